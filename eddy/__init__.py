@@ -184,10 +184,10 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _RENAMED = {"Views": "Tables", "views": "open_tables"}  # deprecated
 
 
-if not TYPE_CHECKING:  # a type checker knows the names from above, and any other is a mistake
+if not TYPE_CHECKING:  # a type checker reads the imports above, so that it reports any other name
 
     def __getattr__(name: str) -> object:
-        if name == "faust":  # not among the names: its package need not be installed
+        if name == "faust":  # `faust` is not in `__all__`: its package is optional
             return importlib.import_module("eddy.faust")
         if name in _RENAMED:
             warnings.warn(f"eddy.{name} is called {_RENAMED[name]} now", DeprecationWarning, stacklevel=2)

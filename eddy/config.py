@@ -21,38 +21,39 @@ _WAITS_S = ("purge_interval_s", "cut_interval_s", "retry_s")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Config:
-    """How a worker behaves.
+    """The settings of a worker.
 
     Args:
-        state_dir: where RocksDB keeps the states, one folder an application; None keeps them in memory,
-            to be restored from the changelogs at every start.
-        on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and
-            names it, `skip` counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
-        max_epoch_records: records that one epoch takes at most.
-        max_epoch_bytes: bytes of records, keys and values and headers, that one epoch takes at most; one record always.
+        state_dir: the folder in which RocksDB keeps the states, one folder for each application; None keeps them in
+            memory, so that every start restores them from the changelogs.
+        on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
+            counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
+        max_epoch_records: the most records of one epoch.
+        max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
         max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
-            records that are retried without bad ones are polled again.
-        max_loop_rows: rows of loops after which an epoch does the same; a row counts for each 64 bytes of it.
-        max_row_bytes: bytes of a row of a recursion, 1,024 of them for a record's overhead in the log; a recursion that
-            makes larger rows is held.
+            records that are retried without the failing ones are polled again.
+        max_loop_rows: rows of loops after which an epoch does the same; a row counts once for each 64 bytes.
+        max_row_bytes: the most bytes of a recursion's row, including 1,024 for the overhead of a record in the log; a
+            recursion that makes larger rows is held.
         max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.
-        max_nested_rows: rows after which it is considered endless. Of one key a reduction may read a tenth as many
-            values, and 500 times as many as the key has.
+        max_nested_rows: rows after which it is considered endless. A reduction may read a tenth as many values of one
+            key, and in addition 500 times the number of its values.
         cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is counted as 192 bytes. The rows
             of one epoch need further memory, and so does the embedded log: 32 MiB of pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
-        cut_interval_s: seconds between two looks for a cut among several workers. A single worker cuts with every epoch
-            after which no loop holds rows.
+        cut_interval_s: seconds between two checks for a cut among several workers. A single worker writes a cut with
+            every epoch after which no loop has rows.
         restore_records: changelog records read by one step of a restore.
         retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
             retried before the worker gives up.
-        create_topics: create missing internal topics; else name them, with the commands for an administrator.
-        accept_plan: start even though states were added or removed since the last run. New states start empty, so
-            their readers may be wrong. A state whose format changed under its old name is still refused.
+        create_topics: whether to create missing internal topics; otherwise an error has the commands for an
+            administrator.
+        accept_plan: start even though states were added or removed since the last run. New states start empty, so their
+            readers may be wrong. A state whose format changed under its old name is still refused.
         on_state: called with the worker's old and new state after each change, on the worker's thread: `joining`,
             `restoring`, `processing`, `isolating`, `failed`, `closing`.
-        on_restore: called after each slice of a restore with the store's name, and how many of how many offsets of its
-            changelog are read.
+        on_restore: called after each slice of a restore with the store's name, and the numbers of read and of all
+            offsets of its changelog.
     """
 
     state_dir: Path | None = None
@@ -77,7 +78,7 @@ class Config:
     def __post_init__(self) -> None:
         self._check_types()
         for name in _COUNTS:
-            if not getattr(self, name) >= 1:  # as NaN is not
+            if not getattr(self, name) >= 1:  # not `< 1`, which is false for NaN
                 raise TopologyError(f"config: {name}={getattr(self, name)}; 1 or more is needed")
         if self.max_row_bytes <= OVERHEAD:
             raise TopologyError(

@@ -1,6 +1,6 @@
-"""TopologyTestDriver: a topology under test, without a broker. It runs the worker's own code.
+"""TopologyTestDriver: runs a topology in a test, without a broker, by the worker's own code.
 
-Each record piped in is an epoch of its own; `pipe_all` puts many into one epoch. Event time is read from the records.
+Each piped record is a separate epoch; `pipe_all` puts many records into one epoch. Event time is read from the records.
 Nothing waits: the wall clock moves only by `advance_wall_clock_time`.
 """
 
@@ -95,13 +95,13 @@ class TopologyTestDriver:
     def output(
         self, topic: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> "OutputTopic[Any, Any]":
-        """A topic to read from: a sink's with its serdes, or any topic with the given ones."""
+        """A topic to read: a sink's topic with its serdes, or any topic with the given serdes."""
         if topic not in self._outputs:
             self._outputs[topic] = OutputTopic(self, topic)
         return self._outputs[topic].with_serdes(key, value)
 
     def store(self, name: str) -> "KeyValueStore[Any, Any]":
-        """The store of a table, by name. Raises: TopologyError where there is none."""
+        """The store of a table, by name. Raises: TopologyError if there is no such table."""
         return self.worker.store(name)
 
     def held(self) -> dict[tuple[str, int], str]:
@@ -122,7 +122,7 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, by: float | timedelta) -> None:
         """Advance the worker's clock, by seconds or a timedelta, and run the work that becomes due.
 
-        Raises: TopologyError for no number, or one below 0 or above 3,000 years.
+        Raises: TopologyError unless it is a number from 0 to 3,000 years.
         """
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         where = "driver: advance_wall_clock_time"
@@ -138,7 +138,7 @@ class TopologyTestDriver:
         self.log.close()
 
     def _start(self) -> None:
-        """Make the worker; it is there also where its first steps raise."""
+        """Make the worker. It exists even if its first steps raise."""
         self.worker = Worker(
             self.topology,
             self.log,
@@ -154,7 +154,7 @@ class _KeptStore(MemoryStore):
     """A store whose rows survive a restart."""
 
     def close(self) -> None:
-        """Keep the rows: a driver's worker is closed to be started again."""
+        """Keep the rows: the driver closes a worker to start another one."""
 
 
 class InputTopic(Generic[K, V]):
@@ -197,7 +197,7 @@ class InputTopic(Generic[K, V]):
         self._write([(key, value, timestamp_ms)])
 
     def _write(self, records: Iterable[tuple[bytes | None, bytes | None, int]], headers: Headers = ()) -> None:
-        """Write (key, value, time) of bytes in one transaction, and process them."""
+        """Write encoded records, as (key, value, time), in one transaction, and process them."""
         producer = self._driver.log.producer(None)
         producer.begin()
         for key, value, time in records:
@@ -209,7 +209,7 @@ class InputTopic(Generic[K, V]):
 
 
 class OutputTopic(Generic[K, V]):
-    """A topic of a driver, read from the end of the last read."""
+    """A topic of a driver. A read begins where the last one ended."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
         self._driver, self._topic, self._where = driver, topic, f"driver: topic '{topic}'"
@@ -253,7 +253,7 @@ class OutputTopic(Generic[K, V]):
         return [(record.key, record.value) for record in self.read_records()]
 
     def read_map(self) -> dict[K, V]:
-        """The latest value of each key since the last read; keys whose last value is None are left out."""
+        """The latest value of each key since the last read; keys whose last value is None are omitted."""
         latest: dict[K, V] = {}
         for key, value in self.read_key_values():
             try:
@@ -286,7 +286,7 @@ def _encode(serde: Serde[Any] | None, value: Any, where: str) -> bytes | None:
         return None
     if why := refusal(serde, value):
         raise DataError(
-            f"{where} {value!r} is no {serde.name}: {why}; a value of that serde is needed. Bytes as they are go in by "
-            "pipe_raw(key, value)"
+            f"{where} {value!r} is no {serde.name}: {why}; a value of that serde is needed. For bytes, use "
+            f"pipe_raw(key, value)"
         )
     return serde.encode(value)

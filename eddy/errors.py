@@ -1,9 +1,9 @@
-"""Errors, grouped by whose fault they are, each with a stable code.
+"""Errors, grouped by their cause, each with a stable code.
 
-A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. `TopologyError` is the author's, raised
-while a topology is built, and `ProcessorError`, raised while a processor runs; `DataError` is a record's; `StateError`
-is the local state's; `ConnectorError` is an outside system's, with a flag for whether a retry can help. Nothing else is
-raised on purpose.
+A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. A `TopologyError` is caused by the author,
+and raised while a topology is built, a `ProcessorError` while a processor runs; a `DataError` is caused by a record; a
+`StateError` by the local state; a `ConnectorError` by an outside system, with a flag for whether a retry can help. eddy
+raises no other errors on purpose.
 """
 
 from typing import ClassVar
@@ -41,7 +41,7 @@ class EddyError(Exception):
 
 
 class TopologyError(EddyError):
-    """The author's: a topology that cannot be built as written."""
+    """A mistake of the author: a topology cannot be built as written."""
 
     code = "TOPOLOGY"
 
@@ -65,7 +65,7 @@ class ProcessorError(EddyError):
 
 
 class DataError(EddyError):
-    """A record's: it cannot be decoded, keyed, hashed or processed. Says which record."""
+    """A record cannot be decoded, keyed, hashed or processed. The error names the record."""
 
     code = "DATA"
 
@@ -83,7 +83,7 @@ class LoopLimitError(DataError):
 
 
 class UnwritableRowError(DataError):
-    """A state, or an internal topic, cannot take a row: it is too large, or does not fit the serdes.
+    """A state, or an internal topic, cannot store a row: the row is too large, or does not fit the serdes.
 
     `place` is the name of the state or the topic, where it is known.
     """
@@ -100,7 +100,7 @@ class NoFiniteAnswerError(DataError):
 
 
 class StateError(EddyError):
-    """The local state's: corrupt, of another application, or no room to write it."""
+    """The local state is corrupt, belongs to another application, or cannot be written."""
 
     code = "STATE"
 
@@ -122,7 +122,7 @@ class ConnectorError(EddyError):
 
 
 class ConfigurationError(ConnectorError):
-    """The administrator's: a missing or wrong setting, topic or right, so that no retry can succeed."""
+    """A setting, topic or right is missing or wrong: an administrator has to act, and no retry can succeed."""
 
     code = "CONNECTOR_CONFIGURATION"
 
@@ -146,19 +146,19 @@ class IndeterminateCommitError(ConnectorError):
 
 
 class QueryError(EddyError):
-    """The reader's: a key, a range or a version that does not fit the table that is asked."""
+    """A mistake of a reader: a key, a range or a version does not fit the table."""
 
     code = "QUERY"
 
 
 class QueryBuildError(QueryError):
-    """The author's of a live query: it cannot be built as written. Names the table and the column."""
+    """A mistake of a live query's author: it cannot be built as written. The error names the table and the column."""
 
     code = "QUERY_BUILD"
 
 
 class TableNotServedError(QueryError):
-    """A table that a table server does not hold. The error says which it holds, or how to have the table served."""
+    """A table server does not have this table. The error names its tables, or the way to serve this one."""
 
     code = "QUERY_TABLE"
 
@@ -170,6 +170,6 @@ class NotReadyError(QueryError):
 
 
 class InvariantError(EddyError):
-    """Eddy's own: an invariant is broken. The states are kept for inspection."""
+    """A defect of eddy: an invariant is broken. The states are kept for inspection."""
 
     code = "INVARIANT"

@@ -1,11 +1,11 @@
-"""JSON as it is sent to clients: values of any depth, and as text the numbers that JSON cannot write.
+"""JSON for clients: values of any depth; numbers that JSON cannot represent are text.
 
     inf, -inf, nan    "Infinity", "-Infinity", "NaN", which `float` and JavaScript's `Number` read
 
 The encoder writes null for these numbers, and fails if a tree has more levels than Python's stack. So a value is
 encoded again, piece by piece, if its text has a null and it contains such a number, or if its tree is too deep.
 
-Cost: encodes once, and for text with a null looks at each value.
+Cost: encodes once, and for text with a null checks each value.
 """
 
 import math
@@ -41,7 +41,7 @@ def encode(value: Any) -> bytes:
 def has_unwritable(value: Any) -> bool:
     """Whether the value contains, at any depth, a number that JSON cannot write."""
     todo = [value]
-    for each in todo:  # grows meanwhile
+    for each in todo:  # the list grows in the loop
         kind = type(each)
         if kind is float:
             if not math.isfinite(each):

@@ -6,7 +6,9 @@ __all__ = ["like_pattern"]
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """The regular expression of a LIKE pattern, for `fullmatch`: its time is at most the product of both lengths.
+    """The regular expression of a LIKE pattern, for `fullmatch`.
+
+    A match takes time at most proportional to the product of both lengths.
 
     >>> bool(like_pattern("50\\\\%%").fullmatch("50% off")), bool(like_pattern("a_c").fullmatch("ac"))
     (True, False)
@@ -19,6 +21,6 @@ def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
         else:
             texts[-1] += "." if one else re.escape(escaped or plain)
     whole = texts[0]
-    if len(texts) > 1:  # each text between two % at the first place where it fits: no other place has to be tried
+    if len(texts) > 1:  # Match each text between two % at its first occurrence: no other place has to be tried.
         whole += "".join(f"(?>.*?{text})" for text in texts[1:-1] if text) + ".*" + texts[-1]
     return re.compile(whole, re.DOTALL | (re.IGNORECASE if ignore_case else 0))

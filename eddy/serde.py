@@ -52,7 +52,7 @@ class Serde(Generic[T]):
     identify: Callable[[T], bytes] | None = None
     type: Any = None
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
-    """How to create it in another process if its functions cannot be pickled."""
+    """The function and arguments that create the serde in another process, if its functions cannot be pickled."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):
@@ -87,7 +87,7 @@ def _decode_int64(data: bytes) -> int:
 
 def _decode_float64(data: bytes) -> float:
     value = cast("float", _FLOAT64.unpack(data)[0])
-    # One NaN object for all: rows are compared by identity first, so that a NaN row can be retracted.
+    # The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted.
     return value if value == value else math.nan
 
 
@@ -98,7 +98,7 @@ def _check_bytes(value: bytes) -> bytes:
 
 
 def _named(name: str) -> "Serde[Any]":
-    """One of this module's serdes, by its own name."""
+    """The serde of this module with this name."""
     return cast("Serde[Any]", globals()[name])
 
 
@@ -121,7 +121,7 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def _encode_json(value: Any) -> bytes:
-    """Raises: ValueError for numbers that JSON has no form for: they would be written as null."""
+    """Encode as JSON. Raises: ValueError for numbers that JSON cannot represent: they would be written as null."""
     data = _json_encoder.encode(value)
     if b"null" in data and has_unwritable(value):
         raise ValueError("JSON has no infinite numbers and no NaN; finite numbers, None or text are needed")
@@ -273,7 +273,7 @@ Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode, recipe=(_named
 
 
 def refusal(serde: Serde[Any], value: Any) -> str:
-    """Why a serde cannot encode a value; empty if it can.
+    """The reason why a serde cannot encode a value; empty if it can.
 
     >>> refusal(Int64, "x"), refusal(Int64, 1)
     ('required argument is not an integer', '')
@@ -286,7 +286,7 @@ def refusal(serde: Serde[Any], value: Any) -> str:
 
 
 def serde_for(value: Any) -> str:
-    """A serde for a value, as code.
+    """The code of a serde that fits a value.
 
     >>> serde_for("x"), serde_for((1, 2))
     ('eddy.String', 'eddy.Json()')

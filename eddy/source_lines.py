@@ -26,7 +26,7 @@ def is_authors(filename: str) -> bool:
 
 
 def describe_exception(error: BaseException) -> str:
-    """Type and text of an exception, with the innermost line of the author's in its traceback.
+    """The type and text of an exception, with the innermost line of the author's files in its traceback.
 
     >>> try:
     ...     int("x")

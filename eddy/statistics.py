@@ -14,7 +14,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Histogram:
-    """The number of durations in each bucket; the last bucket is for those above all bounds.
+    """The number of durations in each bucket; the last bucket is for durations above all bounds.
 
     >>> histogram = Histogram()
     >>> histogram.add(0.001)

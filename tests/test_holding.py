@@ -274,7 +274,7 @@ def test_stop_ends_a_worker_only_when_nothing_unread_could_mend_it(links: LocalL
     assert worker.quiescent()
     assert reached(links) == {"top", "a", "b", "c"}
     link(links, c="a")
-    with pytest.raises(eddy.NoFiniteAnswerError, match="all input is taken in") as caught:
+    with pytest.raises(eddy.NoFiniteAnswerError, match="all input is processed") as caught:
         worker.run_until_idle()
     assert str(caught.value).endswith(way_round(*"abca"))
     worker.close()

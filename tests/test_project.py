@@ -165,25 +165,39 @@ def test_docstrings_name_things(word: str, most: float) -> None:
     assert sum(found.values()) <= allowed, f"'{word}' in docstrings: {found}"
 
 
+def printed_of(source: str) -> Iterator[str]:
+    """The texts of messages: strings of four words or more that are no docstrings."""
+    documented = {id(node.value) for node in ast.walk(tree_of(source)) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree_of(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+            yield from [node.value] if len(node.value.split()) >= 4 else []
+
+
+THAT_OF = r"(?:that|those) of"
+MOVEMENT = r"go|goes|going|gone|went|come|comes|coming|came|stay|stays|stayed|stand|stands|stood|leave|leaves|leaving"
+
+
 @pytest.mark.parametrize(
-    ("pattern", "most"),
+    ("texts", "pattern", "most"),
     [
-        (r"(?:that|those) of", 0.3),
-        (
-            r"go|goes|going|gone|went|come|comes|coming|came|stay|stays|stayed|stand|stands|stood|leave|leaves|leaving",
-            1.0,
-        ),
+        ("docstrings", THAT_OF, 0.3),
+        ("comments", THAT_OF, 0.3),
+        ("messages", THAT_OF, 0.3),
+        ("docstrings", MOVEMENT, 1.0),
+        ("comments", MOVEMENT, 1.5),
+        ("messages", MOVEMENT, 1.5),
     ],
 )
-def test_docstrings_repeat_nouns_and_use_the_verbs_of_the_field(pattern: str, most: float) -> None:
+def test_prose_repeats_nouns_and_uses_the_verbs_of_the_field(texts: str, pattern: str, most: float) -> None:
     """At most so many in 1,000 words: "that of" has a noun, and rows are sent, stored or removed."""
+    texts_of = {"docstrings": docstrings_of, "comments": comments_of, "messages": printed_of}[texts]
     words, found = 0, {}
     for source in SOURCES:
-        text = " ".join(docstrings_of(source))
+        text = " ".join(texts_of(source))
         words += len(re.findall(r"[A-Za-z']+", text))
         if count := len(re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)):
             found[source] = count
-    assert sum(found.values()) <= most * words / 1_000, f"in docstrings: {found}"
+    assert sum(found.values()) <= most * words / 1_000, f"in {texts}: {found}"
 
 
 def test_public_names_are_documented() -> None:

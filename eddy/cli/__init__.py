@@ -1,4 +1,4 @@
-"""The command line: one module a command, each with its `command`; `main` is the way in.
+"""The command line: one module for each command, with its function `command`; `main` is the entry point.
 
 Data is written to stdout, everything else to stderr. `exits.py` lists the exit statuses.
 """
@@ -41,19 +41,19 @@ _MODULES = (
     "sql",
     "broker",
 )
-"""The modules of commands, in the order in which a newcomer needs them. A command is named as its module."""
+"""The modules of commands, in the order in which a new user needs them. A command has the name of its module."""
 
 
 @contextlib.contextmanager
 def _ends_with_its_reader() -> Iterator[None]:
-    """Flush the output; if its reader has ended, as in `| head -1`, end without a message."""
+    """Flush the output. If the reader of the output has ended, as in `| head -1`, end without a message."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        with contextlib.suppress(OSError):  # the buffered rest has no reader either
+        with contextlib.suppress(OSError):  # the output that is still buffered has no reader either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(PIPE_CLOSED)
 
@@ -68,13 +68,14 @@ def _end_at_once(status: object) -> NoReturn:
 
 
 class _Commands(click.Group):
-    """A group whose commands print a message for an error that eddy raises on purpose.
+    """A group whose commands print an error of eddy as a message without a traceback.
 
-    A command's module is imported when the command is looked up: `eddy topics` does not wait for what `eddy run` needs.
+    A command's module is imported when the command is looked up: `eddy topics` does not import the modules of `eddy
+    run`.
     """
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
-        """Run a command line; the process's own if `args` is None."""
+        """Run a command line, by default the command line of the process."""
         try:
             return super().main(args, *others, **named)
         except SystemExit as end:
@@ -99,11 +100,11 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order in which a newcomer needs them."""
+        """The commands, in the order in which a new user needs them."""
         return [*_MODULES, *(name for name in self.commands if name not in _MODULES)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None; its module is imported if it is not yet."""
+        """The command of this name, or None. Its module is imported at the first call."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
             with signals_end_imports():
                 self.add_command(importlib.import_module(f"eddy.cli.{cmd_name}").command)

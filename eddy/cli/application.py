@@ -63,8 +63,8 @@ def find(topology: Topology, log: Log) -> ApplicationTopics:
     existing = log.topics([*internal.exchanges, internal.dead_letter])
     if missing := sorted(internal.exchanges.keys() - existing.keys()):
         raise ConnectorError(
-            f"application '{topology.name}': internal topic '{missing[0]}' does not exist; the application, as it is "
-            "written now, has to have run on this log before. Start it: eddy run …"
+            f"application '{topology.name}': internal topic '{missing[0]}' does not exist; the present version "
+            f"of the application must have run on this log. Start it: eddy run …"
         )
     sources = [node.topic for node in topology.plan.sources()]
     written = {sink.topic for sink in topology.plan.sinks()} | existing.keys() & {internal.dead_letter}

@@ -14,9 +14,9 @@ __all__ = ["command"]
 @click.command("backfill", short_help="Make states and outputs from a long history at once.")
 @topology_argument
 @log_options
-@click.option("--replace", is_flag=True, help="Take the states that are there away first, and begin anew.")
+@click.option("--replace", is_flag=True, help="Delete existing states first, and begin anew.")
 @click.option(
-    "--retained-only", is_flag=True, help="Begin with the records that topics still hold, if earlier ones are gone."
+    "--retained-only", is_flag=True, help="Begin with the records that topics still have, if earlier ones were deleted."
 )
 @batch_options
 def command(
@@ -68,6 +68,6 @@ def command(
     for remark in done.remarks:
         click.echo(remark, err=True)
     if done.left_out:
-        click.echo(f"{done.left_out:,} records were left out", err=True)
+        click.echo(f"{done.left_out:,} records were rejected", err=True)
     what = "done already, by an earlier run" if done.already else "backfilled"
-    click.echo(f"{topology.name}: {what}; eddy run goes on from there", err=True)
+    click.echo(f"{topology.name}: {what}; eddy run continues from there", err=True)

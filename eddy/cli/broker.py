@@ -64,7 +64,7 @@ def _in_folder(data: pathlib.Path) -> Iterator[None]:
 
 
 @command.command("start")
-@click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="Where clients reach it.")
+@click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="The port for clients.")
 @_data_option
 @click.option(
     "--heap",
@@ -72,7 +72,7 @@ def _in_folder(data: pathlib.Path) -> Iterator[None]:
     default=512,
     show_default=True,
     metavar="MIB",
-    help="Memory for its objects.",
+    help="Memory of its Java heap.",
 )
 @click.option(
     "--set",
@@ -80,7 +80,7 @@ def _in_folder(data: pathlib.Path) -> Iterator[None]:
     multiple=True,
     callback=_setting,
     metavar="KEY=VALUE",
-    help="A setting of Kafka's brokers, for this run; may be given several times.",
+    help="A setting of Kafka's brokers, for this run; may be repeated.",
 )
 @click.option(
     "--jars",
@@ -88,7 +88,7 @@ def _in_folder(data: pathlib.Path) -> Iterator[None]:
     envvar="EDDY_KAFKA_JARS",
     show_envvar=True,
     metavar="DIR",
-    help="Kafka's jars, such as the libs folder of a distribution of it. Nothing is fetched then.",
+    help="A folder of Kafka's jars, such as libs of a Kafka distribution. Then no jars are fetched.",
 )
 def start(port: int, data: pathlib.Path, heap: int, settings: dict[str, str], jars: pathlib.Path | None) -> None:
     """Start the broker, unless it runs, and wait until it answers.
@@ -112,7 +112,7 @@ def start(port: int, data: pathlib.Path, heap: int, settings: dict[str, str], ja
 
 @command.command("stop")
 @_data_option
-@click.option("--remove", is_flag=True, help="Remove its topics and all else that it has kept, too.")
+@click.option("--remove", is_flag=True, help="Remove its topics and all its other files, too.")
 def stop(data: pathlib.Path, remove: bool) -> None:
     """Stop the broker, if it runs.
 

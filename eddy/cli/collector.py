@@ -1,6 +1,6 @@
-"""Python's collector of cycles, for commands that keep many small objects and make no cycles of them.
+"""Settings of Python's collector of cycles, for commands that keep many small objects without reference cycles.
 
-By its defaults it visits all objects again and again while they are made; meanwhile nothing else runs.
+By default the collector visits all objects repeatedly while they are made, and no other code runs meanwhile.
 """
 
 import gc
@@ -11,11 +11,11 @@ _THRESHOLDS = (100_000, 50, 100)
 
 
 def collect_seldom() -> None:
-    """Look for cycles among new objects seldom, among all of them very seldom."""
+    """Collect cycles among new objects seldom, and among all objects very seldom."""
     gc.set_threshold(*_THRESHOLDS)
 
 
 def freeze() -> None:
-    """Never look at the objects again that there are now."""
+    """Exclude all present objects from later collections."""
     gc.collect()
     gc.freeze()

@@ -40,7 +40,7 @@ class _Decoder:
         self._warned = False
 
     def records(self, found: Records) -> Iterator[_Record]:
-        """The records, decoded. Raises: DataError naming one that is not of the given types."""
+        """The decoded records. Raises: DataError naming a record that does not have the given types."""
         headers: Sequence[Headers] = found.headers or [()] * len(found)
         columns = zip(found.offsets, found.keys, found.values, found.timestamps, headers, strict=True)
         for offset, key, value, timestamp, header in columns:
@@ -108,8 +108,8 @@ class _Printer:
 @click.option("--format", "form", type=click.Choice(["tsv", "csv", "jsonl"]), default="tsv", show_default=True)
 @key_type_option
 @value_type_option
-@click.option("--from-beginning/--from-end", default=True, show_default=True, help="Which records to print.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new records as they come, until Ctrl-C.")
+@click.option("--from-beginning/--from-end", default=True, show_default=True, help="The records to print.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new records as they arrive, until Ctrl-C.")
 @click.option("--latest", is_flag=True, help="Print the topic as a table: the last value of each key, if it has one.")
 @click.option("--max", "most", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @click.option("--timestamps", is_flag=True, help="Print times too, in milliseconds since 1970.")
@@ -164,10 +164,10 @@ def command(
 def read_records(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
     """The records from the beginning, or from the end; with `follow`, without end.
 
-    If an open transaction blocks the rest of a partition, its end is awaited, with a time limit.
+    If an open transaction blocks the rest of a partition, the function waits for its end, with a time limit.
     """
     if (spec := log.topics([topic]).get(topic)) is None:
-        raise ConnectorError(f"topic '{topic}' does not exist; one of the log's is needed. List them: eddy topics")
+        raise ConnectorError(f"topic '{topic}' does not exist; a topic of the log is needed. List topics: eddy topics")
     if partition is not None and partition >= spec.partitions:
         raise ConnectorError(f"topic '{topic}': there is no partition {partition}; it has {spec.partitions}, from 0 on")
     chosen = range(spec.partitions) if partition is None else [partition]

@@ -23,9 +23,9 @@ _FOREVER_S = 1e9
 @click.argument("table")
 @click.argument("key", required=False)
 @log_options
-@click.option("--prefix", metavar="TEXT", help="The rows whose key begins so.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many rows.")
-@click.option("--watch", is_flag=True, help="Go on, and show each row when it changes, until it is stopped.")
+@click.option("--prefix", metavar="TEXT", help="The rows whose keys begin with TEXT.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most rows to show.")
+@click.option("--watch", is_flag=True, help="Continue, and show each row that changes, until Ctrl-C.")
 @timeout_option("Seconds to wait until the tables are read.")
 def command(
     program: str,

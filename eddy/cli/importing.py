@@ -1,7 +1,9 @@
-"""Signals while eddy's own modules are imported: nothing has begun, so the process ends at once, without a traceback.
+"""Signals while eddy's own modules are imported: no work has begun, so the process ends immediately, without a
+traceback.
 
-`eddy run` ends with 0 when it is asked to stop, here too; any other command ends as if killed by the signal. A SIGINT
-that is ignored, because a non-interactive shell started this process in the background, is handled from here on.
+`eddy run` ends with 0 when it is asked to stop, also at this moment; any other command ends as if the signal had killed
+it. A SIGINT that was ignored, because a non-interactive shell started this process in the background, is handled from
+here on.
 """
 
 import contextlib

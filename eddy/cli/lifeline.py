@@ -1,7 +1,8 @@
 """A pipe between a supervisor and its workers: the workers stop when its write end is closed.
 
-It is closed by the supervisor, or when the supervisor dies for any reason; so no worker outlives the supervisor. Unlike
-a signal it can be received twice without harm: a service manager signals workers as well.
+The supervisor closes it, or the system does when the supervisor dies for any reason; so no worker outlives the
+supervisor. Unlike a signal, the end of the pipe counts once, even if a service manager sends signals to workers as
+well.
 """
 
 import os
@@ -41,9 +42,10 @@ class Lifeline:
 
 
 def watch_lifeline(stop: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
-    """In a worker: call `stop` when the supervisor closes the pipe, and end the process after `patience_s` more.
+    """In a worker, call `stop` when the supervisor closes the pipe, and end the process after another `patience_s`
+    seconds.
 
-    Without a supervisor it does nothing.
+    It does nothing in a process without a supervisor.
     """
     number = os.environ.pop(_VARIABLE, None)
     if number is not None:

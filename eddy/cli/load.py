@@ -39,11 +39,14 @@ class Program:
 
     @property
     def queries(self) -> Queries:
-        """The named queries that it defines; none where it has no `Queries`. Raises: click.BadParameter for several."""
+        """The named queries of the program; empty if it has no `Queries`.
+
+        Raises: click.BadParameter if it has several.
+        """
         found = {id(value): value for value in vars(self.module).values() if isinstance(value, Queries)}
         if len(found) > 1:
             raise click.BadParameter(
-                f"'{self.source}' defines {len(found)} Queries; one for all is needed.", param_hint=_HINT
+                f"'{self.source}' defines {len(found)} Queries; a single one is needed.", param_hint=_HINT
             )
         return next(iter(found.values()), Queries())
 
@@ -55,7 +58,7 @@ class Program:
 def load(program: str) -> Program:
     """The topology named by `FILE[:NAME]`.
 
-    Raises: click.BadParameter if there is none, or more than one; TopologyError for an error in it.
+    Raises: click.BadParameter if the file defines none, or several; TopologyError for an error in it.
     """
     head, _, tail = program.rpartition(":")
     source, name = (head, tail) if head and tail.isidentifier() else (program, None)
@@ -87,7 +90,7 @@ def _import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise click.BadParameter(f"'{path}' is no Python file; its name has to end in .py.", param_hint=_HINT)
     module = importlib.util.module_from_spec(spec)
-    # Structs and dataclasses look their own module up to read annotations.
+    # Structs and dataclasses look up their module by its name to resolve annotations.
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
     return module

@@ -3,8 +3,8 @@
     --data DIR                                              the embedded log in a folder
     --bootstrap HOST:PORT, --config FILE, --set KEY=VALUE   a Kafka cluster
 
-The command line overrides the environment. Kafka's client is imported only if Kafka is named, so that everything else
-works without it.
+The command line overrides the environment. Kafka's client is imported only if the options name a cluster, so that all
+other commands work without it.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ _data = click.option(
     metavar="DIR",
     show_default=True,
     show_envvar=True,
-    help="Where the embedded log is.",
+    help="The folder of the embedded log.",
 )
 _bootstrap = click.option(
     "--bootstrap",
     envvar="EDDY_BOOTSTRAP",
     metavar="HOST:PORT",
     show_envvar=True,
-    help="Brokers of a Kafka cluster, with commas between them: work there, and not on the embedded log.",
+    help="Brokers of a Kafka cluster, separated by commas, in place of the embedded log.",
 )
 _config = click.option(
     "--config",
@@ -55,7 +55,7 @@ _config = click.option(
     help="Kafka's settings, as a .properties file; values may be ${env:NAME} and ${file:PATH}.",
 )
 _set = click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of Kafka's settings; may be given many times."
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One of Kafka's settings; may be repeated."
 )
 
 
@@ -75,7 +75,7 @@ class Target:
         return f"kafka {self.bootstrap}" if self.bootstrap else f"the cluster that {self.config or '--set'} names"
 
     def exists(self) -> bool:
-        """Whether there is a log to open; for a cluster, only a request can tell."""
+        """Whether the embedded log exists; True for a cluster, which only a request could find out."""
         return self.kafka or self.data.is_dir()
 
     def kafka_settings(self) -> "KafkaSettings":
@@ -118,7 +118,8 @@ def _target(
     }
     if "data" in said and len(said) > 1:
         raise click.UsageError(
-            "--data names the embedded log, and --bootstrap, --config and --set a Kafka cluster; leave one side out."
+            "--data names the embedded log, and --bootstrap, --config and --set a Kafka cluster; give only one "
+            "of the two."
         )
     if "data" in said or not (bootstrap or config or settings):
         return Target(data)
@@ -127,7 +128,9 @@ def _target(
 
 @contextlib.contextmanager
 def opened(target: Target, *, create: bool = False, patience_s: float = _WRITER_PATIENCE_S) -> Iterator[Log]:
-    """The log, closed afterwards. `create` and `patience_s`, the wait for other writers, apply to the embedded log.
+    """The log within the block; it is closed at the end.
+
+    `create`, and `patience_s`, the wait for other writers, apply to the embedded log.
 
     Raises: ConnectorError if there is no embedded log to read; ConfigurationError.
     """
@@ -142,8 +145,8 @@ def _log(target: Target, create: bool, patience_s: float) -> Log:
         return KafkaLog(target.kafka_settings())
     if not create and not target.exists():
         raise ConnectorError(
-            f"local log {target.data}: there is no such directory; a log that was written before is needed. "
-            "eddy produce and eddy run make one; or name it: --data DIR"
+            f"local log {target.data}: there is no such directory; an existing log is needed. eddy produce and "
+            f"eddy run make one; or name it: --data DIR"
         )
     return LocalLog(target.data, busy_timeout_s=patience_s)
 
@@ -158,7 +161,7 @@ def opener(target: Target) -> Callable[[], Log]:
 
 
 def create_missing(log: Log, names: list[str], partitions: int) -> list[str]:
-    """Create the missing ones of these topics. Returns their names."""
+    """Create those of these topics that are missing. Returns their names."""
     existing = log.topics(names)
     missing = [name for name in names if name not in existing]
     try:

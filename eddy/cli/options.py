@@ -35,7 +35,7 @@ state_option = click.option(
     metavar="DIR",
     show_default=True,
     show_envvar=True,
-    help="Where states are kept, one folder an application, and in it one a worker.",
+    help="The folder of states; it has a folder for each application, with a folder for each worker.",
 )
 
 
@@ -56,7 +56,7 @@ _LIMIT_OPTIONS = (
         metavar="N",
         default=_DEFAULTS.max_epoch_records,
         show_default=True,
-        help="Records that one epoch, which is one transaction, takes at most.",
+        help="The most records of one epoch, which is one transaction.",
     ),
     click.option(
         "--epoch-bytes",
@@ -65,7 +65,7 @@ _LIMIT_OPTIONS = (
         metavar="N",
         default=_DEFAULTS.max_epoch_bytes,
         show_default=True,
-        help="Bytes of records that it takes at most; a longer record is taken alone. Give less where memory is short.",
+        help="The most bytes of its records; a longer record is an epoch by itself. Give less if memory is short.",
     ),
     click.option(
         "--epoch-seconds",
@@ -133,7 +133,7 @@ def _type_option(what: str) -> Callable[[F], F]:
         type=click.Choice(list(FIELD_TYPES)),
         default="string",
         show_default=True,
-        help=f"What the {what}s are. Text form of bytes: hexadecimal digits.",
+        help=f"The type of the {what}s. The text form of bytes: hexadecimal digits.",
     )
 
 

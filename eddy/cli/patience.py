@@ -1,4 +1,4 @@
-"""The start of a worker while brokers are away: retried for the worker's retry time, and stopped when asked.
+"""Starts a worker while brokers may be away: retries for the worker's retry time, until a stop is requested.
 
 A request that no broker answers waits for ten seconds without handling signals. So the cluster is first checked with a
 short request, of less than a second.

@@ -1,4 +1,4 @@
-"""Tables on stdout: as wide as the terminal, or, into a file or a pipe, as wide as they are."""
+"""Tables on stdout: as wide as the terminal; in a file or a pipe, as wide as their contents."""
 
 import sys
 
@@ -20,10 +20,10 @@ def new_table(*columns: str, numbers: int = 0) -> Table:
 
 
 class _TableConsole(Console):
-    """Prints on stdout. The command handles a reader that has ended."""
+    """Prints on stdout. If the reader of stdout has ended, the command handles it."""
 
     def on_broken_pipe(self) -> None:
-        """Ignore it, in place of an exit as after a failure."""
+        """Ignore a broken pipe: the console would otherwise exit with the status of a failure."""
         raise BrokenPipeError
 
 

@@ -53,7 +53,7 @@ class _Writer(RowWriter):
     "--format",
     "form",
     type=click.Choice(list(FORMATS)),
-    help="How the files are written. Default: by their suffix (.tsv .csv .jsonl .txt, also with .gz); stdin is tsv.",
+    help="The format of the files. Default: by their suffix (.tsv .csv .jsonl .txt, also with .gz); stdin is tsv.",
 )
 @click.option("--key", metavar="NAME", help="Column (name, or number from 1 on) or JSON field. Default: 1, or key.")
 @click.option(
@@ -68,8 +68,8 @@ class _Writer(RowWriter):
     help="Whether the first line of tsv and csv names the columns. Default: yes if an option names one.",
 )
 @empty_option
-@click.option("--skip-bad", is_flag=True, help="Leave out and count lines that are no records, rather than stop.")
-@click.option("--create", is_flag=True, help="Make the topic on Kafka, too, where it does not exist.")
+@click.option("--skip-bad", is_flag=True, help="Skip and count lines that are no records, rather than stop.")
+@click.option("--create", is_flag=True, help="Create a missing topic on Kafka, too.")
 @click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of a new topic. Default: 1.")
 def command(
     topic: str,
@@ -115,7 +115,7 @@ def command(
         writer = _Writer(Transactions(log), topic, Bytes, Bytes, 1 if typed else _TRANSACTION_RECORDS)
         bad = sum(_produce(file, form, fields, writer, skip_bad) for file, form in forms)
         writer.commit()
-    left_out = f", {bad:,} bad lines left out" if bad else ""
+    left_out = f", {bad:,} bad lines skipped" if bad else ""
     click.echo(
         f"{writer.written:,} records into '{topic}', {writer.tombstones:,} of them tombstones{left_out}", err=True
     )
@@ -130,7 +130,7 @@ def _check_partitions(log: Log, topic: str, wanted: int | None, create: bool) ->
     spec = log.topics([topic]).get(topic)
     if spec is None:
         raise ConfigurationError(
-            f"topic '{topic}' does not exist; on Kafka it is made only where that is asked for. Create it: "
+            f"topic '{topic}' does not exist; on Kafka it is made only with --create. Create it: "
             f"eddy topics create {topic} --partitions N, or add --create --partitions N"
         )
     if wanted not in (None, spec.partitions):
@@ -143,7 +143,7 @@ def _format_of(file: str) -> str:
     suffixes = [suffix for suffix in pathlib.Path(file).suffixes if suffix != ".gz"]
     if suffixes and suffixes[-1] in _SUFFIXES:
         return _SUFFIXES[suffixes[-1]]
-    raise click.UsageError(f"'{file}': its suffix does not tell its format. Add --format tsv|csv|jsonl|lines.")
+    raise click.UsageError(f"'{file}': its suffix is not a known format. Add --format tsv|csv|jsonl|lines.")
 
 
 def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bool) -> int:
@@ -165,7 +165,7 @@ def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bo
 
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[TextIO]:
-    """The lines of a file. Bytes that are not UTF-8 pass, and are refused when a field is made of them."""
+    """The lines of a file. Bytes that are not UTF-8 are kept, and are refused when a field is made from them."""
     try:
         with _binary(file) as binary:
             yield io.TextIOWrapper(binary, encoding="utf-8", errors="surrogateescape", newline="")
@@ -187,6 +187,6 @@ def _told(file: str, writer: _Writer) -> Iterator[None]:
     except DataError as error:
         name = "stdin" if file == "-" else file
         raise DataError(
-            f"{name}: {error}. {writer.written:,} records before it were written. Mend the line and produce the rest, "
-            "or leave bad lines out: --skip-bad"
+            f"{name}: {error}. {writer.written:,} records before it were written. Mend the line and produce the "
+            f"rest, or skip bad lines: --skip-bad"
         ) from error

@@ -1,4 +1,4 @@
-"""The progress of a worker: a changing line on a terminal, else a message every ten seconds."""
+"""The progress of a worker: a changing line on a terminal, otherwise a message every ten seconds."""
 
 import contextlib
 import logging
@@ -50,10 +50,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Samples a worker's statistics; rates are those since the last sample.
+    """Samples a worker's statistics; rates are averages since the last sample.
 
-    Reading the lag takes calls to the log: at most a twentieth of the time is spent on them, and if the log does not
-    answer, the last figure is kept.
+    The lag is read from the log. These reads take at most a twentieth of the time; if the log does not answer, the last
+    lag is kept.
     """
 
     def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class Meter:
         self._lag, self._lag_due = 0, float("-inf")
 
     def sample(self, interval_s: float) -> Progress | None:
-        """New figures, if the last sample is `interval_s` ago."""
+        """New figures, if at least `interval_s` seconds have passed since the last sample; otherwise None."""
         now = self._clock()
         if now - self._then < interval_s:
             return None
@@ -116,7 +116,7 @@ class LiveLine:
 
 
 class LogLines:
-    """Logs the figures every ten seconds in which something happened."""
+    """Logs the figures every ten seconds, if they have changed."""
 
     def __init__(self, name: str, meter: Meter) -> None:
         self._name, self._meter = name, meter

@@ -1,7 +1,7 @@
 """From the lines of a file to records: tab- or comma-separated columns, JSON objects, or plain lines.
 
-A reader yields rows with the number of their line, and makes a record of each; a row that is no
-record raises `DataError`, and the next one can be read all the same.
+A reader yields rows with the number of their line, and turns each into a record. A row that is no record raises
+`DataError`; the next rows can be read nevertheless.
 """
 
 import csv
@@ -16,7 +16,8 @@ from eddy.errors import DataError
 
 __all__ = ["FORMATS", "Fields", "FileRecord", "Reader", "tsv_rows"]
 
-csv.field_size_limit(16 << 20)  # of tsv; above the limit of a log, so that the log's message names the record
+# For tsv; above a log's limit, so that a long record gets the log's error, which names it.
+csv.field_size_limit(16 << 20)
 
 _WHOLE = "."
 
@@ -33,7 +34,7 @@ class FileRecord(NamedTuple):
 class Fields:
     """The columns or fields that make a record, and their types; None means the format's default.
 
-    `empty` is the meaning of an empty column: None is refused in csv, and no value in tsv.
+    `empty` is the meaning of an empty column. If it is None, csv refuses empty columns, and in tsv they mean no value.
     """
 
     key: str | None = None
@@ -75,7 +76,9 @@ class _Columns:
             return self._names.index(name)
         if name.isdecimal() and int(name) > 0:
             return int(name) - 1
-        raise DataError(f"there is no column '{name}' among {self._names}; a name of those, or a number from 1 on")
+        raise DataError(
+            f"there is no column '{name}' among {self._names}; one of these names, or a number from 1 on, is needed"
+        )
 
     def __iter__(self) -> Iterator[tuple[int, list[Cell]]]:
         return self._rows
@@ -95,7 +98,7 @@ class _Columns:
 
     def _text(self, row: list[Cell], column: int, what: str) -> Cell:
         cell, empty = _cell(row, column, what), self._fields.empty
-        if self._tabs:  # without quotes there is no missing key
+        if self._tabs:  # in tsv an empty key is an empty text
             return cell or (None if what == "value" and empty != "text" else "")
         return meant(cell, empty, what)
 
@@ -103,7 +106,7 @@ class _Columns:
 def _cell(row: Sequence[Cell], column: int, what: str) -> Cell:
     if column < len(row):
         return row[column]
-    raise DataError(f"{len(row)} columns, and the {what} is to come from column {column + 1}")
+    raise DataError(f"{len(row)} columns, and the {what} is to be read from column {column + 1}")
 
 
 class _Objects:
@@ -168,7 +171,10 @@ def _tsv(lines: Iterable[str], fields: Fields) -> Reader:
 
 
 def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
-    """The rows of a file with tabs between columns, each with the number of its line. Raises: DataError naming it."""
+    """The rows of a file with tabs between columns, each with the number of its line.
+
+    Raises: DataError naming the line.
+    """
     rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     try:
         for row in rows:

@@ -1,9 +1,9 @@
 """`eddy reset`: deletes an application's positions, states and internal topics, so that its next run begins at the
 first record.
 
-It removes the parts made by eddy: the group's positions, internal topics and the state directory. Which
-topics are internal is told by the plans, the present one and all that the log remembers; never by a
-prefix alone, since a user's topic may begin with the application's name as well.
+It removes the parts made by eddy: the group's positions, internal topics and the state directory. Internal topics are
+found from the plans, the present one and all plans in the metadata topic; never by a prefix alone, since the name of a
+user's topic may also begin with the application's name.
 
     kafka-streams-application-reset --application-id A   +   KafkaStreams.cleanUp()
 """
@@ -30,7 +30,7 @@ from eddy.topology.topology import Topology
 __all__ = ["command", "reset"]
 
 _NOT_CONFIRMED = 2
-_SESSION = "; one that has stopped counts until its session has run out, some seconds later"
+_SESSION = "; a worker that has stopped counts until its session has ended, some seconds later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class _Remains:
         ]
 
     def remove(self, log: Log) -> None:
-        """Remove them; the group first, since that fails if a worker has started meanwhile."""
+        """Remove these parts. The group is first, since its removal fails if a worker has started meanwhile."""
         log.delete_group(self.application)
         log.delete_topics(self.topics)
         if self.state:
@@ -67,7 +67,7 @@ class _Remains:
 @state_option
 @click.option("--dry-run", is_flag=True, help="Only print the parts that would be removed.")
 @click.option("--yes", is_flag=True, help="Remove it without asking.")
-@click.option("--dead-letter", is_flag=True, help="Remove the records that were left out, too.")
+@click.option("--dead-letter", is_flag=True, help="Remove the topic of rejected records, too.")
 def command(program: str, target: Target, state: pathlib.Path, dry_run: bool, yes: bool, dead_letter: bool) -> None:
     """Make an application start anew, from the first record of its inputs.
 
@@ -96,9 +96,9 @@ def reset(
     yes: bool = False,
     dead_letter: bool = False,
 ) -> None:
-    """Remove the traces of an application, below `state` too. `remedy` is the advice if a worker runs.
+    """Remove all parts of an application, with its folder in `state`. `remedy` is the advice if a worker runs.
 
-    Raises: ConnectorError if a worker runs; SystemExit if it is not confirmed.
+    Raises: ConnectorError if a worker runs; SystemExit if the user does not confirm.
     """
     if log.groups().get(topology.name):
         raise ConnectorError(
@@ -124,12 +124,12 @@ def _remove_states(folder: pathlib.Path) -> None:
     Raises: StateInUseError if another process uses it; StateError if it holds files of other programs.
     """
     try:
-        with os.scandir(folder) as found:  # one look: another reset may be removing the same
+        with os.scandir(folder) as found:  # read the folder once: another reset may be removing the same files
             entries = [(entry.path, entry.is_dir()) for entry in found]
     except FileNotFoundError:
         return
     if not all(is_folder for _, is_folder in entries):
-        remove_store(folder)  # which refuses files of other programs
+        remove_store(folder)  # it refuses files of other programs
         return
     for path, _ in sorted(entries):
         remove_store(pathlib.Path(path))

@@ -28,12 +28,12 @@ __all__ = ["command"]
 _log = logging.getLogger("eddy.cli")
 _MEMBER = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _ORPHAN_S = 5.0
-"""How long a worker may live without its supervisor, beyond the time for stopping."""
+"""Seconds that a worker may run without its supervisor, in addition to the time for stopping."""
 _OF_EACH_WORKER = frozenset({"processes", "member", "http"})
 
 
 def _member(context: click.Context, parameter: click.Parameter, name: str) -> str:
-    """A member's name: part of a transactional id and of a path."""
+    """Check a member's name, which is a part of a transactional id and of a path."""
     if _MEMBER.fullmatch(name) and name not in (".", ".."):
         return name
     raise click.BadParameter("1 to 100 of the characters A-Z a-z 0-9 . _ - are needed, and neither . nor .. alone.")
@@ -56,15 +56,15 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     show_default=True,
     callback=_member,
     metavar="NAME",
-    help="This worker's name among those of the application. A restart under the same name takes up where the last "
-    "one stopped; two workers at a time cannot have one name.",
+    help="This worker's name among the workers of the application. A restart with the same name continues where "
+    "the last one stopped; two workers cannot have one name at the same time.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Start N workers, each in a process of its own, and keep them running; with --bootstrap. They are called 0 to "
-    "N-1, or NAME-0 to NAME-(N-1) where --member is given.",
+    help="Start N workers, each in a separate process, and keep them running; with --bootstrap. They are called "
+    "0 to N-1, or, with --member, NAME-0 to NAME-(N-1).",
 )
 @click.option(
     "--on-error",
@@ -78,8 +78,8 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     "--partitions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Partitions of sources and sinks that do not exist yet on the embedded log. Default: as many as the others "
-    "have, or 1.",
+    help="Partitions of sources and sinks that do not exist yet on the embedded log. Default: as many as the "
+    "other topics have, or 1.",
 )
 @click.option(
     "--no-create-topics",
@@ -93,7 +93,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     metavar="MIB",
     default=512,
     show_default=True,
-    help="Memory for a worker's states. What does not fit is read from disk again: give more where tables are large.",
+    help="Memory for a worker's states. Rows that do not fit are read from disk again: give more for large tables.",
 )
 @limit_options
 @click.option(
@@ -110,8 +110,8 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     "--http",
     callback=_address,
     metavar="[HOST:]PORT",
-    help="Serve health and metrics there, on this machine only where HOST is left out; with --processes, "
-    "each worker on a port of its own, from PORT up.",
+    help="The address for health and metrics; without HOST, on this machine only. With --processes, each worker "
+    "has its own port, from PORT up.",
 )
 @click.option(
     "--http-token-file",
@@ -119,7 +119,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     envvar="EDDY_HTTP_TOKEN_FILE",
     metavar="FILE",
     show_envvar=True,
-    help="A token that readers of --http have to show; needed where HOST is not this machine alone.",
+    help="A file with a token that readers of --http have to send; needed unless HOST is this machine.",
 )
 @click.option(
     "--shutdown-timeout",
@@ -128,19 +128,20 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     metavar="S",
     default=30.0,
     show_default=True,
-    help="Seconds that a worker may take to stop when it is asked to: to finish its epoch and to close. Then it is "
-    "ended as it is, and the exit status is 75.",
+    help="Seconds in which a worker has to stop: to finish its epoch and to close. Then it is killed, and the "
+    "exit status is 75.",
 )
 @click.option(
     "--until-idle",
     is_flag=True,
-    help="Stop when everything is taken in and no loop turns; with status 0, or 3 if something has no finite answer.",
+    help="Stop when all input is processed and all loops have ended; with status 0, or 3 if a part has no "
+    "finite answer.",
 )
 @click.option(
     "--accept-plan",
     is_flag=True,
-    help="Start although states have come or gone since the last run. New ones start empty: what was read before is "
-    "not in them, and results may be wrong.",
+    help="Start although the topology's states have changed since the last run. New states start empty, without "
+    "the input that was read before, and results may be wrong.",
 )
 @message_options
 def command(
@@ -179,7 +180,7 @@ def command(
       eddy run family.py --bootstrap localhost:9092 --processes 4
     """
     if target.kafka and partitions:
-        raise click.UsageError("--partitions is of the embedded log; on Kafka: eddy topics create NAME --partitions N")
+        raise click.UsageError("--partitions is for the embedded log; on Kafka: eddy topics create NAME --partitions N")
     if processes and not target.kafka:
         raise click.UsageError("--processes needs Kafka (--bootstrap); on the embedded log one process runs all.")
     console = messages_console()
@@ -219,7 +220,7 @@ def command(
 def _supervise(
     program: str, processes: int, endpoint: Endpoint | None, prefixed: bool, until_idle: bool, shutdown_s: float
 ) -> int:
-    """Run the workers of this machine. Returns: the exit status."""
+    """Run the workers of this machine. Returns the exit status."""
     if endpoint and endpoint.port and endpoint.port + processes > 1 << 16:
         raise click.UsageError(f"--http {endpoint}: {processes} workers need as many ports from there on up to 65535.")
     context = click.get_current_context()
@@ -228,7 +229,7 @@ def _supervise(
     with stop_on_signals(supervisor.kill) as stop:
         try:
             with stop.interrupts():
-                load(program)  # a mistake in it is told once
+                load(program)  # here, so that an error in the program is reported once and not by each worker
         except Stopped:
             _log.info("stopped by %s before workers were started", stop)
             return 0
@@ -238,7 +239,7 @@ def _supervise(
 
 
 def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> list[str]:
-    """The command line of one worker: this process's, with a member's name and a port of its own."""
+    """The command line of one worker: the command line of this process, with the worker's member name and port."""
     said = [
         part
         for parameter in context.command.params

@@ -36,7 +36,7 @@ _STOP_S = 15.0
     default="8080",
     show_default=True,
     metavar="[HOST:]PORT",
-    help="Where to listen, on this machine only if HOST is left out; 0 is any free port.",
+    help="The address to listen on; without HOST, on this machine only. Port 0 is any free port.",
 )
 @click.option(
     "--http-token-file",
@@ -44,7 +44,7 @@ _STOP_S = 15.0
     envvar="EDDY_HTTP_TOKEN_FILE",
     metavar="FILE",
     show_envvar=True,
-    help="A token that readers have to show; needed if HOST is not this machine alone.",
+    help="A file with a token that readers have to send; needed unless HOST is this machine.",
 )
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose web pages may read; may be repeated.")
 @click.option(
@@ -62,7 +62,7 @@ _STOP_S = 15.0
     default=2.0,
     show_default=True,
     metavar="S",
-    help="Seconds that committed records wait for a cut before they are shown without one.",
+    help="Seconds that committed records wait for a cut; then they are shown without a cut.",
 )
 @click.option(
     "--retain",
@@ -71,7 +71,7 @@ _STOP_S = 15.0
     default=Limits().retain_s,
     show_default=True,
     metavar="S",
-    help="Seconds that changes of live queries are kept for clients that come back.",
+    help="Seconds that changes of live queries are kept for clients that reconnect.",
 )
 @click.option(
     "--linger",
@@ -80,7 +80,7 @@ _STOP_S = 15.0
     default=Limits().linger_s,
     show_default=True,
     metavar="S",
-    help="Seconds that a live query without a client is kept up to date; at least those of --retain.",
+    help="Seconds that a live query without a client is kept up to date; at least as long as --retain.",
 )
 @click.option(
     "--requests",
@@ -88,7 +88,7 @@ _STOP_S = 15.0
     default=Limits().requests,
     show_default=True,
     metavar="N",
-    help="Requests that are answered at a time, beside streams; others are told to come again (503).",
+    help="Requests that are answered at a time, beside streams; others get status 503.",
 )
 @click.option(
     "--request-timeout",
@@ -115,7 +115,7 @@ _STOP_S = 15.0
     default=Limits().client_connections,
     show_default=True,
     metavar="N",
-    help="Those of one client.",
+    help="Streams of one client at a time.",
 )
 @click.option(
     "--proxy",
@@ -131,7 +131,7 @@ _STOP_S = 15.0
     default=Limits().idle_bytes >> 20,
     show_default=True,
     metavar="MIB",
-    help="Memory that live queries without a client may hold, beside the latest of them.",
+    help="Memory that live queries without a client may hold, except the latest of them.",
 )
 @click.option(
     "--client-queries",
@@ -147,7 +147,7 @@ _STOP_S = 15.0
     default=Limits().rows,
     show_default=True,
     metavar="N",
-    help="Rows of one query, with its nests; one that has more ends with an error.",
+    help="The most rows of one query, with its nests; a query with more ends with an error.",
 )
 @click.option(
     "--table-rows",
@@ -155,7 +155,7 @@ _STOP_S = 15.0
     default=Limits().table_rows,
     show_default=True,
     metavar="N",
-    help="Rows of a table that live queries have in memory; those of a larger one are on disk.",
+    help="The most rows of a table that live queries have in memory; the rows of a larger table are on disk.",
 )
 @message_options
 def command(
@@ -237,4 +237,4 @@ def _tls(certificate: pathlib.Path | None, key: pathlib.Path | None) -> tuple[pa
         return certificate, key
     if certificate is None and key is None:
         return None
-    raise click.UsageError("--tls-cert and --tls-key belong together: name both, or none.")
+    raise click.UsageError("--tls-cert and --tls-key belong together: give both, or none.")

@@ -1,11 +1,11 @@
 """SIGINT and SIGTERM, for a worker and for a supervisor of workers.
 
-    the first             asks for a stop: an epoch is finished, everything else is left
+    the first             requests a stop: an epoch is finished, all other work is abandoned
     the second            ends the process at once, with status 128 + its number
     a stop that lasts     longer than its deadline ends the process, with status 75
 
-A thread receives signals through the file descriptor that the interpreter's own handler writes to, so that they also
-arrive while the main thread is in a C function.
+A thread receives signals through the file descriptor to which the interpreter's own handler writes them, so that they
+also arrive while the main thread is in a C function.
 
     interrupts    the main thread runs code of the user's: it raises `Stopped` wherever it is. The thread sends it
                   SIGURG five times a second, which interrupts waiting calls.
@@ -31,7 +31,7 @@ __all__ = ["StopRequest", "Stopped", "signal_status", "stop_on_signals"]
 
 _log = logging.getLogger("eddy.cli")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_REMINDER = signal.SIGURG  # is ignored where nobody asks for it
+_REMINDER = signal.SIGURG  # the system ignores this signal by default
 _REMIND_S = 0.2
 _DEAF_S = 1.0
 _SAY_S = 0.5
@@ -70,7 +70,7 @@ class StopRequest:
         return self._by or "nothing"
 
     def ask(self, by: str) -> None:
-        """Request a stop, from any thread; a second call does nothing."""
+        """Request a stop; a second call does nothing. It may be called by any thread."""
         if not self._by:
             self._asked, self._by = time.monotonic(), by
             if self._wake is not None:
@@ -125,7 +125,7 @@ class StopRequest:
                 self._remind()
 
     def _hear(self, number: signal.Signals) -> None:
-        """Record a signal. At the second one the process ends like a crash, which costs a restore at most."""
+        """Record a signal. At the second signal the process ends as in a crash, which costs at most a restore."""
         if self._signalled:
             self._end(signal_status(number))
         self._signalled = True
@@ -135,7 +135,7 @@ class StopRequest:
     def _remind(self) -> None:
         now = time.monotonic()
         if now - self._asked >= self._patience_s:
-            _say("not stopped within %g s, asked by %s; ended as it is", self._patience_s, self)
+            _say("not stopped within %g s after %s; killed", self._patience_s, self)
             self._end(os.EX_TEMPFAIL)
         if not self._may_leave():
             self._deaf_since = float("inf")
@@ -164,7 +164,7 @@ def _tell(text: bytes) -> None:
 
 
 def _say(text: str, *values: object) -> None:
-    """Log in a thread: the main thread may hold the lock of a logger."""
+    """Log a text in a separate thread, since the main thread may hold the lock of a logger."""
     saying = threading.Thread(target=_log.warning, args=(text, *values), daemon=True)
     saying.start()
     saying.join(_SAY_S)
@@ -179,7 +179,8 @@ def stop_on_signals(
     read, write = os.pipe()
     os.set_blocking(write, False)
     request.wakes(write)
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # first: a signal without it would be lost
+    # Before the handlers are set: a signal that arrives without it would be lost.
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     before = {number: signal.signal(number, request.interrupt) for number in (*_SIGNALS, _REMINDER)}
     threading.Thread(target=request.listen, args=(read,), name="eddy-signals", daemon=True).start()
     try:

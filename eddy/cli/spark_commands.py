@@ -1,6 +1,6 @@
 """Common parts of `eddy backfill` and `eddy verify`: options of Spark, stages on a terminal, exit statuses.
 
-Both exit with 2 if they cannot do their work, so that 1 has one meaning: verify found a difference.
+Both exit with 2 if they cannot do their work, so that 1 always means that verify found a difference.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "inputs",
         multiple=True,
         metavar="TOPIC=FILES",
-        help="What came before a topic's first record; may be given often, for one topic too.",
+        help="Files with the records before a topic's first record; may be repeated, also for one topic.",
     )
     @click.option(
         "--on-error",
         type=click.Choice(["fail", "skip", "dead-letter"]),
         default="fail",
         show_default=True,
-        help="What is done about a record that cannot be decoded: the same as eddy run was told.",
+        help="The policy for a record that cannot be decoded: the same as for eddy run.",
     )
     @click.option(
         "--one-task",
@@ -52,7 +52,7 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default=ONE_TASK,
         show_default=True,
         metavar="ROWS",
-        help="What has at most so many rows is computed in one task, as by a worker; 0: never.",
+        help="Parts with at most this number of rows are computed in one task, as by a worker; 0: never.",
     )
     @click.option(
         "--master",
@@ -61,11 +61,11 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="URL",
         show_default=True,
         show_envvar=True,
-        help="Where Spark runs: in this process, with so many cores, or on a cluster.",
+        help="Where Spark runs: in this process, with a number of cores, or on a cluster.",
     )
     @click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.")
     @click.option(
-        "--spark-conf", "confs", multiple=True, metavar="KEY=VALUE", help="One of Spark's settings; may be given often."
+        "--spark-conf", "confs", multiple=True, metavar="KEY=VALUE", help="One of Spark's settings; may be repeated."
     )
     @empty_option
     @functools.wraps(command)
@@ -98,13 +98,18 @@ def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
     if context.obj is None:
         return local_session(master, memory, pairs_of(confs, "KEY"))
     if said := [name for name in _OF_A_SESSION if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]:
-        raise click.UsageError(f"{_OF_A_SESSION[said[0]]}: the session is there already; say it to spark-submit.")
+        raise click.UsageError(
+            f"{_OF_A_SESSION[said[0]]}: the session exists already; pass the option to spark-submit."
+        )
     return context.obj
 
 
 @contextlib.contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """A function called with each stage: shown on a terminal in a temporary line, else as messages."""
+    """A function to be called with the name of each stage.
+
+    On a terminal it shows the stage in a temporary line, otherwise as a message.
+    """
     console = messages_console()
     show_messages(console, "text", "info")
     logging.getLogger("py4j").setLevel(logging.WARNING)

@@ -32,13 +32,13 @@ _HELP = "\\d lists the tables, \\d NAME the columns of one, \\t NAME=FILE adds o
 @click.argument("file", required=False, type=click.Path(dir_okay=False, allow_dash=True, path_type=pathlib.Path))
 @click.option("-c", "--command", "text", metavar="SQL", help="Run these statements instead of a file's.")
 @click.option(
-    "-t", "--table", "tables", multiple=True, metavar="NAME=SOURCE", help="A table: a file or a topic; many times."
+    "-t", "--table", "tables", multiple=True, metavar="NAME=SOURCE", help="A table: a file or a topic; may be repeated."
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "csv", "tsv", "jsonl"]),
-    help="How answers are printed. Default: table on a terminal, else csv.",
+    help="The format of answers. Default: table on a terminal, otherwise csv.",
 )
 @log_options
 def command(
@@ -60,8 +60,8 @@ def command(
       eddy sql -t orders=orders,key=int64,value=json
     """
     if file is not None and text is not None:
-        raise click.UsageError("--command and FILE are both there; leave one out.")
-    # What parses SQL is imported only where SQL is used: other commands start sooner.
+        raise click.UsageError("--command and FILE exclude each other; leave one out.")
+    # The parser of SQL is imported only here, so that other commands start faster.
     from eddy.cli.sql_session import Session
 
     sources = [parse_source(table) for table in tables]
@@ -92,7 +92,10 @@ def _script(session: "Session", text: str, name: str, form: str) -> None:
 
 
 def _prompt(session: "Session", form: str) -> None:
-    """Read statements from a terminal, each up to its semicolon; an error is printed, and the next one is read."""
+    """Read statements from a terminal, each up to its semicolon.
+
+    An error is printed, and the next statement is read.
+    """
     import readline  # noqa: F401 - gives input() its history and its keys
 
     click.echo(_HELP, err=True)
@@ -177,7 +180,7 @@ def _print(answer: Answer, form: str) -> None:
 
 
 def _csv_line(cells: list[Cell]) -> str:
-    """A row; of one column without a value it has quotes, since a blank line is no row."""
+    """A row as a line of CSV. A row of one null column is written as `""`, since a blank line is no row."""
     return csv_line([""] if cells == [None] else cells)
 
 

@@ -39,7 +39,7 @@ _READINGS = {"all", "latest"}
 
 @dataclass(frozen=True)
 class SqlSource:
-    """The source of a table: a file, or a topic and how to read it."""
+    """The source of a table: a file, or a topic with the types of its keys and values."""
 
     name: str
     path: pathlib.Path | None = None
@@ -80,7 +80,10 @@ def parse_source(text: str) -> SqlSource:
 
 
 def load(source: SqlSource, declared: Sequence[NamedColumn] | None, target: Target) -> AnswerTable:
-    """A table, read whole. Raises: DataError naming the line or the record; ConnectorError without such a topic."""
+    """Read a whole table.
+
+    Raises: DataError naming the line or the record; ConnectorError if the topic does not exist.
+    """
     if source.path is not None:
         return _file(source, source.path, declared)
     with opened(target) as log:
@@ -150,7 +153,7 @@ _TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
 
 
 def _text_type(values: Iterable[Cell]) -> Type:
-    """The first type that all values but empty ones can be read as; text if none."""
+    """The first type as which all values, except empty ones, can be read; text if there is no other."""
     there = [value for value in values if value]
     for pattern, type in _TEXT_TYPES:
         if there and all(pattern.fullmatch(value) for value in there):
@@ -159,7 +162,7 @@ def _text_type(values: Iterable[Cell]) -> Type:
 
 
 def _cell_reader(type: Type, *, has_empty_texts: bool) -> Callable[[Cell], Any]:
-    """Reads a cell; one with nothing in it is null, and so is an empty text of another type than text."""
+    """A function that reads a cell. A cell without characters is null, and so is `""` unless the type is text."""
     read = cast_function(TEXT, type)
     assert read is not None
     empty = "" if has_empty_texts and type == TEXT else None
@@ -205,12 +208,12 @@ def _value_type(values: Iterable[Any]) -> Type:
 
 
 def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log) -> AnswerTable:
-    """A topic's records: columns key and value, or, of JSON objects, key and their fields."""
+    """A topic's records as a table: the columns are key and value or, for JSON objects, key and the fields."""
     spec = log.topics([source.topic]).get(source.topic)
     if spec is None:
         raise ConnectorError(
-            f"table '{source.name}': topic '{source.topic}' does not exist; one of the log's, or a file, is needed. "
-            "List topics: eddy topics"
+            f"table '{source.name}': topic '{source.topic}' does not exist; a topic of the log, or a file, is "
+            f"needed. List topics: eddy topics"
         )
     fields = declared is not None and any(column.name not in {"key", "value"} for column in declared)
     key = FIELD_TYPES[source.options.get("key", "string")]

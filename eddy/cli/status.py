@@ -29,7 +29,7 @@ class _Partition(msgspec.Struct, frozen=True):
 
 
 class _Exchange(msgspec.Struct, frozen=True):
-    """Rows sent to an internal topic, and rows read from it."""
+    """The numbers of rows sent to an internal topic and read from it."""
 
     topic: str
     emitted: int
@@ -55,7 +55,7 @@ class _Status(msgspec.Struct, frozen=True):
     held: list[_Held]
 
 
-@click.command("status", short_help="Show how far an application is.")
+@click.command("status", short_help="Show the progress of an application.")
 @topology_argument
 @log_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -87,7 +87,7 @@ def print_status(log: Log, topology: Topology, form: str) -> None:
 
 def _status(log: Log, application: ApplicationTopics) -> _Status:
     wanted = [*application.inputs, *application.exchanges]
-    # Positions before ends, so that no lag shows that never was.
+    # Positions are read before ends, so that no lag is negative.
     begins, positions, ends = (
         log.begin_offsets(wanted),
         committed(log, application.name, wanted),
@@ -115,7 +115,7 @@ def _status(log: Log, application: ApplicationTopics) -> _Status:
 def _print(status: _Status) -> None:
     click.echo(f"application  {status.application}")
     click.echo(f"workers      {_workers_text(status.workers, status.session_s)}")
-    click.echo(f"quiescent    {'yes: everything was taken in' if status.quiescent else 'no'}")
+    click.echo(f"quiescent    {'yes: all input is processed' if status.quiescent else 'no'}")
     click.echo(f"last cut     {_cut_text(status.last_cut)}\n")
     table = new_table("topic", "partition", "kind", "committed", "end", "lag", numbers=3)
     for p in status.partitions:
@@ -140,7 +140,7 @@ def _workers_text(count: int, session_s: float | None) -> str:
     if not count or session_s == 0:
         return f"{count or 'none'} running"
     after = "" if session_s is None else f", after {session_s:g} s"
-    return f"{count} in the group; one that has ended counts until its session runs out{after}"
+    return f"{count} in the group; a worker that has ended counts until its session ends{after}"
 
 
 def _cut_text(cut: Cut | None) -> str:

@@ -19,7 +19,7 @@ class _Messages(Console):
     """Prints on stderr. If its reader has ended, the work continues without messages."""
 
     def on_broken_pipe(self) -> None:
-        """Ignore it, in place of an exit in the middle of an epoch."""
+        """Ignore a broken pipe: the console would otherwise exit in the middle of an epoch."""
         self.quiet = True
 
 
@@ -37,7 +37,7 @@ class _MessageHandler(logging.Handler):
 
 
 class _Json(logging.Formatter):
-    """One object a record; `extra={"fields": …}` adds to it."""
+    """Formats each log record as one JSON object; `extra={"fields": …}` adds fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""

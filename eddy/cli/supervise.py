@@ -1,6 +1,6 @@
 """`eddy run --processes N`: N workers in processes of their own, kept running.
 
-    ends with 0 or 3               done if it ran until idle; else it is started again
+    ends with 0 or 3               done if it ran until idle; otherwise it is started again
     ends with 75, 130, a signal    started again, after a back-off since its last start
     ends otherwise                 the others stop too, and this is the status of all
     has not stopped in time        killed; the status of all is 75 then
@@ -49,8 +49,9 @@ class Supervisor:
         commands: the command of each worker.
         prefixed: whether each output line of a worker begins with its number.
         until_idle: whether a worker that ends with 0 or 3 has done its work.
-        patience_s: how long workers that were asked to stop may take; then they are killed.
-        backoff_s: the shortest and the longest time between two starts of a worker; a minute of work resets it.
+        patience_s: seconds after a request to stop after which workers are killed.
+        backoff_s: the shortest and the longest time between two starts of a worker; after a minute of work it is the
+        shortest again.
     """
 
     def __init__(
@@ -72,9 +73,9 @@ class Supervisor:
         self._status = 0
 
     def run(self, stop: StopRequest) -> int:
-        """Keep the workers running until they are done, one fails for good, or a stop is asked for.
+        """Keep the workers running until all are done, one fails for good, or a stop is requested.
 
-        Returns: the exit status for all of them; when it returns, none is left.
+        Returns the exit status of the command. No worker runs any more when it returns.
         """
         try:
             while not all(child.done for child in self._children):

@@ -28,7 +28,7 @@ class _Topic(msgspec.Struct, frozen=True):
 
 
 class _Topics(click.Group):
-    """Lists if no other command is named, as in `eddy topics`."""
+    """A group whose default command is `list`, as in `eddy topics`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `list` unless the arguments name another command or request help."""
@@ -88,7 +88,7 @@ def _list(program: str | None, target: Target, every: bool, form: str) -> None:
 
 
 def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
-    """All topics by name, or those with a use, in that order."""
+    """The topics: all by name or, if `uses` is given, the topics in it, in its order."""
     specs, offsets = _with_offsets(log, log.topics(uses))
     found = []
     for name in sorted(specs) if uses is None else uses:
@@ -110,7 +110,7 @@ def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str
         left = log.topics(specs)
         if left.keys() == specs.keys():
             raise
-        return _with_offsets(log, left)  # some were deleted in the meantime
+        return _with_offsets(log, left)  # some topics were deleted in the meantime
     offsets = dict.fromkeys(specs, 0)
     for tp in partitions:
         offsets[tp.topic] += ends[tp] - begins[tp]
@@ -135,7 +135,7 @@ def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable
     "--replication",
     type=click.IntRange(min=1),
     metavar="N",
-    help="On Kafka: how many brokers keep each partition. Default: the broker's own default.",
+    help="On Kafka: the number of brokers that keep each partition. Default: the broker's own default.",
 )
 @click.option(
     "--topic-config",
@@ -143,9 +143,9 @@ def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable
     multiple=True,
     callback=_configs,
     metavar="KEY=VALUE",
-    help="A setting of the topics, by Kafka's name; may be given many times.",
+    help="A setting of the topics, by Kafka's name; may be repeated.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Pass over those that exist already, however they are.")
+@click.option("--if-not-exists", is_flag=True, help="Ignore topics that exist already, whatever their settings are.")
 def _create(
     names: tuple[str, ...],
     target: Target,

@@ -12,12 +12,12 @@ from eddy.program.row_trace import MAX_ROWS, trace
 __all__ = ["command"]
 
 
-@click.command("trace", short_help="Show why a row is what it is.")
+@click.command("trace", short_help="Show how a row was made.")
 @topology_argument
 @click.argument("step")
 @click.argument("key")
 @log_options
-@click.option("--at-least", metavar="VERSION", help="Wait for this version, a token that a server or a view gave.")
+@click.option("--at-least", metavar="VERSION", help="Wait for this version, a token of a server or a view.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--limit",
@@ -25,7 +25,7 @@ __all__ = ["command"]
     default=200,
     show_default=True,
     metavar="N",
-    help="Name about so many rows, those nearest to the result first.",
+    help="The approximate number of rows to show; the rows nearest to the result are first.",
 )
 @click.option(
     "--max-rows",
@@ -33,7 +33,7 @@ __all__ = ["command"]
     default=MAX_ROWS,
     show_default=True,
     metavar="N",
-    help="Compute at most so many rows, in all steps and iterations together.",
+    help="The most rows to compute, in all steps and iterations together.",
 )
 @timeout_option("Seconds to wait for an exact version.")
 def command(

@@ -18,9 +18,10 @@ __all__ = ["command"]
 @click.option(
     "--mismatches",
     metavar="DIR",
-    help="Write all differences there, as Parquet, in place of those of an earlier run; no folder if there are none.",
+    help="A folder for all differences, as Parquet. It replaces the folder of an earlier run, and is removed if "
+    "there are none.",
 )
-@click.option("--no-stores", is_flag=True, help="Compare the outputs alone, which takes less.")
+@click.option("--no-stores", is_flag=True, help="Compare the outputs only, which takes less time.")
 @click.option(
     "--repair", is_flag=True, help="Write corrections to the topics of tables that differ, or refuse with the reason."
 )
@@ -28,7 +29,7 @@ __all__ = ["command"]
     "--commutes",
     multiple=True,
     metavar="STEP",
-    help="A fold of a stream whose function gives the same in any order; may be given often.",
+    help="A fold of a stream whose function gives the same result in any order; may be repeated.",
 )
 @click.option(
     "--tolerance",
@@ -36,13 +37,14 @@ __all__ = ["command"]
     default=TOLERANCE,
     show_default="1e-09",
     metavar="X",
-    help="The tolerance for floats downstream of folds of tables, since order decides their last digits; 0: none.",
+    help="The tolerance for floats downstream of folds of tables, whose last digits depend on order; 0: none.",
 )
 @click.option(
     "--max-age",
     type=click.FloatRange(min=0),
     metavar="S",
-    help="Status 2 where records wait and the last cut is older than so many seconds: no worker takes them in.",
+    help="Exit with status 2 if records wait and the last cut is older than this number of seconds: no worker "
+    "processes them.",
 )
 @timeout_option("Seconds to wait for a first cut.")
 @batch_options

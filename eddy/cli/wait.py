@@ -50,9 +50,9 @@ def command(program: str, target: Target, timeout: float) -> None:
 
 
 def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout: float) -> None:
-    """Wait until `deadline`, a moment of the monotonic clock, which is `timeout` seconds after the start.
+    """Wait for quiescence until `deadline`, a time of the monotonic clock, which is `timeout` seconds after the start.
 
-    Raises: SystemExit with 1 if it passes; with 3 if some part has no finite answer.
+    Raises: SystemExit with 1 after the deadline; with 3 if some part has no finite answer.
     """
     waiting = _Waiting(log, topology)
     while (missing := waiting.missing()) is not None:
@@ -65,7 +65,7 @@ def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout:
 
 
 def _wait_on(deadline: float, timeout: float, missing: str) -> None:
-    """Pause, or give up: exit status 1, with the missing part."""
+    """Pause; after the deadline, exit with status 1 and name the missing work."""
     if time.monotonic() >= deadline:
         click.echo(f"not quiescent after {timeout:g} s: {missing}", err=True)
         raise SystemExit(1)
@@ -73,11 +73,11 @@ def _wait_on(deadline: float, timeout: float, missing: str) -> None:
 
 
 class _Waiting:
-    """The work that an application has to do, and after it the outputs that may not be read yet.
+    """Finds the work that an application still has to do and, after it, the outputs that are not readable yet.
 
-    Positions are visible once the group's coordinator knows of a transaction's end, which reaches the partitions of the
-    outputs one after the other. All results lie before the ends E that are read after a quiescent moment; a reader of
-    committed records may read all of them once each partition's last stable offset has passed its E.
+    Positions are visible once the group's coordinator knows of a transaction's end. The end then reaches the partitions
+    of the outputs one after the other. All results lie before the ends E that are read after a quiescent moment;
+    readers of committed records can read all results once each partition's last stable offset has reached its E.
     """
 
     def __init__(self, log: Log, topology: Topology) -> None:
@@ -85,7 +85,7 @@ class _Waiting:
         self._ends: dict[TopicPartition, int] | None = None
 
     def missing(self) -> str | None:
-        """The work still to be done, or None. A log that does not answer may answer later."""
+        """The work still to be done, as text; None if there is none. A log that does not answer counts as work."""
         try:
             self._log.reach(_REACH_S)
             application = find(self._topology, self._log)
@@ -105,7 +105,7 @@ class _Waiting:
         if not quiescent(self._log, application.name, application.inputs, application.exchanges, anchors):
             return _waiting_for(self._log, application)
         if not _settled(self._log, application):
-            return "what has no finite answer is being found out"
+            return "the workers are still deciding which parts have no finite answer"
         self._ends = self._log.end_offsets(application.outputs)
         return None
 
@@ -117,7 +117,7 @@ class _Waiting:
 
 
 def _settled(log: Log, application: ApplicationTopics) -> bool:
-    """Whether all workers agree on what is held: they write a cut only then."""
+    """Whether all workers agree on the held rows: only then they write a cut."""
     if not read_metadata(log, application.internal.plan).held:
         return True
     cut = last_cut(log, application.internal.cuts)
@@ -132,9 +132,9 @@ def _waiting_for(log: Log, application: ApplicationTopics) -> str:
     behind = lags(log, application.name, [*application.inputs, *application.exchanges])
     parts = [f"{tp.topic}-{tp.partition} is {lag:,} offsets behind" for tp, lag in behind.items() if lag]
     if not parts:
-        parts = ["rows are under way in a loop"]
+        parts = ["a loop still has rows to process"]
     if not log.groups().get(application.name):
         parts.append("no worker runs: eddy run …")
     elif strangers := log.strangers(application.name):
-        parts.append(f"{members(strangers)} of its group and no worker: stop it, or give it a group of its own")
+        parts.append(f"{members(strangers)} of its group without being a worker: stop it, or give it another group")
     return "; ".join(parts)

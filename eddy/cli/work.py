@@ -1,4 +1,4 @@
-"""One worker in this process, until it is told to stop or has nothing left to do."""
+"""Runs one worker in this process, until a stop is requested or no work is left."""
 
 import contextlib
 import logging
@@ -34,7 +34,7 @@ _WRITER_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a worker. `partitions` is for topics that are created, on the embedded log only."""
+    """The settings and the run of a worker. `partitions` is for topics that are created, on the embedded log only."""
 
     target: Target
     config: Config
@@ -44,9 +44,9 @@ class Work:
     endpoint: Endpoint | None = None
 
     def do(self, program: Program, stop: StopRequest, console: Console | None) -> int:
-        """Run the program's topology; how it gets on shows in the last line of `console`, where that is a terminal.
+        """Run the program's topology. If `console` is a terminal, its last line shows the progress.
 
-        Returns: the exit status.
+        Returns the exit status.
         """
         collect_seldom()
         topology = program.topology
@@ -69,16 +69,19 @@ class Work:
             except EddyError as error:
                 program.note_line(error)
                 raise
-            reason = f"stopped by {stop}" if stop else "idle: all input is taken in"
+            reason = f"stopped by {stop}" if stop else "idle: all input is processed"
             done = worker.statistics
-            _log.info("%s; %d records in, %d out, %d left out", reason, done.records, done.written, done.skipped)
+            _log.info("%s; %d records in, %d out, %d rejected", reason, done.records, done.written, done.skipped)
             held = [] if stop else told(read_metadata(log, worker.internal.plan).held)
             for why in held:
                 _log.warning("no finite answer: %s", why)
             return HELD if held else 0
 
     def _serve_tables(self, stack: contextlib.ExitStack, monitor: Monitor, log: Log, program: Program) -> None:
-        """On the embedded log the tables are served beside health and metrics. A failure of theirs ends no worker."""
+        """On the embedded log, serve the tables beside health and metrics.
+
+        An error of the tables does not end the worker.
+        """
         if self.endpoint is None or self.target.kafka:
             return
         try:
@@ -104,7 +107,7 @@ class Work:
         return made
 
     def _step(self, worker: Worker, stop: StopRequest, line: LiveLine | LogLines, monitor: Monitor) -> None:
-        """Run epochs until a stop is requested or, with `until_idle`, nothing is left to do."""
+        """Run epochs until a stop is requested or, with `until_idle`, no work is left."""
         with stop.abandons(lambda: not worker.in_epoch):
             while not stop:
                 taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)

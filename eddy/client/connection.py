@@ -50,7 +50,7 @@ class Client:
 
     Args:
         url: the server's address, without /v1.
-        token: the server's token, if it asks for one.
+        token: the server's token, if it requires one.
         retry_s: the first pause before the client reconnects; each further pause is twice as long, up to 30 s.
     """
 
@@ -75,14 +75,16 @@ class Client:
     async def __aexit__(self, *error: object) -> None:
         await _end(self._task, *self._posts)
         for view in list(self._views.values()):
-            early = ClientError("live query: the client was closed before its rows came. Close it later", "CLOSED")
+            early = ClientError(
+                "live query: the client was closed before the query's rows arrived. Close it later", "CLOSED"
+            )
             view.take_state("closed", early if view.version is None else None)
         await self._http.aclose()
 
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> RemoteView:
         """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
 
-        Raises: TypeError, ValueError where the arguments cannot be JSON, or the window is not valid.
+        Raises: TypeError, ValueError if the arguments cannot be written as JSON, or the window is invalid.
         """
         json.dumps(args, allow_nan=False)
         self._count += 1
@@ -102,12 +104,12 @@ class Client:
             return
         if not self._views and self._task is not None:
             task, self._task, self._name, self._last_id = self._task, None, None, ""
-            await _end(task)  # a query that is opened meanwhile has a connection of its own
+            await _end(task)  # a query that is opened meanwhile gets a new connection
         elif view.id in self._sent:
             self._change(close=[view.id])
 
     def move_window(self, view: RemoteView) -> None:
-        """Ask the server for other rows of a query."""
+        """Request other rows of a query from the server."""
         if view.id in self._sent:
             self._change(window=[view])
         else:
@@ -122,13 +124,13 @@ class Client:
                 self._refused(error)
             except (httpx.HTTPError, TimeoutError):
                 pass
-            except Exception as error:  # it would come again
+            except Exception as error:  # a retry would fail in the same way
                 self._refused(error)
             self._failures = self._failures + 1 if self._name is None else 0
             await self._pause()
 
     async def _pause(self) -> None:
-        """Tell the views that there is no connection, and wait before the next attempt."""
+        """Set the views to "offline", and wait before the next attempt."""
         self._name = None
         self._sent.clear()
         for view in list(self._views.values()):
@@ -137,7 +139,7 @@ class Client:
             await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
     async def _again(self) -> None:
-        """Replace the connection by another one, as it takes no more changes."""
+        """Replace the connection by another one, since it accepts no more changes."""
         former = self._task
         await _end(former)
         if self._task is not former:
@@ -156,9 +158,9 @@ class Client:
             view.take_state("error", error)
 
     async def _stream(self) -> None:
-        """Read one connection to its end.
+        """Read the events of one connection until it ends.
 
-        Raises: ClientError where the server refuses it; httpx.HTTPError; TimeoutError if nothing arrives for long.
+        Raises: ClientError if the server refuses it; httpx.HTTPError; TimeoutError if no bytes arrive for long.
         """
         resumed = [view for view in self._views.values() if view.whole and self._last_id]
         sent: list[RemoteView] = []
@@ -201,7 +203,7 @@ class Client:
         gone = [id_ for id_ in self._sent if id_ not in self._views]
         others = [view for view in self._views.values() if view.id not in self._sent]
         for view in others:
-            view.whole = False  # patches of this connection do not follow its rows
+            view.whole = False  # the patches of this connection do not continue the view's rows
         if gone or others:
             self._change(open=others, close=gone)
 

@@ -49,7 +49,7 @@ class RemoteView:
     """A query that is kept up to date inside an `async with` block.
 
     `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
-    connection (its rows are kept), "error" or "closed".
+    connection (the view's rows are kept), "error" or "closed".
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class RemoteView:
         self._root = ""
         self._rows: Any = None
         self._turn = self._read = 0
-        self._changed = asyncio.Event()  # another one after each change
+        self._changed = asyncio.Event()  # a new event for the next change
 
     @property
     def rows(self) -> Any:
-        """The rows with their nests, None before they arrive. Do not change them. Raises: the query's error."""
+        """The rows with their nests; None before they arrive. They must not be changed. Raises: the query's error."""
         self._read = self._turn
         if self.error is not None:
             raise self.error
@@ -86,7 +86,7 @@ class RemoteView:
         return self._rows
 
     async def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Show other rows at the root; readers get the difference. Raises: ValueError if a number is below 0."""
+        """Move the window at the root; readers get the difference. Raises: ValueError if a number is below 0."""
         self.shown = _checked(skip, limit)
         self._connection.move_window(self)
 
@@ -125,7 +125,7 @@ class RemoteView:
             yield self.version
 
     def take_snapshot(self, page: SnapshotEvent) -> None:
-        """Take in a page of a snapshot; the last page replaces the rows."""
+        """Add a page of a snapshot; the last page replaces the rows."""
         if page.shape is not None:
             self._staged, self.whole = Buckets(), False
             self._next = page.root or "", shape_of(page.shape)
@@ -138,9 +138,11 @@ class RemoteView:
         self.tell("complete")
 
     def take_patch(self, ops: list[Op] | None, version: ViewVersion) -> bool:
-        """Take in a version, with operations if it has any for this query; without, unknown rows remain as they are.
+        """Apply a version, with its operations for this query.
 
-        Returns whether readers have to be told, once all queries of the connection are at the version.
+        Without operations, rows in the state "unknown" keep their state.
+
+        Returns whether readers have to be notified, once all queries of the connection are at the version.
         """
         if not self.whole or not (ops or self.state != "unknown"):
             return False
@@ -151,14 +153,14 @@ class RemoteView:
         return True
 
     def take_state(self, state: Any, error: Exception | None = None) -> None:
-        """Take in the state from the server or the connection."""
+        """Apply a state from the server or the connection."""
         if self.state not in {"closed", "error"}:
             self.error = error
             self._next = None if state == "offline" else self._next
             self.tell(state)
 
     def tell(self, state: Any) -> None:
-        """Set the state, and wake readers, as the view has changed."""
+        """Set the state, and wake the readers, since the view has changed."""
         self.state = state
         self._turn += 1
         changed, self._changed = self._changed, asyncio.Event()
@@ -166,7 +168,10 @@ class RemoteView:
 
 
 def _checked(skip: int, limit: int | None) -> tuple[int, int | None]:
-    """A valid window. Raises: ValueError, since a server would refuse all queries of the connection because of it."""
+    """A window, checked.
+
+    Raises: ValueError, since the server would refuse all queries of the connection for an invalid one.
+    """
     if skip < 0 or (limit is not None and limit < 0):
         raise ValueError(f"live query: window({skip}, {limit}); numbers of rows are needed, 0 or more")
     return skip, limit

@@ -39,20 +39,20 @@ def close_within(close: Callable[[], object], what: str, patience_s: float = CLO
     thread.join(patience_s)
     if thread.is_alive():
         _abandoned.set()
-        _log.warning("%s: not closed within %g s; left as it is", what, patience_s)
+        _log.warning("%s: not closed within %g s; abandoned", what, patience_s)
         return False
     return True
 
 
 def free_within(held: list[T], what: str, patience_s: float = CLOSE_S) -> bool:
-    """Free the objects that only `held` refers to, with the deadline of `close_within`."""
+    """Free the objects to which only `held` refers, with the deadline of `close_within`."""
     return close_within(held.clear, what, patience_s)
 
 
 def keep(client: object, until: "Future[Any] | None" = None) -> None:
-    """Free `client` only once that future is done, in a thread of its own; without one never.
+    """Free `client`, in a thread of its own, once the future `until` is done; never if `until` is None.
 
-    Not even when the interpreter ends: a thread that waits has a reference to it.
+    A waiting thread refers to the client, so that it is not freed at the end of the interpreter either.
     """
     _abandoned.set()
     threading.Thread(target=_hold, args=(client, until or Future()), name="eddy-abandoned", daemon=True).start()

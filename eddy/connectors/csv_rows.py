@@ -1,8 +1,8 @@
 """CSV as RFC 4180 defines it: one parser for `eddy produce` and for the files of a history.
 
-A cell is None where nothing is between its commas, and text otherwise: `""` is the empty text. The file does not tell
-the meaning of None: pandas writes both a missing value and an empty text so. The user states it, or the file is
-refused.
+A cell with no characters between its commas is None; any other cell is text: `""` is the empty text. The file does not
+define the meaning of None: pandas writes both a missing value and an empty text in this way. The user states the
+meaning, or the file is refused.
 
 Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are no rows. A quote within a cell
 that does not begin with one is an error, since programs disagree about it, and so is a row with another number of cells
@@ -21,17 +21,17 @@ __all__ = ["MAX_ROW_CHARS", "Cell", "Empty", "check_width", "csv_line", "csv_row
 
 Cell = str | None
 Empty = Literal["null", "text"] | None
-"""The meaning of a cell with nothing in it: no value, an empty text, or not stated."""
+"""The meaning of a cell without characters: no value, an empty text, or not stated."""
 
 MAX_ROW_CHARS = 16 << 20
-"""Characters of a row; above the limit of a log, so that the log's message names the record."""
+"""The most characters of a row. It is above a log's limit, so that a row between the two gets the log's error."""
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n|\r|\n|\Z)')
 _OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
 _SPECIAL = re.compile(r'[",\r\n]')
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
-    r"""The rows of a file, each with the number of its first line. `lines` together are the text, breaks included.
+    r"""The rows of a file, each with the number of its first line. `lines` are the file's text, with the line breaks.
 
     Raises: DataError naming the line.
 
@@ -123,7 +123,10 @@ def _parsed(text: str, number: int) -> Iterator[tuple[int, list[Cell]]]:
 
 
 def _check_open(text: str, number: int) -> int:
-    """Check that a text ends within a quoted cell. Returns the line on which that begins. Raises: DataError."""
+    """Check that a text ends within a quoted cell.
+
+    Returns the number of the line on which the cell begins. Raises: DataError.
+    """
     at = 0
     while found := _CELL.match(text, at):
         at = found.end()

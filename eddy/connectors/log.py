@@ -41,11 +41,11 @@ __all__ = [
 Headers = tuple[tuple[str, bytes], ...]
 
 UNBOUNDED = 1 << 62
-"""More bytes than any poll returns."""
+"""A `max_bytes` that is larger than any poll."""
 
 
 def never() -> bool:
-    """For `Log.consumer`: a member that loses its name does not take it back."""
+    """The `is_last` of a member that does not take its name back after losing it. See `Log.consumer`."""
     return False
 
 
@@ -132,7 +132,7 @@ class Consumer(Protocol):
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """Return up to `max_records` records of the partitions owned, waiting up to `timeout_s` for one.
 
-        Their keys, values and headers have up to `max_bytes` bytes, or it is a single record.
+        Their keys, values and headers together have up to `max_bytes` bytes, unless a single record has more.
         A newly assigned partition starts at the group's committed position, or at its first record.
         If only control records were read, an empty `Records` with a higher `next_offset` is returned.
         Raises: SlotTakenError; ConnectorError, also if a position lies before the partition's first offset.
@@ -290,8 +290,8 @@ class Log(Protocol):
     def consumer(self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never) -> Consumer:
         """Join a group. `member` is a stable name: a restart with the same name takes its place.
 
-        `is_last` is called when another member has the name. If it returns True, that member is an earlier one, and
-        this one takes the name back.
+        `is_last` is called when another member has the name. If it returns True, the other member is an earlier one,
+        and this member takes the name back.
         """
 
     def producer(self, transactional_id: str | None) -> Producer:

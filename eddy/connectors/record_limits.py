@@ -8,7 +8,7 @@ from eddy.errors import ConnectorError, RecordRefusedError
 __all__ = ["DEFAULT_MAX_BYTES", "check_records"]
 
 DEFAULT_MAX_BYTES = 1 << 20
-"""The longest record of a topic without `max.message.bytes`."""
+"""The most bytes of a record in a topic without `max.message.bytes`."""
 
 _PER_HEADER_BYTES = 8
 

@@ -43,7 +43,7 @@ def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
 
 
 def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[Mapping[Any, int | None], list[int | None]]:
-    """Add `deltas` to the counts in `table`; return the counts after, and before; None for 0."""
+    """Add `deltas` to the counts in `table`. Returns the new and the old counts, with None for 0."""
     olds = table.get_many(list(deltas))
     if olds.count(None) == len(olds) and 0 not in deltas.values():
         table.put_many(deltas, olds)
@@ -74,7 +74,7 @@ class Count(Keyed):
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside whose keys the table cannot write."""
+        """Set aside the rows whose keys the table cannot write."""
         batch = aside.without_kept(inputs[0])
         return self.step(context, aside.without(batch, unwritten_keys(batch, self.table.spec)))
 
@@ -109,7 +109,7 @@ class Aggregate(Keyed):
         return (self.table,) if self.counts is None else (self.table, self.counts)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Fold the batch in, group by group, in the order of its rows."""
+        """Fold the rows of the batch into their groups, group by group, in the order of the rows."""
         batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         deltas = weight_by_key(batch, f"aggregate '{self.name}'")
         keys = list(deltas)
@@ -120,7 +120,7 @@ class Aggregate(Keyed):
             self._fold(signed, groups)
         else:
             counts, before = add_counts(self.counts, deltas)
-            # An empty group has nothing to subtract from yet: a delta may hold +row and -row, in any order.
+            # An empty group has no aggregate from which to subtract yet: a delta may have +row and -row in any order.
             empty = {key for key, count in zip(keys, before, strict=True) if count is None}
             self._fold(sorted(signed, key=lambda item: (item[1] > 0) is not (item[0][0] in empty)), groups)
             groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
@@ -128,7 +128,7 @@ class Aggregate(Keyed):
         return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside on which a function fails; a group whose aggregate cannot be written is withheld."""
+        """Set aside the rows on which a function fails, and withhold a group whose aggregate cannot be written."""
         batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         batch = aside.without_kept(batch if self.counts is None else netted(aside, batch))
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
@@ -158,7 +158,7 @@ class Aggregate(Keyed):
         return old if kept is None else literal_eval(kept.body)
 
     def _shown(self, aside: Aside, key: Any, value: Any) -> Any:
-        """The value that the table gets, None where it cannot write it: `aside` then keeps the value."""
+        """The value for the table; None if the table cannot write it, and then `aside` keeps the value."""
         error = None if value is None else refused(self.table.spec, (key, value))
         if error is None:
             aside.release(key)

@@ -106,15 +106,17 @@ class Batch:
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
-        """The same facts with other rows, one for each."""
+        """The batch with `rows` in place of its rows, one for each; weights and times are the same."""
         return Batch(rows, self.weights, self.time, self.times, self.headers, self.places)
 
     def without_places(self) -> "Batch":
-        """The same rows, where their partitions are no longer those of their records."""
+        """The same rows, if their partitions are no longer the partitions of their records."""
         return self if self.places is None else Batch(self.rows, self.weights, self.time, self.times, self.headers)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
-        """Any number of rows for each row, with its weight and time."""
+        """The batch with any number of rows in place of each row; each has the weight and time of the row that it
+        replaces.
+        """
         counts = list(map(len, many))
 
         def column(values: list[Any]) -> list[Any]:
@@ -199,7 +201,8 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
             zset: ZSet = Counter(rows)
             first = weights[0]
             return zset if first == 1 else {row: first * count for row, count in zset.items()}
-        if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:  # one row replaced by another: most live changes
+        # One row replaces another, as in most changes of live data.
+        if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:
             return {rows[0]: weights[0], rows[1]: weights[1]}
         zset = {}
         merge_into(zset, rows, weights)
@@ -236,7 +239,7 @@ def unhashable(rows: Iterable[Row], where: str) -> DataError:
 
 
 def retracted(row: Row, weight: int, where: str) -> DataError:
-    """The error for a row that is there fewer than 0 times."""
+    """The error for a row whose weight fell below 0."""
     return DataError(
         f"{where}: row {row!r} is there {weight} times; only present rows can be retracted. "
         "Use minus() for a difference"
@@ -249,7 +252,7 @@ _MOST_EQUAL = 10_000_000
 def repeated(row: Row, weight: int, where: str) -> range:
     """A number for each of `weight` equal rows, for functions that take one row at a time.
 
-    Raises: DataError where there are so many that this would not end: ways in a graph multiply with each fork.
+    Raises: DataError if there are too many equal rows to list: the paths of a graph multiply with each fork.
     """
     if abs(weight) > _MOST_EQUAL:
         raise DataError(

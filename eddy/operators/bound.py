@@ -19,11 +19,12 @@ class Words(NamedTuple):
 class Bound:
     """The bound of a recursion. `depth` counts the applications of op that led to a row.
 
-    With `max_depth` expansion stops at that depth, as part of the answer. Otherwise `limit` is a guard: `hold` holds
-    what has no finite answer; `error`, of streams, rejects the record; `return` and `dead-letter` stop as `max_depth`
-    does and report the rows that were cut; `rows`, in nested time alone, stops and reports them as rows of errors.
-    By waves, and with `hold`, `limit` counts stale steps (`operators/waves/survey.py`), else iterations.
-    With `stops` the worker ends if rows are held and no unread input could mend them.
+    With `max_depth` the recursion stops at that depth, and the stop is part of the answer. Otherwise `limit` is a
+    guard, and the policy decides: `hold` holds the rows without a finite answer; `error`, for streams, rejects the
+    record; `return` and `dead-letter` stop as `max_depth` does and report the rows that were cut; `rows`, only in
+    nested time, stops and reports them as rows of errors. In waves, and with `hold`, `limit` counts stale steps
+    (`operators/waves/survey.py`), otherwise iterations. With `stops` the worker ends if rows are held and no unread
+    input could mend them.
     """
 
     max_depth: int | None = None
@@ -34,9 +35,9 @@ class Bound:
 
     @classmethod
     def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
-        """The bound for the author's arguments:
+        """The bound for the arguments of `recursively`.
 
-        `stop` is `hold` that stops the worker. The choice itself is not checked.
+        `on_limit="stop"` is `hold` with `stops`. The values are not checked here.
         """
         said: Any = "hold" if on_limit == "stop" else on_limit
         return cls(max_depth, limit, said, stops=on_limit == "stop")
@@ -50,7 +51,9 @@ class Bound:
         return f"{self.where(name)}: {f'row {columns_of(row)}' if self.words else f'key {row[0]!r}'}"
 
     def advice(self, otherwise: str) -> str:
-        """The advice in errors; `otherwise` if the recursion is written as `recursively(…)`."""
+        """The advice in errors: `otherwise` if the recursion is written as `recursively(…)`, else the advice of
+        `words`.
+        """
         return self.words.advice if self.words else otherwise
 
     @property
@@ -65,5 +68,5 @@ class Bound:
 
 
 def columns_of(row: Row) -> Any:
-    """A row of SQL as its author knows it: its columns, in the value, or for a set in the key."""
+    """The columns of a row of SQL. They are in the row's value, or in its key if the row belongs to a set."""
     return row[1] or row[0]

@@ -39,7 +39,7 @@ Recursive = Waves | FactWaves | Fixpoint
 class Output(Operator):
     """The end of a branch: keeps the epoch's batches until the worker sends them.
 
-    `aside`: the values that the sink cannot write; None where their source records are rejected.
+    `aside` keeps the values that the sink cannot write; it is None if the source records of such values are rejected.
     """
 
     def __init__(self, name: str, aside: Aside | None = None) -> None:
@@ -72,16 +72,16 @@ class Failure(NamedTuple):
     inputs: Sequence[Batch]
 
     def rows(self) -> dict[int, DataError]:
-        """The failing rows of its first input, by index; see `Operator.failures`."""
+        """The rows of the operator's first input that fail, by index; see `Operator.failures`."""
         try:
             found = self.operator.failures(*self.inputs)
-        except Exception:  # before any function was called: a key that cannot be hashed or encoded
+        except Exception:  # before any author's function was called: a key cannot be hashed or encoded
             return {}
         return {row: named(self.operator, error) for row, error in found.items()}
 
 
 def named(operator: Operator, error: Exception) -> DataError:
-    """The exception of a function as an error that names its step."""
+    """The exception of an author's function, as an error that names the step."""
     if isinstance(error, DataError):
         return error
     told = DataError(f"step '{operator.name}': the function raised {describe_exception(error)}")
@@ -93,8 +93,7 @@ class Circuit:
     """Operators in topological order over numbered slots; `inputs` names those that sources fill.
 
     `max_cells` bounds the cells of all states in memory between epochs. `failed` is the operator whose function raised
-    in the last step, if one did. `holding` has the operators that may hold something, each with its number of
-    partitions.
+    in the last step, if one did. `holding` has the operators that may hold rows, each with its number of partitions.
     """
 
     def __init__(
@@ -184,9 +183,9 @@ class Circuit:
             self.rollback()
 
     def be_careful(self, place: str) -> bool:
-        """Let the recursion that has this state or topic look at each of its rows from now on.
+        """Let the recursion with this state or topic check the size of each of its rows from now on.
 
-        Returns False if there is none, or it has done so before.
+        Returns False if there is no such recursion, or if it checks each row already.
         """
         for loop in self.recursions.values():
             places = {state.spec.name for state in loop.states()}
@@ -203,14 +202,14 @@ class Circuit:
 
     @property
     def may_set_aside(self) -> bool:
-        """Whether the last step, or the commit after it, failed where rows are set aside if it is asked for."""
+        """Whether the last step, or the commit after it, failed at an operator that can set rows aside."""
         return bool(self.asides) and (
             self.failed is None or isinstance(self.failed.operator, Guarded | Waves | FactWaves)
         )
 
     def due(self, context: Context = OUTSIDE) -> bool:
-        """Whether an epoch of this context has something to do without any input: constants to be sent, tries that are
-        owed, or a moment that has arrived.
+        """Whether an epoch of this context has work without any input: constants to send, tries that are owed, or a
+        deadline that has passed.
         """
         return any(self._wakes(operator, context) for operator in self._wakers)
 
@@ -222,7 +221,7 @@ class Circuit:
 
     @property
     def left_due(self) -> set[tuple[int, int]]:
-        """The partitions in which the epoch has left work that was due: numbers of partitions, and partitions."""
+        """The partitions in which work that is due remains after the epoch: pairs (number of partitions, partition)."""
         return {(_partitions(op), p) for op in map(unguarded, self._wakers) for p in op.left_due}
 
     @property
@@ -232,7 +231,7 @@ class Circuit:
 
     @property
     def owed_moves(self) -> dict[str, int]:
-        """By how many the tries that each loop owes have become more in the running epoch."""
+        """The increase, by loop, of the number of owed tries in the running epoch."""
         return {loop.name: loop.queue.moved for loop in self._loops if loop.queue.moved}
 
     def changes(self) -> dict[str, Changes]:
@@ -269,7 +268,7 @@ class Circuit:
         self._fit()
 
     def _fit(self) -> None:
-        """Let the largest states drop cells until all are within the bound, or none can."""
+        """Let the largest states drop cells until all states together are within the bound, or none can drop more."""
         if self.max_cells is None:
             return
         states = list(self.states.values())
@@ -291,7 +290,7 @@ class Circuit:
         self._clear()
 
     def forget(self) -> None:
-        """Empty the memory of every state after a change of ownership, and so of the store."""
+        """Empty the memory of every state, after a change of ownership has changed the store."""
         for state in self.states.values():
             state.forget()
         for constant in self.constants:
@@ -328,7 +327,7 @@ class Circuit:
         return {(name, p): why for name, p, why in found if owns(p, counts[name])}
 
     def undecided(self) -> set[str]:
-        """The operators of which it is not known yet what they hold."""
+        """The operators whose workers have not agreed yet on the held rows."""
         return {op.name for op in self._holding if op.held() is None}
 
     def statistics(self) -> dict[str, LoopStatistics]:

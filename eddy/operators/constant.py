@@ -24,7 +24,7 @@ class Constant(Operator):
         self._done = self.sent_now = False
 
     def wakes_at(self) -> Wake | None:
-        """At once if rows have yet to be sent from here."""
+        """`AT_ONCE` if this worker has not sent all rows."""
         return None if self._done or self.gate.shared else Wake.AT_ONCE
 
     def states(self) -> Sequence[State]:
@@ -32,7 +32,7 @@ class Constant(Operator):
         return (self.sent,)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Return what is missing, and take back what is there no longer."""
+        """Return the rows not sent yet, and the retractions of sent rows that the topology no longer has."""
         if self.wakes_at() is None:
             return EMPTY
         difference = dict(self.rows)

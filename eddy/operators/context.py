@@ -1,4 +1,4 @@
-"""The circumstances of a step, and the moments at which an operator asks for one without input."""
+"""The context of a step: iteration and times; and the moments at which an operator asks for a step without input."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -27,16 +27,17 @@ _NONE: EventTimes = MappingProxyType({})
 
 
 class Context(NamedTuple):
-    """The circumstances of one step.
+    """The iteration and the times of one step.
 
-    `iteration`: the loop's iteration, 0 outside of loops; in nested time a tuple of them in a loop within a loop.
-    `divisible`: the caller can try again with a part of the input where the whole is too much work.
-    `event_time`: after the epoch's records, for the sources that an operator `reads`; they never decrease.
-    `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never decreases.
-    `read`: the timestamps by which the epoch moves event times, by topic and partition; nothing for an idle partition.
-    `timestamps`: where times of rows are numbers of records, from 1, the timestamps of these records.
+    `iteration`: the loop's iteration, 0 outside of loops; in nested time, a loop inside another one has a tuple of
+    them. `divisible`: the caller can repeat the epoch with a part of its input if the whole is too much work.
+    `event_time`: the event times after the epoch's records, for the sources that an operator `reads`; they never
+    decrease. `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never
+    decreases. `read`: the timestamps by which the epoch moves event times, by topic and partition; nothing for an idle
+    partition. `timestamps`: in an epoch whose rows have numbers of records, from 1, as their times: the timestamps of
+    these records.
 
-    Steps inside of loops get no times.
+    Steps inside of loops have neither event times nor a tick.
     """
 
     iteration: Any = 0

@@ -1,4 +1,4 @@
-"""What recursions without an end have in common: their errors, a state that recurs, and the text of a path."""
+"""Recursions without an end: their errors, the search for a state that recurs, and the text of a path."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,9 +12,11 @@ FIRST_LOOK = 64
 
 
 class EndlessError(LoopLimitError):
-    """Nested time met a bound. `rows` were new in the last iteration; `of_work`: a larger budget might suffice.
+    """A recursion in nested time met a bound.
 
-    `is_sure`: of the same input alone it would meet it again, however quick the machine.
+    `rows` were new in the last iteration; `of_work`: a larger budget might suffice.
+
+    `is_sure`: the same input meets the bound again on any machine.
     """
 
     def __init__(self, message: str, rows: Sequence[Row], of_work: bool = False, is_sure: bool = False) -> None:
@@ -24,10 +26,11 @@ class EndlessError(LoopLimitError):
 
 
 class Repetition:
-    """Tells that the bindings of a loop have the same rows as some iterations before, so that it repeats for ever.
+    """Detects that the bindings of a loop have the same rows as in an earlier iteration, so that the loop never ends.
 
-    Differences of this epoch tell how the bindings move only in iterations of which earlier epochs have no difference:
-    those after `quiet_from`. The iterations compared are a power of two and those after it.
+    The differences of this epoch are all changes of the bindings only in iterations without differences of earlier
+    epochs: the iterations after `quiet_from`. The rows at an iteration that is a power of two are compared with the
+    rows at each later one, up to the next power of two.
 
     Source: Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
     """
@@ -38,7 +41,10 @@ class Repetition:
         self._bindings = bindings
 
     def met(self, iteration: int, made: Sequence[Batch]) -> bool:
-        """Take in by what an iteration has changed the bindings, at least one of them."""
+        """Add the changes of the bindings in an iteration.
+
+        Returns whether their rows recur. At least one binding has changed.
+        """
         if iteration <= self._quiet_from:
             return False
         if self._since is None or iteration & (iteration - 1) == 0:

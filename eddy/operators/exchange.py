@@ -5,7 +5,7 @@ worker owns are sent, through a topic, and enter that worker's circuit at the sa
 so their order across partitions does not matter.
 
 Invariant: rows from one partition to another keep their order, whichever workers own the two and whether they remain in
-memory or use the topic. So the last value of a key is the last, and no retraction precedes its row. Therefore rows of
+memory or use the topic. So the order of a key's values is kept, and no retraction precedes its row. Therefore rows of
 owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
 """
 
@@ -48,18 +48,18 @@ class Ownership:
         return partition in self.of(count)
 
     def of(self, count: int) -> Collection[int]:
-        """The owned partitions of a topic that has `count`."""
+        """The owned partitions of a topic with `count` partitions."""
         return self.partitions.get(count, range(count))
 
     def first_of(self, count: int) -> int:
-        """The first partition of `count` that is owned, -1 for none."""
+        """The first owned partition of a topic with `count` partitions; -1 if none is owned."""
         return min(self.of(count), default=-1)
 
 
 class Budget:
     """The work that an epoch may do before it has to commit, so that its transaction does not time out.
 
-    The clock is asked once in a while, not for every wave.
+    The clock is read at intervals, not for every wave.
     """
 
     def __init__(self, max_rows: int, expired: Callable[[], bool] = lambda: False) -> None:
@@ -67,7 +67,7 @@ class Budget:
         self.begin()
 
     def begin(self, times: int = 1) -> None:
-        """An epoch begins; it may take so many times the rows."""
+        """Begin an epoch, which may process `times` times the usual number of rows."""
         self.max_rows = self._bound * times
         self._rows = self._next = 0
         self._spent = False
@@ -91,7 +91,7 @@ class Budget:
         return self._spent
 
     def exceeded(self, rows: int) -> bool:
-        """Whether so many additional rows, not counted yet, are too many, or the time is over."""
+        """Whether `rows` additional rows, not counted yet, exceed the budget, or the time has passed."""
         return self._spent or self._rows + rows >= self.max_rows or self._expired()
 
 
@@ -214,9 +214,9 @@ class Gate:
 class Exchange(Keyed):
     """Local rows and received rows in, rows of owned keys out.
 
-    An epoch's rows are sent consolidated, unless they are `facts`: whatever part of them the other worker reads first,
-    no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
-    recursion rows are separated by depth: received rows wait in `later` for theirs.
+    An epoch's rows are sent consolidated, unless they are `facts`: so whatever part of them the other worker reads
+    first, no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
+    recursion rows are processed by depth: received rows wait in `later` until the recursion reaches their depth.
     """
 
     def __init__(self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False) -> None:
@@ -224,7 +224,7 @@ class Exchange(Keyed):
         self.later: dict[int, Batch] = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Split the local rows; received rows are owned already."""
+        """Split the local rows into owned rows and rows to send; received rows are owned."""
         batch, received = inputs[0].without_places(), inputs[1]
         if self._needs_keys:
             batch = self.with_keys(batch)
@@ -249,7 +249,7 @@ class Exchange(Keyed):
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that would be sent, and that the topic cannot hold."""
+        """Set aside the rows that would be sent, but that the topic cannot store."""
         batch, received = inputs
         batch = aside.without_kept(batch)
         if self.gate.shared and aside.care.on:

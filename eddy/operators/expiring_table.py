@@ -5,7 +5,7 @@
     row of a key       = the value of its last record, while clock < deadline
 
 So the rows are a function of the last record of each key and of the clocks, however the input was cut into epochs.
-Clocks never decrease, and a later record of a key decides alone, also one with an earlier timestamp.
+Clocks never decrease, and the last record of a key decides alone, also if its timestamp is earlier.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -37,14 +37,14 @@ class Expiry(NamedTuple):
     source: str = ""
 
     def deadline(self, timestamp: int) -> int:
-        """The first moment at which a row with this timestamp is not there."""
+        """The first moment at which a row with this timestamp has expired."""
         return min(max(timestamp + self.after_ms, 0), MOST_MS)
 
 
 class ExpiringTable(Upsert):
     """Records (K, V or None) → the delta of a table: the latest value of each key that has not expired.
 
-    A step removes at most `most` expired rows; the others are due at once.
+    A step removes at most `most` expired rows; the others are due in the next step.
 
     Invariant: `table` has the rows, `deadlines` and `calendar` the deadline of each of them.
     Cost: O(log n) for each changed or expired row of n.
@@ -64,7 +64,7 @@ class ExpiringTable(Upsert):
         self.deadlines, self.calendar, self._expiry, self._owned, self.most = deadlines, calendar, expiry, owned, most
 
     def states(self) -> Sequence[State]:
-        """The rows, their deadlines, and the keys in the order of these."""
+        """The states: the rows, their deadlines, and the keys in the order of the deadlines."""
         return (self.table, self.deadlines, self.calendar)
 
     @property
@@ -94,7 +94,7 @@ class ExpiringTable(Upsert):
         batch = self.with_keys(inputs[0])
         latest = self.latest(batch)
         stamps = batch.times_of_rows()
-        if context.timestamps is not None:  # times are numbers of records
+        if context.timestamps is not None:  # the times of rows are numbers of records
             stamps = [context.timestamps[number - 1] for number in stamps]
         deadline = self._expiry.deadline
         deadlines: dict[Any, int | None] = {
@@ -113,7 +113,7 @@ class ExpiringTable(Upsert):
         time = max(chain([batch.time], expired.values()))
         if context.timestamps is None:
             times |= expired
-        else:  # rows that expire come of no record
+        else:  # an expired row's retraction derives from no record
             time, times = batch.time, times | dict.fromkeys(expired, 0)
         headers = None if batch.headers is None else by_key(batch, batch.headers) | dict.fromkeys(expired, ())  # type: ignore[operator]
         return replacement(news, olds, time, times, headers)

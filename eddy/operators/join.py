@@ -47,11 +47,11 @@ Merge = Callable[[Any, Any, Any], Row]
 
 
 _MANY = 256
-"""The rows on both sides from which on equal ones are added up before they meet."""
+"""The number of rows on both sides from which on equal rows are merged before the join."""
 
 
 class _Failed(tuple[Row, Exception | None]):
-    """In place of a row: a pair that cannot be merged; no error where an equal one is set aside already."""
+    """A pair that cannot be merged, in place of its row; without an error if an equal pair is set aside already."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class Join(Operator):
         return result
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the pairs (key, (left, right)) aside on which `merge` fails."""
+        """Set aside the pairs (key, (left, right)) on which `merge` fails."""
 
         def merge(key: Any, left: Any, right: Any) -> Row:
             pair = (key, (left, right))
@@ -114,7 +114,7 @@ class Join(Operator):
         return self._right
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """The matches of rows on the left with the rows on the right, or with `right`'s rows, where it is given.
+        """The matches of rows on the left with the rows on the right; if `right` is given, with its rows instead.
 
         Pairs that are set aside, and pairs on which `merge` raises, make no row.
         """
@@ -173,7 +173,7 @@ class Join(Operator):
 
 def matches(batch: Batch, state: Lookup | Bags, merge: Callable[[Any, Any, Any], Row]) -> Batch:
     """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
-    if len(batch.rows) == 1 and isinstance(state, Table):  # most frontiers of a single change
+    if len(batch.rows) == 1 and isinstance(state, Table):  # the most frequent frontier of a single change
         ((key, value),) = batch.rows
         other = state.get(key)
         return EMPTY if other is None else Batch([merge(key, value, other)], batch.weights, batch.time)
@@ -221,7 +221,7 @@ def merged_matches(
             found = matches(batch, state, merge)
             check_rows(found.rows, where)
             return found
-        except Exception:  # of one of the pairs
+        except Exception:  # an error of one of the pairs
             pass
     found = matches(batch, state, merged)  # type: ignore[arg-type]
     return found.select([row is not None for row in found.rows]) if None in found.rows else found
@@ -260,7 +260,7 @@ class Arrange(Operator):
         return batch
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that the arrangement cannot write."""
+        """Set aside the rows that the arrangement cannot write."""
         return self.step(context, only_written(aside, inputs[0], self.arrangement.spec))
 
     def explore(self, *inputs: Batch) -> Batch:
@@ -299,7 +299,7 @@ class Materialize(Operator):
         return batch
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that the table cannot write."""
+        """Set aside the rows that the table cannot write."""
         return self.step(context, only_written(aside, inputs[0], self.table.spec))
 
 
@@ -314,7 +314,7 @@ class StreamTableJoin(Keyed, RowWise):
         self.name, self._table, self._joiner, self._left = name, table, joiner, left
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Look each record's key up. The second input, the table's delta, makes no record."""
+        """Look up each record's key. The second input, the table's delta, makes no record."""
         batch = self.with_values(inputs[0]) if self._left else self.with_both(inputs[0])
         others = self._others(list(keys_of(batch.rows)))
         if not self._left and None in others:
@@ -329,7 +329,7 @@ class StreamTableJoin(Keyed, RowWise):
         return self._table
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """The joined rows, with the bags of `right` in place of the table, where they are given."""
+        """The joined rows; if `right` is given, with its bags in place of the table."""
         found = self._table.get_many(list(keys_of(left.rows))) if right is None else _values(right, left)
         rows = []
         for row, other in zip(left.rows, found, strict=True):
@@ -349,7 +349,7 @@ class StreamTableJoin(Keyed, RowWise):
 
 
 def _values(bags: Bags, batch: Batch) -> list[Any]:
-    """The value of each row's key in bags of one value, None for none."""
+    """The value of each row's key, from bags of one value; None for a key without a value."""
     found = bags.get_many(list(keys_of(batch.rows)))
     return [next((value for value, _ in pairs_of(bag)), None) for bag in found]
 
@@ -372,12 +372,12 @@ class TableJoin(Operator):
         self.name, self._left, self._right, self._joiner, self._kind = name, left, right, joiner, kind
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Recompute the keys that a delta names, before and after."""
+        """Recompute the joined values of the keys in a delta, before and after it."""
         left, right = inputs
         return self._replaced(left, right, lambda keys, lefts, rights, weight: self._joined(lefts, rights))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the pairs (key, (left, right)) aside on which the joiner fails: their keys have no row."""
+        """Set aside the pairs (key, (left, right)) on which the joiner fails: their keys have no row."""
 
         def joined(keys: Sequence[Any], lefts: Sequence[Any], rights: Sequence[Any], weight: int) -> list[Any]:
             values = []
@@ -418,7 +418,7 @@ class TableJoin(Operator):
 
 
 _Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]]
-"""The joined values of keys whose values come, with weight 1, or go, with weight -1."""
+"""The joined values of keys: added values with weight 1, removed values with weight -1."""
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:

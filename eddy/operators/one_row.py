@@ -22,7 +22,7 @@ __all__ = ["OneRow", "one_row"]
 
 
 def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-    """The only value of a key with its weight, 1; nothing for several values, a weight above 1, or None.
+    """The only value of a key with its weight, 1; empty for several values, a weight above 1, or the value None.
 
     >>> one_row("k", {"v": 1}), one_row("k", {"v": 2}), one_row("k", {"v": 1, "w": 1})
     ({'v': 1}, {}, {})
@@ -47,18 +47,18 @@ class OneRow(Keyed):
         return (self.table, self.several)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Move the keys that have one row now into the table, and the others out of it."""
+        """Move the keys that now have one row into the table, and the other keys of the batch out of it."""
         return self._step(self.with_keys(inputs[0]))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that cannot be written: the two states have the same serdes."""
+        """Set aside the rows that cannot be written: the two states have the same serdes."""
         return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec))
 
     def _step(self, batch: Batch) -> Batch:
         delta = batch.zset(self.name)
         keys = list(dict.fromkeys(key for key, _ in delta))
         olds = self.table.get_many(keys)
-        # Until the end all rows of the keys are in `several`.
+        # Until the end of the step all rows of these keys are in `several`.
         moves: ZSet = dict(delta)
         for row in zip(keys, olds, strict=True):
             if row[1] is not None:

@@ -26,7 +26,7 @@ class State(Protocol):
         """The number of cells in memory."""
 
     def age(self) -> int:
-        """Drop half of them, between epochs. Returns the number dropped."""
+        """Drop half of the cells in memory, between epochs. Returns the number of dropped cells."""
 
     def changes(self) -> Changes:
         """The rows changed in the current epoch."""
@@ -42,7 +42,7 @@ class State(Protocol):
 
 
 class ClocksRead(NamedTuple):
-    """The clocks that an operator reads: the event times of `sources`, and whether the wall clock."""
+    """The clocks that an operator reads: the event times of `sources`; with `wall`, also the wall clock."""
 
     sources: frozenset[str] = frozenset()
     wall: bool = False
@@ -61,16 +61,17 @@ class Operator:
 
     name: str
     dropped = 0
-    """How many inserted rows the current epoch has dropped, if the operator drops rows; see `Keyed`."""
+    """The number of inserted rows that the current epoch has dropped, if the operator drops rows; see `Keyed`."""
     follows_rows = False
-    """Whether it makes rows of single rows, each for itself, and takes none back: then `explore` tells them."""
+    """Whether the operator makes its rows from single rows and retracts none, so that `explore` returns all of them."""
     left_due: Collection[int] = ()
-    """The partitions of its keys of which the current epoch's step has left work that was due, for the next epoch."""
+    """The partitions of the operator's keys in which work that is due remains for the next epoch."""
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the output for the deltas of the inputs.
 
-        Nothing else is set on an operator for a step: iteration, times and all other circumstances are in `context`.
+        Iteration, times and all other circumstances of a step are in `context`; no attribute of the operator is set for
+        it.
         """
         raise NotImplementedError
 
@@ -78,13 +79,16 @@ class Operator:
         """Drop what the epoch has reported beside the states, after its commit or when it is undone."""
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
-        """As `step`, but the rows that it cannot take are set aside. An operator that takes every row has none."""
+        """As `step`, but the rows on which the step fails are set aside.
+
+        Operators that accept every row do not have this method.
+        """
         return self.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows that a linear step makes of some rows, without changing anything: the answer to "what if".
+        """The rows that a linear step would make from some rows; no state changes.
 
-        A row on which the author's function raises makes none. Weights do not count.
+        A row on which the author's function raises makes no row. Weights are ignored.
         """
         return self.step(OUTSIDE, *inputs)
 
@@ -95,7 +99,7 @@ class Operator:
     def held(self) -> Mapping[int, str] | None:
         """The message for each partition of this operator's keys that has rows without a finite answer.
 
-        None while several workers have not agreed yet.
+        Returns None while several workers have not agreed yet.
 
         A function of the operator's states after the last `step`, also before its commit, and of restored ones. One
         deterministic message a partition, for owned partitions; partition 0 for an operator with a single partition.
@@ -113,7 +117,7 @@ class Operator:
 
     @property
     def reads(self) -> ClocksRead:
-        """The clocks that it reads from its context: only these are kept."""
+        """The clocks that the operator reads from its context: the worker keeps only these."""
         return NO_CLOCKS
 
     @property
@@ -137,11 +141,11 @@ class RowWise(Operator):
 
     @property
     def tells_failures(self) -> bool:
-        """Always: a row that fails in one batch fails in every other."""
+        """True: a row that fails in one batch fails in every batch."""
         return True
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
-        """Set the rows aside on which the function fails."""
+        """Set aside the rows on which the function fails."""
         batch, *others = inputs
         batch, dropped = aside.without_kept(batch), self.dropped
         try:

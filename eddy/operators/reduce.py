@@ -1,4 +1,4 @@
-"""Any function of all values of a key: its result now, minus its previous result."""
+"""Any function of all values of a key: the delta is its new result minus its previous one."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -190,7 +190,7 @@ _NOTHING = object()
 
 
 def _latest_of_mixed(batch: Batch) -> Batch:
-    """The same for insertions and retractions in any order, with times or headers of their own."""
+    """As `latest_of`, for insertions and retractions in any order, with times or headers of their own."""
     signed = list(zip(batch.rows, batch.weights, strict=True))
     gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
     come = {row[0] for row, weight in signed if weight > 0}

@@ -1,6 +1,6 @@
 """The first values of each key in an order: top_k, min, max.
 
-    position(value)    its order by the author's `by`, then the bytes of the value: no two values have the same
+    position(value)    its order by the author's `by`, then the bytes of the value: no two values have equal positions
 
 So the result is a function of the rows alone, in whichever order they arrived. Numbers are in order by size, text and
 bytes by their characters, tuples and structs item by item; of different kinds
@@ -36,7 +36,7 @@ _RANKS = {int: _NUMBER, bool: _NUMBER, str: _TEXT, bytes: _BYTES, datetime.date:
 
 
 def order_of(value: Any) -> tuple[int, Any]:
-    """A pair that compares as the value does, whatever the other value is.
+    """A pair that sorts as the value does, also against values of other types.
 
     >>> sorted([("b", 2), "b", None, ("b", 1), 3.5, 2], key=order_of)
     [None, 2, 3.5, 'b', ('b', 1), ('b', 2)]
@@ -98,7 +98,7 @@ class Selection:
         return _NOTHING
 
     def adding(self, key: Any, value: Any, best: Any) -> Any:
-        """The fold of one more fact into the first ones."""
+        """Add a fact's value to the first values."""
         values = (value,) if best is _NOTHING else (best, value) if self.n is None else (*best, value)
         kept = sorted(values, key=self.position, reverse=self.descending)[: self.n or 1]
         return kept[0] if self.n is None else tuple(kept)
@@ -124,7 +124,7 @@ class TopK(Keyed):
         return self._step(self.with_keys(inputs[0]), None)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside for which `by` fails; a key whose result the table cannot write is withheld."""
+        """Set aside the rows for which `by` fails, and withhold a key whose result the table cannot write."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.rows.spec)
         return self._step(aside.without(batch, self._without_order(batch)), aside)
 

@@ -54,7 +54,9 @@ class Upsert(Keyed):
             ) from error
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """A record with a key that the table cannot write is left out; one with such a value withholds its key."""
+        """A record whose key the table cannot write is rejected; a record whose value it cannot write withholds the
+        key.
+        """
         batch = self.with_keys(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
         rows, times = list(batch.rows), batch.times_of_rows()
@@ -77,8 +79,8 @@ def replacement(
 ) -> Batch:
     """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
 
-    Retractions precede the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` are
-    each key's own, if it has them.
+    Retractions precede the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` have the
+    time and the headers by key, if rows have their own.
     """
     deletes: list[Row] = []
     inserts: list[Row] = []

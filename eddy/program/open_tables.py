@@ -42,7 +42,9 @@ __all__ = ["Tables", "TablesSnapshot", "open_tables"]
 _log = logging.getLogger("eddy.tables")
 _POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
 _LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
-"""A coroutine that waits looks less and less often, so that hundreds of them do not keep a core busy."""
+"""The pauses in which a waiting coroutine checks the version: they become longer, so that hundreds of coroutines do not
+occupy a core.
+"""
 
 
 class TablesSnapshot:
@@ -78,12 +80,12 @@ class Tables:
         log: the log with its topics; a separate client of it is opened.
         state_dir: a directory for rows, from which a restart continues, and for live queries' rows of large tables,
             which are removed at the end; None keeps the tables in memory.
-        max_wait_s: seconds that committed records wait for a cut before they are shown without one.
+        max_wait_s: seconds that committed records wait for a cut; then they are shown without a cut.
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
         table_rows: the rows of a table that live queries have in memory; the rows of a larger table are on disk.
 
-    Raises: ConfigurationError where a user's topics do not exist; StateError; TopologyError.
+    Raises: ConfigurationError if a user's topics do not exist; StateError; TopologyError.
     """
 
     def __init__(
@@ -175,17 +177,17 @@ class Tables:
         return wanted_of(at_least, self.catalog.inputs, topics)
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
-        """Wait until the tables are whole, at a version as late as `at_least` and, if asked for, an exact one.
+        """Wait until the tables are whole, at a version as late as `at_least` and, if `exact`, an exact one.
 
-        `at_least` is a token or a version that was read; or for topics the offsets, by partition, before which records
-        have to be taken in: for a record that was written, its offset plus one.
+        `at_least` is a token or a version that was read; or, for topics, the offsets, by partition, before which
+        records have to be applied: for a record that was written, its offset plus one.
         Raises: NotReadyError after `timeout_s` seconds.
         """
         what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
         return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
 
     def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
-        """A function that says whether a version is as late as `at_least` and, if asked for, exact."""
+        """A function that returns whether a version is as late as `at_least` and, if `exact`, exact."""
         wanted = None if at_least is None else self.wanted(at_least)
         return lambda version: (version.exact or not exact) and (wanted is None or version.covers(wanted))
 
@@ -206,7 +208,7 @@ class Tables:
         return OpenTable(self.catalog.table(table), self.rows)
 
     def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> TablesSnapshot:
-        """All tables at one version, which is waited for as in `wait`. Close it, or use it in a `with` block.
+        """All tables at one version, after a `wait` for it. Close the snapshot, or use it in a `with` block.
 
         Raises: NotReadyError after `timeout_s` seconds.
         """
@@ -216,12 +218,12 @@ class Tables:
             made = TablesSnapshot(self.catalog, self.rows.snapshot())
             if fits(made.version):
                 return made
-            made.close()  # the version has moved on in between
+            made.close()  # the version has changed in between
 
     def versions(self, *, exact: bool = False, timeout_s: float = 30.0) -> Iterator[Version]:
-        """The present version, then each later one; a version that is replaced before it is asked for is skipped.
+        """The present version, then each later one. A version that is replaced before it is read is skipped.
 
-        Raises: NotReadyError where no version follows for `timeout_s` seconds.
+        Raises: NotReadyError if no version follows for `timeout_s` seconds.
         """
         number = -1
 
@@ -245,10 +247,12 @@ class Tables:
 
         Args:
             query: the query.
-            max_rows: the rows that the view may hold, with the rows of its nests; with more, it ends with an error.
-            actions: called with the actions of each batch of changes on the view, and the version: see `Action`.
-            check_every: for tests: after so many versions compare the view's rows with the answer from scratch. If they
-                differ, the view ends with an error that names the first difference. None compares nothing.
+            max_rows: the most rows of the view, with the rows of its nests; a view with more ends with an error.
+            actions: a function that is called with the actions of each batch of changes on the view, and the version:
+                see `Action`.
+            check_every: for tests: the number of versions after which the view's rows are compared with the answer from
+                scratch. If they differ, the view ends with an error that names the first difference. None compares no
+                rows.
         """
         return LiveView(self.live_server(), checked_query(query), max_rows, Checks(actions, check_every))
 
@@ -258,7 +262,10 @@ class Tables:
             return view.rows
 
     def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
-        """How a query is answered and kept up to date: it is opened to see this. Raises: QueryError, NotReadyError."""
+        """The plan by which a query is answered and kept up to date.
+
+        The query is opened for it. Raises: QueryError, NotReadyError.
+        """
         with self.live(query, max_rows=max_rows) as view:
             return view.explain()
 
@@ -271,7 +278,7 @@ class Tables:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended reading, or all live queries; None without one."""
+        """The error that has ended reading, or all live queries; None if there was none."""
         return self.rows.failure or (None if self._live is None else self._live.failure)
 
     def close(self) -> None:

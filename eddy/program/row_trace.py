@@ -1,7 +1,7 @@
-"""Why a row has its value: the rows, joins and iterations that make it, computed again from the tables of a version.
+"""The trace of a row: the rows, joins and iterations that make it, computed again from the tables of a version.
 
 The tables are read at one version, the steps upstream of the row are evaluated from scratch, and the result is compared
-with the row that is served at that version. So a trace also checks the row. Only tables are read, so that steps of
+with the row that is served at that version. So a trace also checks the row. Only tables are read, so that steps over
 facts (streams) cannot be traced.
 """
 
@@ -28,10 +28,10 @@ _MAX_VALUES = 20
 
 
 class RowTrace(msgspec.Struct):
-    """The rows of a step with one key, and the rows that they are made from.
+    """The rows of a step with one key, and the rows from which they are made.
 
-    `agrees` tells whether the row that is served at this version equals the computed one; None where no row is served,
-    or the version is not exact, so that tables may be of different moments.
+    `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, or if
+    the version is not exact, so that tables may be of different moments.
     """
 
     application: str
@@ -49,8 +49,8 @@ def trace(tables: Tables, plan: Plan, name: str, key: str, limit: int = 500, max
     """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
     Args:
-        limit: about so many rows are named, the rows nearest to the result first.
-        max_rows: if more rows have to be computed, an error is raised.
+        limit: the approximate number of rows in the trace; the rows nearest to the result are first.
+        max_rows: the most rows to compute; more are an error.
 
     Raises: QueryError, NotReadyError.
     """
@@ -84,7 +84,7 @@ def _step(plan: Plan, tables: Tables, name: str) -> Node:
 
 
 class _Tables(dict[str, Iterable[Row]]):
-    """The rows of source tables by their topics, read when they are first asked for."""
+    """The rows of source tables by their topics, which are read when they are first needed."""
 
     def __init__(self, plan: Plan, tables: Tables, snapshot: TablesSnapshot, max_rows: int) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Tables(dict[str, Iterable[Row]]):
 
 
 def _keys(text: str) -> list[Any]:
-    """The keys that a text may mean: itself, and the value of its JSON."""
+    """The keys that a text may mean: the text itself, and its value as JSON."""
     try:
         return [_hashable(json.loads(text)), text]
     except (ValueError, RecursionError):
@@ -122,7 +122,7 @@ def _agree(value: Any, rows: list[Row]) -> bool:
 def _text(made: RowTrace, count: int) -> str:
     lines = [f"application {made.application}, version {made.version}{'' if made.exact else ', not exact'}\n"]
     if not made.rows:
-        lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}: nothing makes one.\n")
+        lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}: no step makes one.\n")
     lines += [text_of(row) for row in made.rows]
     if count > len(made.rows):
         lines.append(f"… {count - len(made.rows):,} more rows with this key\n")

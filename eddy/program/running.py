@@ -1,4 +1,4 @@
-"""eddy inside a user's program: logs, and a worker on a thread of its own.
+"""Logs for a user's program, and a worker on a separate thread.
 
 log = eddy.open_log("data")                   # or eddy.kafka("localhost:9092")
 with eddy.run(topology, log) as worker:       # an error that ends the worker is raised at the end of the block
@@ -34,9 +34,9 @@ _WRITER_PATIENCE_S = 30.0
 
 
 def open_log(path: str | Path | None = None) -> LocalLog:
-    """The embedded log in the directory `path`, which is made where it does not exist; without a path, in memory.
+    """The embedded log in the directory `path`, which is made if it does not exist; without a path, a log in memory.
 
-    Close it when it is not needed any more. Raises: ConnectorError.
+    The caller closes it. Raises: ConnectorError.
     """
     return LocalLog(None if path is None else Path(path), busy_timeout_s=_WRITER_PATIENCE_S)
 
@@ -53,7 +53,7 @@ def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
 
 
 def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, int] = 1) -> list[str]:
-    """Make the topics that a topology reads and writes where they do not exist. Returns their names.
+    """Make the missing topics among those that a topology reads and writes. Returns their names.
 
     `partitions` is the number of partitions for all topics, or by topic.
     """
@@ -66,7 +66,7 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
 
 
 class RunningWorker:
-    """A worker on a thread of its own, from `eddy.run` until the end of its block."""
+    """A worker on a separate thread, from `eddy.run` until the end of its block."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RunningWorker:
         return self._thread.is_alive()
 
     def wait_idle(self, timeout_s: float = 60.0) -> None:
-        """Wait until all input is taken in and nothing is under way.
+        """Wait until all input is processed and no row is in flight.
 
         Raises: ConnectorError, retriable, if this takes longer; the error that has ended the worker.
         """
@@ -118,7 +118,7 @@ class RunningWorker:
                     raise ConnectorError("worker: it was stopped; one that runs is needed")
                 if time.monotonic() > deadline:
                     raise ConnectorError(
-                        f"worker: not idle after {timeout_s:g} s; input may come faster", retriable=True
+                        f"worker: not idle after {timeout_s:g} s; input may arrive faster", retriable=True
                     )
         finally:
             self._wanted.remove(look)
@@ -166,7 +166,7 @@ def run(
     member: str = "0",
     on_failure: Callable[[BaseException], object] | None = None,
 ) -> RunningWorker:
-    """Run a worker on a thread of its own, with its own client of the log.
+    """Run a worker on a separate thread, with its own client of the log.
 
     Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. It is logged at once, and
     `on_failure(error)` is called on the worker's thread. `config` and `member` are passed to `Worker`.

@@ -51,9 +51,11 @@ def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
 
 
 def _bags(topology: Topology, batches: Mapping[str, Batch]) -> tuple[dict[str, dict[Any, int]], str]:
-    """Run one epoch of these batches. Returns the rows of each sink as a bag, and why a part has no finite answer.
+    """Run one epoch of these batches.
 
-    The reason is empty where all parts have one.
+    Returns the rows of each sink as a bag, and the reason why a part has no finite answer.
+
+    The reason is empty if all parts have a finite answer.
     """
     circuit = compile_plan(topology.plan, Environment(dict.fromkeys(batches, 1)))
     circuit.step(batches)
@@ -86,6 +88,6 @@ def _ordered(rows: list[tuple[Any, ...]], ordering: Ordering) -> list[tuple[Any,
 
 
 def _rank(index: int, nulls_low: bool) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """The sort key of a row: nulls at one end, NaN above all other numbers."""
+    """A function that returns the sort key of a row: nulls are at one end, and NaN is above all other numbers."""
     null = (0 if nulls_low else 2, False, 0)
     return lambda row: null if row[index] is None else (1, row[index] != row[index], row[index])

@@ -15,7 +15,7 @@ __all__ = ["query"]
 def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]]] | None = None) -> Answer:
     """The answer to a SQL query over tables in memory, each as (columns, rows).
 
-    Columns are names with types, or names alone: then the values determine the types.
+    Columns are names with types, or names alone; without types, the values determine them.
 
     >>> edges = (["src", "dst"], [(1, 2), (2, 3)])
     >>> query("SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src", {"edges": edges}).rows
@@ -45,7 +45,7 @@ def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTabl
 
 
 def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[NamedColumn]:
-    """The columns with the types of their values; text where all are null."""
+    """The columns with the types of their values; text if all values are null."""
     found = []
     for i, column in enumerate(columns):
         kinds = list(dict.fromkeys(type(row[i]) for row in rows if i < len(row) and row[i] is not None))

@@ -1,1 +1,1 @@
-"""The worker and its parts."""
+"""The worker and its parts: epochs, restores, positions, cuts, the error policy."""

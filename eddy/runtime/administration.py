@@ -1,7 +1,7 @@
 """The commands for an administrator if a worker may not create its own topics.
 
 The rights are the least that a worker needs: to read its sources, write its sinks, and use topics, transactional ids
-and the group with its own name; none on the cluster.
+and the group with its own name. It needs no rights on the cluster.
 """
 
 from collections.abc import Iterable, Sequence

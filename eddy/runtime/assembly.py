@@ -37,7 +37,7 @@ __all__ = ["Assembly", "assemble", "open_store"]
 
 _CELL_BYTES = 192
 _BLOCKS_SHARE = 4
-"""RocksDB gets 1/n of the cache, cells the rest."""
+"""The share 1/n of the cache that RocksDB gets; cells get the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Assembly:
     incarnation: str
     stops: frozenset[str]
     take_any_timestamp: bool
-    """Whether the internal topics do."""
+    """Whether the internal topics accept any timestamp."""
 
 
 def open_store(config: Config, application: str, member: str) -> Store:
@@ -78,8 +78,7 @@ def assemble(
 ) -> Assembly:
     """Check, compile and create topics. `elapsed` returns the seconds since the epoch began, `wall` those since 1970.
 
-    Raises: ConnectorError for missing or unfit topics; TopologyError;
-    PlanChangedError.
+    Raises: ConnectorError for missing topics or unsuitable settings; TopologyError; PlanChangedError.
     """
     plan, name = topology.plan, topology.name
     check_reads(plan)
@@ -102,7 +101,7 @@ def assemble(
     _check_states(name, metadata, lines, config, circuit)
     if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
         raise ConfigurationError(
-            f"application '{name}': internal topics do not exist, and making them is left to an administrator. Run:\n"
+            f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
             + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
         )
     read = {topic: counts[topic] for topic in sources}
@@ -137,15 +136,17 @@ def assemble(
 def _check_states(name: str, metadata: Metadata, lines: list[str], config: Config, circuit: Circuit) -> None:
     if metadata.backfill is not None:
         raise ConfigurationError(
-            f"application '{name}': a backfill of it has begun and not finished, so its states are not whole. Run it "
-            "again, and it goes on: eddy backfill …"
+            f"application '{name}': a backfill of it has begun and not finished, so its states are not "
+            f"complete. Run it again to continue: eddy backfill …"
         )
     if metadata.plan is not None:
         check_identity(name, metadata.plan, lines, config.accept_plan, optional_states(circuit))
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
-    """Whether all readers of a source send its records to the owners of their keys, so that any partition is right."""
+    """Whether all steps that read a source send its records to the owners of their keys, so that their partitions do
+    not matter.
+    """
     users = [node for node in topology.plan.nodes if source in node.inputs]
     return bool(users) and all(node.sends for node in users)
 
@@ -155,7 +156,8 @@ def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTo
     topics = {}
     for sink in topology.plan.sinks():
         (key, value), stream = placed[sink], sink.kind == "stream"
-        if key.identify and not stream:  # a table's record and its tombstone have the same bytes, as 1 and 1.0
+        # Equal keys such as 1 and 1.0 have equal bytes, so that a tombstone finds its record.
+        if key.identify and not stream:
             key = replace(key, encode=key.identify)
         topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream)
     return topics

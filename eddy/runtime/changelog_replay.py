@@ -51,7 +51,8 @@ class Restore:
         """
         store = self.own or store
         if self.anew:
-            store.write([(offset_key(*self.partition), encode_offset(0))])  # first: half a deletion is no state
+            # First: after a crash, a state that is half deleted is restored again.
+            store.write([(offset_key(*self.partition), encode_offset(0))])
             store.delete_prefix(self.spec.prefix(self.partition.partition))
             self.anew = False
         records = log.read(self.partition, self.position, self.end, max_records)
@@ -66,12 +67,13 @@ class Restore:
     def _changes(self, records: Records) -> list[tuple[bytes, bytes | None]]:
         if self.spec.source is not None:
             return list(self._table_rows(records))
-        latest = dict(zip(records.keys, records.values, strict=True))  # one write a key, however often it changed
+        # One write for each key, however often it changed.
+        latest = dict(zip(records.keys, records.values, strict=True))
         if None in latest:
             raise StateError(
                 f"changelog '{self.partition.topic}' partition {self.partition.partition}: a record without a key; "
-                "it was not written by eddy. No row of the state is lost by it, but it has to go: see who writes "
-                "there, and make the states anew: eddy backfill … --replace"
+                "it was not written by eddy. No row of the state is lost, but the record must not be there: "
+                "find its producer, and make the states anew: eddy backfill … --replace"
             )
         prefix = self.spec.prefix(self.partition.partition)
         return [(prefix + key, value) for key, value in latest.items()]  # type: ignore[operator]
@@ -103,10 +105,10 @@ def restores(
     left_out: Iterable[tuple[str, int, int]] = (),
     age_s: float = 0.0,
 ) -> list[Restore]:
-    """The restores that the owned partitions need, by comparing the store with the log.
+    """The restores that the owned partitions need, found by a comparison of the store with the log.
 
-    `left_out` are records, as (topic, partition, offset), that the error policy kept out of tables;
-    `age_s` is how many seconds ago the store was written.
+    `left_out` are records, as (topic, partition, offset), that the error policy rejected before they reached tables;
+    `age_s` is the number of seconds since the store was written.
     """
     skipped: dict[tuple[str, int], set[int]] = {}
     for name, number, offset in left_out:
@@ -131,15 +133,15 @@ def restores(
         elif begins[partition] > 0:
             raise StateError(
                 f"state '{spec.name}': changelog '{partition.topic}' partition {partition.partition} begins at offset "
-                f"{begins[partition]}; from 0 on is needed: a changelog is compacted, never cut off. Records were "
-                "deleted from it by hand. Start anew from the input: eddy reset …"
+                f"{begins[partition]}; from 0 on is needed: a changelog is compacted, and its beginning is "
+                f"never deleted. Another program has deleted records. Start anew from the input: eddy reset …"
             )
         elif start > end:
             raise StateError(
                 f"state '{spec.name}': the store is at offset {start} of '{partition.topic}' partition "
-                f"{partition.partition}, which ends at {end}; it is of another log, or the topic was remade. "
-                "Check that the log and --state belong together; only where the topic was remade are its rows gone, "
-                "and then start anew from the input: eddy reset …"
+                f"{partition.partition}, which ends at {end}; it belongs to another log, or the topic was made "
+                f"anew. Check that the log and --state belong together; if the topic was made anew, its rows "
+                f"are lost: then start anew from the input: eddy reset …"
             )
         if start < end:
             anew = spec.source is None and start > 0 and age_s > TOMBSTONES_LAST_S / 2

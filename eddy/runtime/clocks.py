@@ -4,7 +4,7 @@
     tick          max of now and of all ticks committed on the partitions owned
 
 Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker
-takes the partitions over. A poll has one tick; all parts of its records use it, however often they are tried.
+takes the partitions over. A poll has one tick, which all parts of its records use, also when they are retried.
 """
 
 from collections.abc import Callable, Collection
@@ -30,7 +30,7 @@ class Clocks:
         self.read = bool(self._sources) or self._reads_wall
 
     def polled(self) -> None:
-        """The log was polled: the next epoch gets a new tick."""
+        """Note that the log was polled: the next epoch gets a new tick."""
         self._tick = None
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
@@ -57,7 +57,7 @@ class Clocks:
         return Context(event_time=times, tick=self._tick, read=read, **others)
 
     def due(self) -> bool:
-        """Whether an epoch has something to do without records."""
+        """Whether an epoch has work without records."""
         if not self.read:
             return self._circuit.due()
         tick = self.now() if self._reads_wall else None
@@ -68,7 +68,7 @@ class Clocks:
         return self._tick is None and self.due()
 
     def wait_s(self, timeout_s: float) -> float:
-        """How long a poll may wait for records: `timeout_s`, or until an operator has something to do."""
+        """Seconds that a poll may wait for records: `timeout_s`, or less if an operator has work before."""
         if not self.read or not self._positions.entry.positions:
             return timeout_s
         if self.due():

@@ -1,4 +1,4 @@
-"""A topology compiled for a log: the user's topics, and the circuit and internal topics that follow from them.
+"""A topology compiled for a log: from the specs of the user's topics to the circuit and the internal topics.
 
 A worker, Spark and the command line compile the same plan over the same topics, so that they agree on states and on
 internal topics.
@@ -25,7 +25,7 @@ def user_topics(topology: Topology) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class UserTopics:
-    """The user's topics of an application, as they are in a log."""
+    """The user's topics of an application, with their specs in a log."""
 
     topology: Topology
     log: Log

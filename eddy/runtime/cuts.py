@@ -1,7 +1,7 @@
 """Cuts in a worker's transactions: input offsets, and the output offsets at which the outputs are exact.
 
-A worker that owns everything cuts at the end of each epoch after which no loop holds rows. Of several workers the owner
-of the sources' first partition looks for quiescent moments, at most once in an interval.
+A worker that owns all partitions writes a cut with each epoch after which no loop has rows. Among several workers the
+owner of the sources' first partition looks for quiescent moments, at most once in an interval.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,9 @@ class Cuts:
         return self.owns_all or self._positions.leads()
 
     def after(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut | None:
-        """The cut at `entry`, for a transaction whose records end at `ends`, where all is owned."""
+        """The cut at `entry`, for a transaction whose records end at `ends`, if this worker owns all partitions;
+        otherwise None.
+        """
         exact = self.owns_all and not entry.in_loops and not self._circuit.unsettled
         return self._positions.cut(entry, ends) if exact else None
 

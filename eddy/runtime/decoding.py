@@ -63,7 +63,9 @@ class Decoder:
     _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
 
     def decode(self, polled: Sequence[Records], left_out: Mapping[Place, Rejected] = _NONE) -> dict[str, Batch]:
-        """One batch a topic, without the records of `left_out` and those that do not decode: `rejected` lists them."""
+        """One batch for each topic, without the records of `left_out` and records that do not decode, which `rejected`
+        lists.
+        """
         self.rejected, self._left_out = [], left_out
         parts: dict[str, list[Batch]] = {}
         for records in polled:
@@ -165,7 +167,7 @@ def note_unhashable(keys: Sequence[Any], problems: dict[int, str]) -> None:
 
 
 def reject(records: Records, index: int, reason: str, cause: Exception | None = None) -> Rejected:
-    """One record of a column as a rejected one, with the reason."""
+    """The `Rejected` for one record of a column, with the reason."""
     return Rejected(
         records.topic,
         records.partition,

@@ -28,7 +28,7 @@ class SinkTopic:
         self.topic, self.key, self.value, self.partitions, self.facts = topic, key, value, partitions, facts
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
-        """A row for each record to write: facts as often as their weights, a table's changes as its new values."""
+        """One row for each record to write: a fact is repeated by its weight; changes of a table become new values."""
         batch = concat(batches)
         return repeated(batch) if self.facts else latest_of(batch)
 
@@ -38,9 +38,11 @@ class SinkTopic:
         return keys, encoded([row[1] for row in rows], self.value, f"sink '{self.topic}': value")
 
     def columns_apart(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
-        """The same, and the rows that they are of: those that do not fit are set aside.
+        """As `columns`, without the rows that do not fit, which are set aside.
 
-        A table's key whose value does not fit has a tombstone, until one does.
+        Returns the columns and the rows in them.
+
+        A table's key whose value does not fit gets a tombstone, until it has a value that fits.
         """
         errors = self.failures(batch) if aside.care.on or not self.facts else {}
         times = batch.times_of_rows()
@@ -94,14 +96,14 @@ class DeadRow(NamedTuple):
 class Encoder:
     """Sends within the producer's open transaction.
 
-    `latest_ms` is the latest timestamp that internal topics are sure to take; None if they take any.
+    `latest_ms` is the latest timestamp that internal topics are sure to accept; None if they accept any.
     """
 
     def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int], latest_ms: int | None) -> None:
         self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
-        """The timestamp of a record of eddy's own that is made from rows of `time`."""
+        """The timestamp of an internal topic's record that is made from rows of `time`."""
         return time if self._latest_ms is None else min(time, self._latest_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
@@ -146,7 +148,7 @@ class Encoder:
     def _send(
         self, topic: str, rows: slice, columns: Sequence[Any], headers: list[Headers] | None, more: Headers = ()
     ) -> None:
-        """Send some rows of columns; each gets `more` headers."""
+        """Send rows with these columns, each with the headers `more` in addition."""
         partitions, keys, values, times = (column[rows] for column in columns)
         if not keys:
             return
@@ -187,7 +189,7 @@ class Encoder:
             self._letter(topic, row.key, row.value, row.time, headers)
 
     def _letter(self, topic: str, key: bytes | None, value: bytes | None, time: int, headers: Headers) -> None:
-        """Write a dead letter; a timestamp that its topic may not take is in a header."""
+        """Write a dead letter. A timestamp that its topic may not accept is written in a header instead."""
         own = self.own_time(time)
         more = (("eddy.timestamp", str(time).encode()),) if own < time else ()
         self._producer.send(topic, 0, [key], [value], [own], [(*headers, *more)])

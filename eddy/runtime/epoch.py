@@ -1,6 +1,6 @@
 """An epoch: the work of one transaction, and the only way to undo it.
 
-    compute   decode the records and step the circuit: nothing outside has changed yet
+    compute   decode the records and step the circuit: only memory has changed
     commit    one transaction: outputs, loop and repartition rows, changelogs, a cut, positions; after that the store
               gets the changed rows and their changelog offsets, in one batch
     undo      abort the transaction and roll the states back
@@ -61,7 +61,7 @@ class Parts:
     """The parts of a worker that its epochs use.
 
     `restorable` are the sources whose topics restore tables; the next commit writes `new_plan` to the metadata topic;
-    `take_any_timestamp`: whether the internal topics take any timestamp.
+    `take_any_timestamp`: whether the internal topics accept any timestamp.
     """
 
     config: Config
@@ -94,8 +94,8 @@ class Parts:
 class Epoch:
     """One attempt, from a poll to its commit.
 
-    `computed`: it processes records, constants or rows of a loop. `committed`: its transaction has committed, so memory
-    and store lag the log if the attempt fails now.
+    `computed`: the epoch processes records, constants or rows of a loop. `committed`: its transaction has committed, so
+    memory and store lag the log if the attempt fails now.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -109,7 +109,7 @@ class Epoch:
     def compute(self, part: Part, settling: bool) -> None:
         """Compute the deltas of `part`. `settling`: there is no input, and nothing is in flight anywhere.
 
-        Raises: DataError for a record that cannot be processed, or must not be left out.
+        Raises: DataError for a record that cannot be processed, or that may not be rejected.
         """
         self.computed = True
         parts, circuit = self._parts, self._parts.circuit
@@ -129,9 +129,9 @@ class Epoch:
         self._clocks = context if parts.clocks.read else None
 
     def commit(self, records: Sequence[Records], cut: Cut | None = None) -> None:
-        """Send and commit everything; only then write the store. `cut` is the cut of a quiescent moment.
+        """Send and commit all records and positions, then write the store. `cut` is the cut of a quiescent moment.
 
-        Raises: DataError for a row that a topic cannot hold; ConnectorError; StateError.
+        Raises: DataError for a row that a topic cannot store; ConnectorError; StateError.
         """
         parts, observe = self._parts, self._parts.observe
         producer = self._begin()

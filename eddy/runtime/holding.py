@@ -7,7 +7,7 @@ The two differ only within an epoch: the difference is written in the epoch's tr
 to some positions tell which parts are held at these positions, on any worker. A worker starts with the topic's messages
 for its newly assigned partitions.
 
-Source: DESIGN §4, half-read input is not the data.
+An error that part of the input causes is no error of the data: it may disappear when more input is read.
 """
 
 import logging
@@ -86,7 +86,7 @@ class Holding:
         found = {place: why for place, why in self._circuit.held().items() if place[0] in self._stops}
         if found and quiescent():
             whys = "\n  ".join(told(found))
-            raise NoFiniteAnswerError(f"all input is taken in, and there is no finite answer: {whys}")
+            raise NoFiniteAnswerError(f"all input is processed, and there is no finite answer: {whys}")
 
     def _is_ours(self, name: str, partition: int) -> bool:
         count = self._circuit.holding.get(name)
@@ -94,7 +94,7 @@ class Holding:
 
 
 def told(held: Mapping[Place, str]) -> list[str]:
-    """Each message once, in the order of names and partitions."""
+    """The messages, each once, in the order of names and partitions."""
     return list(dict.fromkeys(why for _, why in sorted(held.items())))
 
 

@@ -1,4 +1,4 @@
-"""The topics that eddy makes for an application, checks at every start, and purges.
+"""An application's internal topics: created by eddy, checked at every start, and purged.
 
 <app>-<name>-loop, <app>-<name>-repartition   rows between owners: purged once consumed
 <app>-<name>-changelog                        the rows of a state: compacted
@@ -52,7 +52,7 @@ class InternalTopics(msgspec.Struct, frozen=True):
 
     @property
     def anchors(self) -> list[TopicPartition]:
-        """The partitions whose positions say that constants were sent."""
+        """The partitions whose positions record that constants were sent."""
         return [TopicPartition(name, 0) for name in sorted(self.constants)]
 
     @property
@@ -83,16 +83,16 @@ class InternalTopics(msgspec.Struct, frozen=True):
     def make(self, log: Log, create: bool = True, known: Iterable[str] = ()) -> list[TopicSpec]:
         """Create the missing topics, or return them if `create` is False. `known` were created by an earlier run.
 
-        Raises: ConfigurationError naming one that has other settings, or that has vanished.
+        Raises: ConfigurationError naming a topic that has other settings, or that was deleted.
         """
         specs = {spec.name: spec for spec in self.specs()}
         existing = log.topics(specs)
         for name in known:
             if name in specs and name not in existing:
                 raise ConfigurationError(
-                    f"internal topic '{name}' has vanished, or this user may not see it; its records belong to the "
-                    "states. Look for it: eddy topics --all. Bring it back with its records, or give this user the "
-                    "right to Describe it; only where it was deleted are rows gone, and then start anew: eddy reset …"
+                    f"internal topic '{name}' is missing, or this user may not see it; its records belong to "
+                    f"the states. Look for it: eddy topics --all. Restore it with its records, or give this "
+                    f"user the right to Describe it; if it was deleted, rows are lost: then start anew: eddy reset …"
                 )
         for name, found in existing.items():
             _check(specs[name], found)
@@ -126,9 +126,9 @@ def _check(wanted: TopicSpec, found: TopicSpec) -> None:
     if found.partitions != wanted.partitions:
         raise ConfigurationError(
             f"internal topic '{wanted.name}' has {found.partitions} partitions, {wanted.partitions} are needed; the "
-            "sources' partitions have changed or the topic was made by hand. One that holds nothing yet can be "
-            "deleted, and is made as it has to be; where sources have grown, keys have moved away from their states: "
-            "then start anew from the input: eddy reset …"
+            "sources' partitions have changed or another program has made the topic. A topic without records "
+            "can be deleted, and eddy makes it again; if sources have grown, keys are no longer where their "
+            "states are: then start anew from the input: eddy reset …"
         )
     for key, value in wanted.configs.items():
         if key in _CHECKED and found.configs.get(key, value) != value:

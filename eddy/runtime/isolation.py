@@ -2,7 +2,7 @@
 
     the failing records are known    the same part without them
     they are unknown                  its two halves; a record that fails alone is the cause
-    none may be rejected              the records before the first failing one, then that one alone
+    none may be rejected              the records before the first failing one, then this one alone
 
 Parts are slices of one poll's records, kept in memory: nothing is read again. Each is an epoch of its own. If nothing
 is known, k failing records among n take at most k (log2 n + 1) failing attempts.
@@ -30,7 +30,7 @@ record."""
 class Part:
     """Records to process together. Those in `left_out` are not processed; their positions are committed.
 
-    `suspect`: the other half of a failed part, which has the cause if the first half does not.
+    `suspect`: the part is the second half of a failed part, which has the cause if the first half does not.
     """
 
     records: list[Records]
@@ -65,7 +65,7 @@ class Part:
             self.left_out[found.place] = found
 
     def split(self, *at: int) -> list["Part"]:
-        """Cut before the records with these numbers, which rise."""
+        """Divide the part before the records with these rising numbers."""
         stops = [*at, len(self)]
         starts = [0, *at]
         parts = [Part(list(self._between(a, b)), self.left_out) for a, b in zip(starts, stops, strict=True) if a < b]
@@ -85,7 +85,7 @@ class Isolation:
 
     def __init__(self, part: Part, began_s: float) -> None:
         self.began_s = began_s
-        self._parts = [part]  # the next one last
+        self._parts = [part]  # in reverse order: the next part is last
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -96,9 +96,9 @@ class Isolation:
         return self._parts[-1]
 
     def advance(self) -> None:
-        """The part was committed.
+        """Remove the first part, which was committed.
 
-        If it was a whole half, the other one has the cause: it is halved without an attempt.
+        If it was one half of a failed part, the other half has the cause: it is halved without an attempt.
         """
         self._parts.pop()
         if self and self.next.suspect and len(self.next.numbers()) > 1:
@@ -107,7 +107,7 @@ class Isolation:
     def narrow(self, errors: Mapping[int, Exception], may_leave_out: bool) -> bool:
         """Continue after the next part has failed; `errors` has the error of each known failing record, by its number.
 
-        Returns: False if the part has one record that may not be rejected, or none.
+        Returns False if the part has no record, or only one, which may not be rejected.
         """
         part, numbers = self.next, self.next.numbers()
         if len(self._parts) > 1:

@@ -38,7 +38,7 @@ class KeyValueStore(Generic[K, V]):
         return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
 
     def _encode(self, key: K) -> bytes:
-        """The bytes of a key. Raises: DataError where it is none of the store's."""
+        """The bytes of a key. Raises: DataError if the key does not fit the store's serde."""
         spec = self._table.spec
         if key is not None and (why := refusal(spec.key, key)):
             raise DataError(
@@ -54,7 +54,7 @@ class KeyValueStore(Generic[K, V]):
 
 
 def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
-    """The store of a table, or a state store, by name. Raises: TopologyError where there is none."""
+    """The store of a table, or a state store, by name. Raises: TopologyError if there is none."""
     state = circuit.states.get(name)
     if not isinstance(state, Table | PartitionedMap):
         tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table | PartitionedMap))

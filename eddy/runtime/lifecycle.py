@@ -1,6 +1,6 @@
 """The states of a worker, and the transitions between them as a table.
 
-    joining      waits for partitions, or has yet to take them over
+    joining      waits for partitions, or has not taken them over yet
     restoring    brings the states of its partitions up to the committed positions
     processing   poll → step → commit; it may own no partitions
     isolating    retries the records of a failed epoch in parts, from memory

@@ -1,6 +1,6 @@
 """The application's metadata, in a topic of its own.
 
-    plan        the identity of the plan that writes its states
+    plan        the identity of the plan that writes the states
     set aside   rows that a step after an exchange could not process, keys whose values cannot be written
     left out    records that the error policy kept out of tables, which a restore skips again
     life        the incarnation: a random name of the first run, stored in every store: after a reset
@@ -10,10 +10,10 @@
     backfill    an unfinished backfill: until it has finished, a worker cannot use the states.
                 After it has finished, a header has the offsets of its inputs and the files it read
 
-Workers that start at once may each draw a name: all these names belong to this incarnation. The note of a finished
-backfill is in a header, and not under a key of its own, so that an earlier release can read the topic; so are messages
-about held parts, and rows that are set aside. For the first release the value beside such a header is a left-out
-record, at an offset that no record has.
+Workers that start at the same time may each choose a name: all these names belong to one incarnation. The note of a
+finished backfill is in a header, and not under its own key, so that an earlier release can read the topic; so are
+messages about held parts, and rows that are set aside. The value beside such a header is, to the first release, a
+left-out record with an offset that no record has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,8 +54,8 @@ _NO_OFFSET = -1
 class FilesRead(msgspec.Struct, frozen=True):
     """The files that a backfill read before the records of a topic: the options, and a fingerprint.
 
-    `first` and `last` are the first and the last file in their order, `digest` is of their rows. `empty` is the stated
-    meaning of CSV's empty cells.
+    `first` and `last` are the first and the last file in their order, `digest` is a hash of their rows. `empty` is the
+    stated meaning of CSV's empty cells.
     """
 
     given: list[str]
@@ -74,8 +74,8 @@ class FilesRead(msgspec.Struct, frozen=True):
 class Unfinished(msgspec.Struct, frozen=True):
     """An unfinished backfill: the ends of its inputs, the beginnings of its outputs, and its plan.
 
-    `files` are by topic; None if an earlier release began it. `tick` is the wall-clock time of its results in
-    milliseconds, -1 if none decides them.
+    `files` are by topic; None if an earlier release began the backfill. `tick` is the wall-clock time of its results in
+    milliseconds, -1 if no rows expire by it.
     """
 
     inputs: dict[str, list[int]]
@@ -167,7 +167,7 @@ def write_finished(producer: Producer, topic: str, finished: Finished) -> None:
 
 
 def write_set_aside(producer: Producer, topic: str, changes: Mapping[Located, KeptRow | None]) -> None:
-    """Note rows that are set aside and keys that are withheld within the open transaction; None is forgotten."""
+    """Record, in the open transaction, rows that are set aside and keys that are withheld; None removes an entry."""
     for where, kept in changes.items():
         place = None if kept is None else msgspec.json.encode((where.step, where.partition, _NO_OFFSET))
         headers: Headers = () if kept is None else ((_KEPT, msgspec.msgpack.encode(kept)),)
@@ -182,7 +182,7 @@ def write_left_out(producer: Producer, topic: str, records: Iterable[Rejected]) 
 
 
 def write_held(producer: Producer, topic: str, changes: Mapping[tuple[str, int], str | None]) -> None:
-    """Record messages about held parts, by recursion and partition, in the open transaction; None removes one."""
+    """Record, in the open transaction, messages about held parts, by recursion and partition; None removes one."""
     for (name, partition), why in sorted(changes.items()):
         key = f"{name} {partition}".encode()
         place = None if why is None else msgspec.json.encode((name, partition, _NO_OFFSET))

@@ -1,15 +1,14 @@
-"""Origins: the source records that a row was made from, as far as they are known.
+"""Origins: the source records from which a row was made, as far as they are known.
 
-An epoch's rows follow one another in a partition of an exchange. The first row has a header: the number of rows, and
-for each source partition the first and the last offset that the epoch read. So the other rows cost nothing. A row that
-reaches a worker through several exchanges keeps the origins of its first one, since each sender passes on the origins
-of its own input.
+An epoch's rows are adjacent in a partition of an exchange. Only the first row has a header, with the number of rows
+and, for each source partition, the first and the last offset that the epoch read. A row that reaches a worker through
+several exchanges keeps the origins of its first one, since each sender passes on the origins of its own input.
 
 If no step merges rows between a source and the exchange, a row has the timestamp of its record, and the record is found
 by it. All records with this timestamp are named.
 
-If two workers send at once, their rows may alternate: such a row gets the origins of both epochs. Rows that an earlier
-release has sent have no header, and their origins are unknown.
+If two workers send at the same time, their rows may alternate: such a row gets the origins of both epochs. Rows that an
+earlier release has sent have no header, and their origins are unknown.
 """
 
 from collections.abc import Container, Iterable
@@ -57,7 +56,7 @@ class Origins:
 
     @property
     def record(self) -> tuple[str, int, int] | None:
-        """(topic, partition, offset) of the record if the ranges have exactly one, else None."""
+        """The (topic, partition, offset) of the record if the ranges have exactly one, otherwise None."""
         ranges = self.ranges
         return ranges[0][:3] if len(ranges) == 1 and ranges[0][2] == ranges[0][3] else None
 
@@ -86,7 +85,9 @@ class Senders:
         self._seen: dict[TopicPartition, dict[int, _Note]] = {}
 
     def see(self, records: Records) -> list[Headers] | None:
-        """Note the origins in headers of received records. Returns the records' other headers, None if none has one.
+        """Note the origins in the headers of received records.
+
+        Returns the records' other headers; None if there are none.
 
         Cost: nothing for records without headers.
         """
@@ -132,7 +133,8 @@ class Senders:
         if not any(at <= offset for at in notes):
             begin = max(self._log.begin_offsets([partition])[partition], offset - _READ_BACK)
             self.see(self._log.read(partition, begin, offset + 1, _READ_BACK))
-            notes.setdefault(begin, _Note(0, []))  # looked at once, also if there is no header
+            # An empty note, so that the log is searched once, also if it has no header.
+            notes.setdefault(begin, _Note(0, []))
         ranges = _of_row(notes, offset)
         if records.topic in self._unmerged:
             ranges = self._by_time(ranges).get(records.timestamps[index], ranges)
@@ -144,7 +146,8 @@ class Senders:
             times: dict[int, list[Range]] = {}
             begins = self._log.begin_offsets([TopicPartition(topic, partition) for topic, partition, *_ in ranges])
             kept = all(first >= begins[TopicPartition(topic, partition)] for topic, partition, first, _ in ranges)
-            for topic, partition, first, last in ranges if kept else ():  # deleted ones cannot be told apart
+            # Without all records of a range, the record cannot be determined.
+            for topic, partition, first, last in ranges if kept else ():
                 at = first
                 while at <= last:
                     records = self._log.read(TopicPartition(topic, partition), at, last + 1, _READ_BACK)

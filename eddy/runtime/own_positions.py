@@ -4,10 +4,10 @@ Anybody may write positions of a consumer group: an operator who resets offsets,
 application's name, the broker that forgets a group without members. So each transaction that moves positions writes
 them twice: to the group, with a note as metadata, and as records of the topic of cuts, with the states' changes.
 
-    with our note                      the group's
-    recorded                           the record: the position that belongs to the states
-    neither, and nothing recorded      the group's, or none: the application starts there
-    neither, and others are recorded   the group's, or none, if the last cut agrees; otherwise it is lost
+    with our note                      the group's position
+    recorded                           the recorded position, which belongs to the states
+    neither, and nothing recorded      the group's position, or none: the application starts there
+    neither, and others are recorded   the group's position, or none, if the last cut agrees; otherwise it is lost
 
 Invariant: the states have processed the input up to each position that is returned, or they are empty.
 """
@@ -67,8 +67,8 @@ def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) 
 def own_positions(log: Log, application: str, partitions: Iterable[TopicPartition]) -> OwnPositions:
     """The positions that belong to the states, and positions of the group that do not.
 
-    Cost: one request where the group has positions with our note for all partitions; else a search through the topic of
-    cuts, from its end.
+    Cost: one request if the group has positions with our note for all partitions; otherwise a search through the topic
+    of cuts, from its end.
     """
     wanted = list(partitions)
     found = log.committed(application, wanted)
@@ -95,7 +95,7 @@ def write_positions(producer: Producer, topic: str, moves: Mapping[TopicPartitio
 def recorded(
     log: Log, topic: str, wanted: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int] | None]:
-    """The latest recorded positions of these partitions, looked for from the topic's end; and the last cut's inputs.
+    """The latest recorded positions of these partitions, found from the topic's end, and the last cut's inputs.
 
     The inputs are None if the topic is empty. They are only complete if a partition has no record.
     """
@@ -122,7 +122,7 @@ def _backwards(log: Log, partition: TopicPartition) -> Iterator[tuple[bytes, byt
     while stop > begin:
         start = at = max(begin, stop - span)
         pairs: list[tuple[bytes | None, bytes | None]] = []
-        while at < stop:  # an open transaction ends, or its time limit ends it
+        while at < stop:  # an open transaction blocks the read until it ends or times out
             records = log.read(partition, at, stop, span)
             pairs += zip(records.keys, records.values, strict=True)
             at = records.next_offset

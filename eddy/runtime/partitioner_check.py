@@ -40,7 +40,7 @@ class PartitionerCheck:
         self._left = {topic: _LOOKED_AT for topic, count in counts.items() if count > 1}
 
     def check(self, records: Records) -> None:
-        """Check records, until enough were checked.
+        """Check the keys of records, until enough keys of their topic were checked.
 
         Raises: ConfigurationError for a misplaced key of a table, and if the topic has grown.
         """
@@ -59,10 +59,10 @@ class PartitionerCheck:
         last = self._count_now(records.topic) - 1
         refuse_growth([TopicPartition(records.topic, last)], self._counts)
         hashed = zlib.crc32(key) % count == records.partition
-        why = "hashes keys by CRC32, librdkafka's default" if hashed else "places keys its own way"
+        why = "hashes keys by CRC32, librdkafka's default" if hashed else "uses another hash of keys"
         text = (
-            f"source '{records.topic}' partition {records.partition} offset {offset}: key {key[:80]!r} belongs into "
-            f"partition {home} of {count} by murmur2, Kafka's own partitioner; its producer {why}. Set "
+            f"source '{records.topic}' partition {records.partition} offset {offset}: key {key[:80]!r} belongs "
+            f"to partition {home} of {count} by murmur2, Kafka's own partitioner; its producer {why}. Set "
             "partitioner=murmur2_random in the producer and write the topic anew"
         )
         if records.topic in self._tables:
@@ -77,6 +77,6 @@ def refuse_growth(owned: Iterable[TopicPartition], counts: Mapping[str, int]) ->
         if partition >= counts[topic]:
             raise ConfigurationError(
                 f"topic '{topic}' has grown: it has a partition {partition} now, and had {counts[topic]} partitions "
-                "when this worker started; keys have moved away from their states. Start the workers again: "
+                "when this worker started; keys are no longer where their states are. Start the workers again: "
                 "they continue if there are no states, or print the remedy"
             )

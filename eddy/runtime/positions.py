@@ -2,7 +2,7 @@
 
     positions   the next offset of each partition owned
     counters    rows sent to and read from each internal topic, and clocks, stored as metadata of its positions
-    unwritten   partitions whose position the group does not have, or has from somebody else, until the next commit
+    unwritten   partitions whose position the group does not have, or another program has written, until the next commit
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
 
@@ -25,7 +25,7 @@ __all__ = ["EpochEntry", "Positions"]
 
 _log = logging.getLogger("eddy.worker")
 _NAMED = 3
-"""At most so many partitions are named in a message."""
+"""The most partitions that a message names."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Positions:
     """The offsets of one worker.
 
     `sources`, `exchanges` and `outputs` map topics to their partition counts; `anchors` are the partitions whose
-    positions say that constants were sent.
+    positions record that constants were sent.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Positions:
         read.
         """
         owned = list(owned)
-        # first: another worker commits before it purges, so later purges are covered
+        # Begins are read first: another worker commits before it purges, so later purges are covered.
         begins = self._log.begin_offsets(owned)
         own = own_positions(self._log, self._group, owned)
         self._check(own, begins)
@@ -93,8 +93,9 @@ class Positions:
             if tp.topic in self._exchanges and offset < begins[tp]:
                 raise InvariantError(
                     f"internal topic '{tp.topic}' partition {tp.partition} begins at offset {begins[tp]}, and rows "
-                    f"from {offset} on are not read yet; only committed ones may be deleted. Somebody else "
-                    "deleted them, or eddy has a mistake: keep states and topics to be looked at, or start anew: "
+                    f"from {offset} on are not read yet; only committed ones may be deleted. Another program "
+                    f"has deleted them, or eddy has a defect: keep states and topics for an examination, or "
+                    f"start anew: "
                     "eddy reset …"
                 )
         counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
@@ -103,13 +104,16 @@ class Positions:
         return positions
 
     def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
-        """Warn, once, of positions of the group that are not used. Raises: StateError if the right ones are unknown."""
+        """Warn, once, of positions of the group that are not used.
+
+        Raises: StateError if the positions of the states are unknown.
+        """
         if own.lost:
             tp = min(own.lost)
             raise StateError(
-                f"application '{self._group}': {_told(tp, own.foreign[tp])}; the states have taken input in, and no "
-                "record says up to where. The group was deleted, or somebody else has written its positions. Set them "
-                "as they were, or make the states anew: eddy backfill … --replace, or eddy reset …"
+                f"application '{self._group}': {_told(tp, own.foreign[tp])}; the states have processed input, "
+                f"and no record has their positions. The group was deleted, or another program has written its "
+                f"positions. Set them as they were, or make the states anew: eddy backfill … --replace, or eddy reset …"
             )
         wrong = [
             (tp, found, own.trusted[tp].offset)
@@ -121,8 +125,8 @@ class Positions:
             some = "; ".join(f"{_told(tp, found)}, the states are at {right}" for tp, found, right in wrong[:_NAMED])
             others = f"; and so in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             _log.warning(
-                "application '%s': positions that eddy did not write are not taken: %s%s. Going on from those of the "
-                "states. To begin elsewhere: eddy reset …",
+                "application '%s': positions that eddy did not write are not used: %s%s. Continuing from the "
+                "positions of the states. To begin elsewhere: eddy reset …",
                 self._group,
                 some,
                 others,
@@ -142,7 +146,7 @@ class Positions:
         left_due: Collection[tuple[int, int]] = (),
         numbered: bool = False,
     ) -> EpochEntry:
-        """The entry after processing `records` and sending so many rows to internal topics.
+        """The entry after processing `records` and sending `sent` rows to internal topics.
 
         `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` has the
         clocks of the epoch, if an operator reads one. In the partitions of `left_due` (partition count, partition) the
@@ -160,7 +164,7 @@ class Positions:
             else:
                 elsewhere = counters[min(counters)].elsewhere
                 elsewhere[topic] = elsewhere.get(topic, 0) + rows
-                if not elsewhere[topic]:  # as many tries that a loop owed have been made
+                if not elsewhere[topic]:  # all tries that the loop owed have been made
                     del elsewhere[topic]
         number = 1 + max((count.epoch for count in counters.values()), default=-1)
         for tp, count in counters.items():
@@ -176,7 +180,9 @@ class Positions:
         return EpochEntry(positions, counters)
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
-        """The positions of `entry` to commit: changed ones, also in their counters, and ones that the group lacks."""
+        """The positions of `entry` to commit: positions that have changed, or whose counters have, and positions that
+        the group lacks.
+        """
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}

@@ -1,4 +1,4 @@
-"""The transactional producer of a worker: made when it is needed, aborted, and replaced when its end is unknown."""
+"""The transactional producer of a worker: made when needed, and replaced if the end of its transaction is unknown."""
 
 import logging
 
@@ -19,7 +19,7 @@ class OwnProducer:
         self.current: Producer | None = None
 
     def ready(self) -> Producer:
-        """The producer; making one ends the open transaction of every earlier one."""
+        """The current producer, or a new one, which ends the open transactions of all earlier ones."""
         if self.current is None:
             self.current = self._log.producer(self._id)
         return self.current
@@ -37,14 +37,14 @@ class OwnProducer:
             raise
 
     def drop(self) -> None:
-        """After an unknown end of a transaction, only a new producer fences late requests of the old one."""
+        """Close the producer after an unknown end of its transaction: only a new producer fences its late requests."""
         producer, self.current = self.current, None
         if producer is not None:
             self._statistics.producers_dropped += 1
             try:
                 producer.close()
             except ConnectorError as error:
-                _log.warning("producer given up: %s", error)
+                _log.warning("producer abandoned: %s", error)
 
     def close(self) -> None:
         """Abort the open transaction and release the transactional id."""

@@ -1,9 +1,9 @@
-"""Provenance: the records that the failing rows of an epoch were made from.
+"""Provenance: the records from which the failing rows of an epoch were made.
 
 The epoch is computed again, with the number of its record in place of each row's time. Row-wise operators keep the
-times of rows; merging operators do not, and a row without a time of its own has the time of its batch, here 0, which
-numbers no record. So if the same step fails again, the times of its failing rows are the numbers of all failing
-records. A sink's serde is tested row by row in the same way.
+times of rows. Merging operators do not: a row without a time of its own has the time of its batch, here 0, which is no
+record's number. So if the same step fails again, the times of its failing rows are the numbers of all failing records.
+A sink's serde is tested row by row in the same way.
 
 Other failures are found by splitting the epoch: in operators that merge or join rows, inside recursions, in states'
 serdes, and records that a topic refuses.
@@ -32,7 +32,7 @@ def records_to_blame(
 ) -> dict[int, DataError]:
     """The failing records, by number in `part`, each with its error; empty if they cannot be determined.
 
-    `context` is the failed epoch's. Called after that epoch was rolled back; the circuit is rolled back again.
+    `context` is the failed epoch's context. Called after that epoch was rolled back; the circuit is rolled back again.
     """
     if isinstance(error, RecordRefusedError) or not (circuit.failed is None or circuit.failed.operator.tells_failures):
         return {}
@@ -47,7 +47,7 @@ def records_to_blame(
 def rows_set_aside(
     circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
 ) -> dict[tuple[str, bytes], set[int]]:
-    """The records that each row set aside was made from, as numbers in `part`, by step and the row's identity.
+    """The records from which each row set aside was made, as numbers in `part`, by step and the row's identity.
 
     A row is missing if they cannot be determined. Called between two epochs; the circuit is rolled back.
     """
@@ -59,7 +59,9 @@ def rows_set_aside(
             if output.aside is not None:
                 sink.columns_apart(sink.batch(output.batches), output.aside)
     except DataError:
-        pass  # a step that sets nothing aside: its records are found by other means, and those before it are told
+        # The step does not set rows aside: its records are found in other ways, and rows set aside before it are
+        # reported.
+        pass
     try:
         numbers: dict[tuple[str, bytes], set[int]] = {}
         for aside in circuit.asides:

@@ -14,7 +14,7 @@ _log = logging.getLogger("eddy.worker")
 
 
 class Purging:
-    """The purges of one worker. `due`: this worker has moved rows since the last one."""
+    """The purges of one worker. `due`: this worker has sent or read internal rows since the last purge."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class Purging:
             self.purge()
 
     def purge(self) -> None:
-        """Purge now. A failure of the log puts it off."""
+        """Purge now. If the log fails, purge later."""
         self._last, self.due = self._clock(), False
         try:
             purged = self._internal.purge(self._log, self._group)
         except ConnectorError as error:
             self.due = True
-            _log.warning("purge put off: %s", error)
+            _log.warning("purge postponed: %s", error)
             return
         self._statistics.purges += bool(purged)
         self._statistics.purged_offsets += sum(purged.values())

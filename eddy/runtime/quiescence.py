@@ -33,10 +33,10 @@ class Counters(msgspec.Struct):
 
     `elsewhere` are rows sent to other internal topics, by topic, of which the sender owned no partition.
 
-    With them are the clocks at the position, where an operator reads them: `event_time` is the greatest timestamp of
-    the partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none.
-    `overdue` is 1 while work of this partition number is due that the last epoch has left.
-    `epoch` is the number of the last epoch, where a state store has no changelog, -1 elsewhere.
+    They include the clocks at the position, if an operator reads them: `event_time` is the greatest timestamp of the
+    partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none. `overdue`
+    is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of the last
+    epoch if a state store has no changelog, -1 otherwise.
     """
 
     emitted: int = 0
@@ -96,9 +96,9 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
 class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     """Input offsets, and the output offsets at which outputs and changelogs are exactly f(inputs).
 
-    By topic, one offset a partition: all records before it, and none from it on. With them are the clocks in
-    milliseconds, -1 for none, if an operator reads one: event times by topic, and a list of ticks for each number of
-    partitions, one a partition.
+    Offsets are by topic, one for each partition: a cut includes all records before the offset, and none from it on. If
+    an operator reads a clock, a cut has the clocks in milliseconds, -1 for none: event times by topic, and, by number
+    of partitions, one tick for each partition.
     """
 
     inputs: dict[str, list[int]]
@@ -152,19 +152,22 @@ def cuts_of(records: Records) -> list[Cut]:
 
 
 def last_cut(log: Log, topic: str) -> Cut | None:
-    """The latest cut in a topic of cuts; None where there is none."""
+    """The latest cut in a topic of cuts; None if there is none."""
     found = last_cut_at(log, topic)
     return None if found is None else found[1]
 
 
 def last_dated_cut(log: Log, topic: str) -> tuple[Cut, int] | None:
-    """The latest cut, and when it was written, in milliseconds since 1970."""
+    """The latest cut, and the time at which it was written, in milliseconds since 1970."""
     found = last_cut_at(log, topic)
     return None if found is None else (found[1], found[2])
 
 
 def last_cut_at(log: Log, topic: str) -> tuple[int, Cut, int] | None:
-    """The latest cut, which is looked for from the topic's end: its offset, the cut, and when it was written."""
+    """The offset of the latest cut, the cut, and the time at which it was written.
+
+    The search begins at the topic's end.
+    """
     if not log.topics([topic]):
         return None
     partition = TopicPartition(topic, 0)

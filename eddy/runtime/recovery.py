@@ -25,8 +25,8 @@ _log = logging.getLogger("eddy.worker")
 class Recovery:
     """The restores of one worker's store. `incarnation` is the application's, `wall` the seconds since 1970.
 
-    `held` are messages about parts without a finite answer, by recursion and partition, from the log at the restore's
-    start. `set_aside` are rows and keys that steps have set aside, from there too. `report` is called after each slice
+    `held` are messages about parts without a finite answer, by recursion and partition, and `set_aside` rows and keys
+    that steps have set aside: both from the metadata topic at the restore's start. `report` is called after each slice
     with the name of the state, and how many of how many offsets are read.
     """
 
@@ -97,15 +97,16 @@ class Recovery:
         return StoreStamp(self.incarnation, int(self._wall())).row()
 
     def _check_incarnation(self, incarnations: set[str]) -> float:
-        """Refuse states of another incarnation. Returns how many seconds ago they were written."""
+        """Refuse states of another incarnation. Returns the number of seconds since they were written."""
         self.incarnation = min(incarnations, default=self.incarnation)
         stamp = read_stamp(self._store)
         if stamp is None:
             return 0.0
         if stamp.incarnation not in {*incarnations, self.incarnation}:
             raise StateError(
-                f"application '{self._application}': the states here are of another incarnation of it, before a reset "
-                "or on another log; they would be wrong for this one. Remove the state directory, or name another: "
+                f"application '{self._application}': the states here belong to another incarnation, before a "
+                f"reset or on another log; they would be wrong for this one. Remove the state directory, or "
+                f"name another: "
                 "--state DIR"
             )
         return self._wall() - stamp.written_s
@@ -119,4 +120,4 @@ class Recovery:
                 f"state '{restore.spec.name}' waits at offset {restore.position} of '{restore.partition.topic}' "
                 f"partition {restore.partition.partition}, of {restore.end}: a transaction there has not ended"
             )
-            _log.warning("restoring: %s; its producer ends it, or its time limit does", self.held_back)
+            _log.warning("restoring: %s; it ends by its producer or by its time limit", self.held_back)

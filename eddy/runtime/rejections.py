@@ -1,7 +1,7 @@
 """Reports of the error policy: log, dead letters, and the application's metadata.
 
-records    left out whole, where rows reach the failing step straight from a source
-rows       set aside at a step after an exchange, with the source records that they were made from
+records    rejected completely, if rows reach the failing step from a source without an exchange
+rows       set aside at a step after an exchange, with the source records from which they were made
 keys       without a row in a table's topic, since their values cannot be written
 """
 
@@ -65,7 +65,7 @@ class Rejections:
         rows = 0
         for loop in circuit.recursions.values():
             for row in loop.overdue[:1]:
-                what = "%s has gone through its loop %d times and continues; mend the cycle in the data"
+                what = "%s has passed through its loop %d times and continues; mend the cycle in the data"
                 _log.error(what, loop.bound.subject(loop.name, row), loop.bound.limit)
             for batch in loop.cut:
                 rows += len(batch)
@@ -80,13 +80,15 @@ class Rejections:
     def _records(self, producer: Producer, out: Encoder, rejected: Sequence[Rejected]) -> None:
         for record in rejected:
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-            _log.warning("record left out: %s", record.error(), extra={"fields": where})
+            _log.warning("record rejected: %s", record.error(), extra={"fields": where})
         write_left_out(producer, self._internal.plan, filter(self._is_noted, rejected))
         if rejected and self._letters:
             out.dead_letters(self._internal.dead_letter, rejected)
 
     def _is_noted(self, record: Rejected) -> bool:
-        """Whether the record alone does not tell a restore, or Spark, that it was left out."""
+        """Whether the metadata has to note the record, since a restore or Spark could not know from it that it was
+        rejected.
+        """
         if isinstance(record.cause, RecordRefusedError):
             return True
         return record.topic in self._restorable and record.cause is not None

@@ -1,4 +1,4 @@
-"""A worker's failed attempts: when and how they failed, and the errors after which the next step may retry."""
+"""A worker's failed attempts: their times and errors, and the errors after which the next step may retry."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,7 +16,7 @@ class Retries:
         since: the clock's time of the first attempt.
         error: the last attempt's error as text.
         fenced: whether another worker had taken over at one of them.
-        owing: whether records were computed and not committed, so that only their commit ends the trouble.
+        owing: whether records were computed and not committed, so that only their commit ends the series of failures.
     """
 
     since: float
@@ -25,13 +25,15 @@ class Retries:
     owing: bool = False
 
     def after(self, error: ConnectorError, computed: bool) -> Self:
-        """The same after one more failed attempt, which had computed its records, or had not."""
+        """The attempts after one more has failed; `computed`: it had computed its records."""
         fenced = isinstance(error, FencedError)
         return type(self)(self.since, str(error), self.fenced or fenced, self.owing or computed)
 
 
 def is_unknown(error: ConnectorError) -> bool:
-    """Whether the log may hold the transaction or not, or another worker's: memory may differ from it."""
+    """Whether it is unknown, after this error, if the log has the transaction, or another worker's: memory may differ
+    from it.
+    """
     return isinstance(error, FencedError | IndeterminateCommitError)
 
 

@@ -75,8 +75,8 @@ def _head(value: bytes) -> Head:
     if flags > _HAS_VALUE:
         if flags & ~(_HAS_VALUE | _IS_LARGE):
             raise DataError(
-                f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a later "
-                "one has written it. Go on with that version"
+                f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a "
+                f"later version has written it. Continue with that version"
             )
         start = size + _SIZE_BYTES
         size = start + int.from_bytes(value[size:start], "big")

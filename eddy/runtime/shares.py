@@ -1,9 +1,9 @@
-"""A worker's share of the partitions, and members of its group that are no workers of its application.
+"""A worker's share of the partitions, and other programs that are members of its group.
 
-A partition number belongs to a worker if the group has assigned it this partition of every topic with as many
-partitions. If a member reads other topics, such as a console consumer under the application's name, the group may
-assign it single partitions: their numbers belong to nobody until it leaves the group, and the other partitions of these
-numbers are paused.
+A partition number i of topics with n partitions belongs to a worker if the group has assigned it partition i of all
+topics with n partitions. If a member reads other topics, such as a console consumer under the application's name, the
+group may assign it single partitions. Their numbers then belong to no worker until that member leaves the group, and
+the workers pause the other partitions with these numbers.
 """
 
 import logging
@@ -47,22 +47,25 @@ class Share:
 
 
 class Strangers:
-    """Names the members of a group that are no workers, in the log."""
+    """Logs the members of a group that are no workers."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log, self._group = log, group
         self._told: list[str] = []
 
     def look(self) -> None:
-        """Warn of members that are no workers, if they have changed. Without an answer, the next call asks again."""
+        """Log a warning with the members that are no workers, if they have changed.
+
+        If the request fails, the next call repeats it.
+        """
         try:
             found = self._log.strangers(self._group)
         except ConnectorError as error:
-            _log.info("group '%s': not asked who else is in it: %s", self._group, error)
+            _log.info("group '%s': its members are not known: %s", self._group, error)
             return
         if found and found != self._told:
             _log.warning(
-                "application '%s': %s of its consumer group; partitions that a member takes which is no worker are not "
+                "application '%s': %s of its consumer group; partitions of a member that is no worker are not "
                 "processed until it leaves. Stop it, or give it a group of its own: --group NAME",
                 self._group,
                 members(found),

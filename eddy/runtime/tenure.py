@@ -1,12 +1,12 @@
 """A worker's tenure of its name: of two workers with one name the earlier one ends.
 
-A worker may be paused beyond its session, while a successor joins under its name; when it resumes, its client takes the
-name back by itself. So each start is noted in the metadata topic, before the worker joins the group. The order of these
-notes is the order of the starts; the worker of the last note keeps the name.
+A worker may be paused for longer than its session, while a successor joins under its name. When it resumes, its client
+takes the name back by itself. So each start is noted in the metadata topic before the worker joins the group. The order
+of these notes is the order of the starts; the worker of the last note keeps the name.
 
-Invariant: a worker takes no partition over after a later start was noted.
+Invariant: once a later start was noted, a worker takes over no partition.
 
-On the embedded log a name ends with its process, and the last member that joins under it has it: nothing is noted.
+On the embedded log no start is noted: a name ends with its process, and the last member that joins under it has it.
 """
 
 import uuid
@@ -66,7 +66,7 @@ class Tenure:
         if not self._noted or self._ended:
             return not self._ended
         end = self._log.end_offsets([self._partition])[self._partition]
-        while self._at < end and not self._ended:  # an open transaction ends, or its time limit ends it
+        while self._at < end and not self._ended:  # an open transaction blocks the read until it ends or times out
             records = self._log.read(self._partition, self._at, end, _AT_ONCE)
             self._ended = any(
                 key == self._key and value != self._token
@@ -79,6 +79,6 @@ class Tenure:
         """Raises: SlotTakenError if a later worker has the name."""
         if not self.lasts():
             raise SlotTakenError(
-                f"{self._who}: another worker has started later with this name; of two the earlier one ends. If both "
-                "are to run, give each a name of its own: --member NAME"
+                f"{self._who}: another worker has started later with this name; the earlier worker ends. If "
+                f"both are to run, give each a name of its own: --member NAME"
             )

@@ -1,14 +1,15 @@
 """Limits on timestamps: a record is rejected if the topics downstream of its source would refuse its timestamp.
 
 A broker refuses a whole batch for one timestamp beyond `message.timestamp.after.max.ms` of a topic, by default an hour.
-A merged row has the latest timestamp of its rows, so one such record would have rows of other records refused, and the
-division into epochs decides which. So it is rejected where it is read, and the error policy decides about it alone:
+A merged row has the latest timestamp of its rows. So one such record would cause the refusal of rows of other records,
+depending on the division into epochs. Therefore it is rejected when it is read, and the error policy applies to it
+alone:
 
     rejected    timestamp > now + min of the limits of the sinks downstream of its source and of the exchanges
 
 A topic with `message.timestamp.type=LogAppendTime` has no limit. If the worker's clock lags the broker's, it rejects
-records that the broker would take; if the broker's lags, the broker refuses, and halving the epoch finds the record.
-Records of eddy's own have the timestamps of the records that they are made from, if its topics take any timestamp.
+records that the broker would accept; if the broker's lags, the broker refuses, and halving the epoch finds the record.
+Records of internal topics have the timestamps of the records from which they are made, if these topics accept any.
 Source: KIP-937.
 """
 
@@ -29,7 +30,7 @@ _LATEST_MS = 253_402_300_799_999
 
 
 class TimestampLimit(NamedTuple):
-    """How far ahead of now a timestamp may lie, in milliseconds, and the topic that demands it."""
+    """The most milliseconds by which a timestamp may be ahead of now, and the topic with this limit."""
 
     ahead_ms: int
     topic: str
@@ -55,8 +56,8 @@ class TimestampLimits:
 def _refusal(time: int, limit: TimestampLimit) -> RecordRefusedError:
     named = datetime.fromtimestamp(time / 1000, UTC).isoformat() if time <= _LATEST_MS else "after the year 9999"
     return RecordRefusedError(
-        f"the timestamp {time} ({named}) lies too far ahead; topic '{limit.topic}' takes records up to "
-        f"{limit.ahead_ms} ms ahead of now. Set the clock of its producer right, or let the topic take it: "
+        f"the timestamp {time} ({named}) lies too far ahead; topic '{limit.topic}' accepts records up to "
+        f"{limit.ahead_ms} ms ahead of now. Correct the clock of its producer, or let the topic accept it: "
         f"kafka-configs.sh --alter --topic {limit.topic} --add-config {_AHEAD}=…, and start the worker again"
     )
 

@@ -1,4 +1,4 @@
-"""The worker: poll → step → commit, over and over. The only part that both waits and computes.
+"""The worker: poll → step → commit, repeatedly. It is the only part that both waits and computes.
 
 A step does the work of the worker's state; `lifecycle` has the table of states. A failed epoch is undone: transaction
 aborted, states rolled back, consumer moved back to the committed positions. If a record caused the failure, the epoch's
@@ -55,9 +55,9 @@ class Worker:
         config: see `Config`.
         member: a stable name among the application's workers; a restart with the same name takes its place.
         store: the store of states, in place of `config.state_dir`.
-        clock: seconds, rising.
-        wall: seconds since 1970.
-        observe: called with the name of each step of an epoch; an exception ends the epoch there.
+        clock: returns seconds that never decrease.
+        wall: returns the seconds since 1970.
+        observe: called with the name of each step of an epoch; if it raises an exception, the epoch fails at this step.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Worker:
         self._strangers = Strangers(log, self.group)
 
     def _assembled(self, stopwatch: Stopwatch, wall: Callable[[], float]) -> tuple[Assembly, Consumer]:
-        """The parts, and a member of the group; the store is closed if one of them cannot be made."""
+        """The parts of the worker, and its member of the group. The store is closed if one of them cannot be made."""
         try:
             made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s, wall)
             self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
@@ -176,7 +176,7 @@ class Worker:
             if event is None:
                 raise
             self._on(event)
-            _log.warning("undone, trying again: %s", error)
+            _log.warning("epoch undone, retrying: %s", error)
             return 0
 
     def _step(self, timeout_s: float) -> int:
@@ -189,11 +189,11 @@ class Worker:
         polled = self._consumer.poll(self._room, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
         if polled.assigned or polled.revoked:
             self.statistics.rebalances += 1
-            if self.trouble is not None:  # its records may be another worker's now
+            if self.trouble is not None:  # another worker may own the failed records now
                 self.trouble = replace(self.trouble, owing=False)
             self._on(Event.MOVED)
         if self.state is WorkerState.JOINING and not (self._has_joined or self._consumer.assignment()):
-            self.trouble = None  # it owns nothing, and owes nothing
+            self.trouble = None  # the worker owns no partitions, so it has no records to commit
             return 0
         if self.state is WorkerState.JOINING:
             self._take_over()
@@ -204,12 +204,12 @@ class Worker:
 
     @property
     def _has_joined(self) -> bool:
-        """Whether the group has assigned partitions to it before."""
+        """Whether the group has ever assigned partitions to this worker."""
         return bool(self.circuit.ownership.partitions)
 
     @property
     def _catches_up(self) -> bool:
-        """Whether it still has to take over or restore its partitions, or to retry their records."""
+        """Whether the worker still has to take over or restore its partitions, or to retry their records."""
         return self._has_joined and self.state is not WorkerState.PROCESSING
 
     @property
@@ -277,7 +277,7 @@ class Worker:
                 return total
 
     def store(self, name: str) -> KeyValueStore[Any, Any]:
-        """A table's rows of the keys owned here, to be read between steps. Raises: TopologyError."""
+        """The store of a table: the rows of this worker's keys, for reads between steps. Raises: TopologyError."""
         return table_store(self.circuit, name)
 
     @property
@@ -290,7 +290,7 @@ class Worker:
         if self.state is WorkerState.CLOSING:
             return
         self._on(Event.CLOSED)
-        with ExitStack() as ends:  # each is closed, though closing another one fails or is interrupted
+        with ExitStack() as ends:  # each is closed, even if closing another one fails or is interrupted
             ends.callback(self.local_store.close)
             ends.callback(self._consumer.close)
             ends.callback(self._producer.close)
@@ -327,9 +327,10 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry, None if there is none. After `max_epoch_s` the records are polled again, for the group.
+        """The part to retry; None if there is none, or if retries have taken `max_epoch_s`: then the records are polled
+        again.
 
-        An epoch without records is retried by a poll, too: there may be records by now.
+        An epoch without records is retried by a poll, too, since there may be records meanwhile.
         """
         if self._isolation is None:
             return None
@@ -386,7 +387,7 @@ class Worker:
     def _take_over(self) -> None:
         """Adopt the assignment: determine the owned partitions, and plan to restore their states."""
         self._tenure.check()
-        self._producer.ready()  # settles the last transaction
+        self._producer.ready()  # ends the last transaction, whose result is unknown
         assignment = self._consumer.assignment()
         refuse_growth(assignment, self._partitions)
         share = Share.of(assignment, self._partitions)
@@ -408,7 +409,7 @@ class Worker:
         self._on(Event.TAKEN_OVER)
 
     def _restore(self) -> None:
-        """Restore one slice; process nothing before the restore is complete. Raises: as `_idle`."""
+        """Restore one slice. No record is processed before the restore is complete. Raises: as `_idle`."""
         self.doing = "restore"
         self.statistics.restored += self.recovery.step(self.config.restore_records)
         if self.recovery.done:
@@ -469,17 +470,17 @@ class Worker:
 
     @property
     def _due(self) -> bool:
-        """Whether its partitions have work without records: constants to send, or an operator whose work is due."""
+        """Whether the worker has work without records: constants to send, or an operator whose work is due."""
         return bool(self.positions.entry.positions) and self._clocks.due()
 
     def _idle(self, records: list[Records]) -> None:
-        """Without input: commit positions moved by control records, cut, purge consumed rows.
+        """Work without input: commit positions that control records have moved, write a cut, purge consumed rows.
 
         Raises: NoFiniteAnswerError if a recursion demands it and the group is quiescent.
         """
         entry = self.positions.after(records, {})
         if not entry.positions:
-            self.trouble = None  # it owns nothing, and owes nothing
+            self.trouble = None  # the worker owns no partitions, so it has no records to commit
             return
         cut = self._cuts.quiescent()
         owed = self._cuts.owed(entry) or self._parts.new_plan or self._holding.changes()

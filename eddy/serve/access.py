@@ -1,4 +1,4 @@
-"""Which requests are answered: with a token, the requests that show it; without one, the requests to this machine.
+"""Decides which requests are answered: with a token, requests that send it; without one, requests to this machine.
 
 Probes are open to all, and so are the files of the page, which hold no data. Without a token a page in a browser must
 not reach the server under a foreign name that resolves to this machine (DNS rebinding): the header Host has to name
@@ -20,11 +20,11 @@ __all__ = ["TRUSTED", "Guard"]
 
 _OPEN = {*PROBES, *FILES}
 TRUSTED = "eddy.trusted"
-"""The key of a request's scope that tells whether its token was shown, or none is needed."""
+"""The key in a request's scope that says whether its token was sent, or no token is needed."""
 
 
 class Guard:
-    """Passes a request to the pages, or refuses it."""
+    """An ASGI application that passes a request to the pages, or refuses it."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint) -> None:
         self._app, self._token = app, endpoint.token
@@ -44,7 +44,7 @@ class Guard:
         await answer(scope, receive, send)
 
     def _shown(self, authorization: str) -> bool:
-        """Whether the token was sent; compared in constant time."""
+        """Whether the header has the token; it is compared in constant time."""
         scheme, _, given = authorization.partition(" ")
         assert self._token is not None
         same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)

@@ -1,7 +1,7 @@
-"""How many requests are answered at a time. Probes have a bound of their own: a busy server does not seem dead.
+"""Bounds the number of requests at a time. Probes have a separate bound, so that a busy server does not seem dead.
 
 A request counts once it has arrived whole, or once its body is larger than the application accepts. A request beyond
-the bound is refused at once: 503, to be tried again. Streams of events count as long as they last.
+the bound is refused with 503, so that the client retries. Streams of events count as long as they last.
 """
 
 from starlette.responses import PlainTextResponse
@@ -12,7 +12,7 @@ __all__ = ["MAX_BYTES", "PROBES", "Admission"]
 PROBES = frozenset({"/healthz", "/readyz"})
 _MAX_PROBES = 16
 _MAX_BODY_BYTES, MAX_BYTES = 1 << 20, 32 << 20
-"""The bytes of one body that are waited for, and those of all bodies that are."""
+"""The most bytes of one body that has not arrived whole, and of all such bodies together."""
 
 
 class Admission:
@@ -34,11 +34,11 @@ class Admission:
                 size += (more := len(came[-1].get("body", b"")))
                 self._bytes += more
                 if self._bytes > MAX_BYTES:
-                    await _refuse("the bodies of requests that have not come whole are too large", scope, receive, send)
+                    await _refuse("the bodies of incomplete requests are too large", scope, receive, send)
                     return
         finally:
             self._bytes -= size
-        if came[-1]["type"] != "http.disconnect":  # else nobody waits for an answer
+        if came[-1]["type"] != "http.disconnect":  # otherwise no client waits for an answer
             await self._admitted(scope, _replayed(came, receive), send)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +46,7 @@ class Admission:
         is_probe = scope["path"] in PROBES
         if self._count[is_probe] >= self._most[is_probe]:
             most = self._most[is_probe]
-            await _refuse(f"{most} requests are answered at a time, and no more are", scope, receive, send)
+            await _refuse(f"{most} requests are being answered, which is the limit", scope, receive, send)
             return
         self._count[is_probe] += 1
         try:
@@ -56,7 +56,7 @@ class Admission:
 
 
 def _replayed(came: list[Message], receive: Receive) -> Receive:
-    """A function that returns the messages in `came` first, then receives others."""
+    """A function that returns the messages in `came` first, and then receives further ones."""
     came.reverse()
 
     async def again() -> Message:

@@ -36,7 +36,7 @@ _STATUS: list[tuple[type[EddyError], int]] = [
 
 
 def answer(content: object, status: bool | int = True, headers: dict[str, str] | None = None) -> Response:
-    """Content as JSON; a status of False is 503."""
+    """An answer with content as JSON. A `status` of False means 503."""
     code = (200 if status else 503) if isinstance(status, bool) else status
     return Response(encode(content) + b"\n", code, HEADERS | (headers or {}), "application/json")
 
@@ -49,7 +49,7 @@ async def refused(request: Request, error: Exception) -> Response:
 
 
 def whole_number(request: Request, name: str) -> int | None:
-    """A parameter that is a whole number; None where it is not given. Raises: QueryError."""
+    """A parameter that is a whole number; None if it is missing. Raises: QueryError."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -59,10 +59,10 @@ def whole_number(request: Request, name: str) -> int | None:
 
 
 def tagged(request: Request, content: object, caller: str = "", vary: Iterable[str] = ()) -> Response:
-    """Content as JSON with an `ETag` of its own, or 304 for a caller whose cache has it.
+    """An answer with content as JSON and an `ETag`, or 304 for a caller whose cache has this content.
 
-    The tag is a hash of the content and the caller: one caller's tag tells another caller nothing. `vary` has further
-    headers that the answer depends on.
+    The tag is a hash of the content and the caller, so that one caller's tag is of no use to another. `vary` has
+    further headers on which the answer depends.
     """
     body = encode(content) + b"\n"
     digest = hashlib.blake2b(body, digest_size=12, key=hashlib.blake2b(caller.encode(), digest_size=32).digest())

@@ -35,7 +35,10 @@ class Endpoint:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can connect. Names are not resolved: of names, only `localhost` counts."""
+        """Whether only this machine can connect.
+
+        Names are not resolved: `localhost` is the only name that counts as this machine.
+        """
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -105,7 +108,7 @@ def check_tls(files: tuple[Path, Path] | None) -> None:
 
 
 def check_proxies(proxies: Sequence[str]) -> None:
-    """Check that each is an address or a network. Raises: ConfigurationError."""
+    """Check that each proxy is an address or a network. Raises: ConfigurationError."""
     for proxy in proxies:
         try:
             ipaddress.ip_network(proxy)

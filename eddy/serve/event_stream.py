@@ -1,9 +1,9 @@
-"""A stream of events to one client, as an ASGI answer: due events are sent as fast as the client takes them.
+"""A stream of events to one client, as an ASGI answer: due events are sent as fast as the client receives them.
 
     pump      sends events; waits for the client, never for a query
     worker    opens and closes queries and moves windows, one after the other, on a thread
 
-A client that takes nothing for `slow_s` is cut off.
+A client that receives no bytes for `slow_s` seconds is disconnected.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Stream:
         connection: makes the events.
         woken: set when events may be due.
         in_thread: runs a function on a thread, a few at a time.
-        ready: waits until queries can be opened. Raises: NotReadyError where this takes long.
+        ready: waits until queries can be opened. Raises: NotReadyError if this takes long.
         ended: called with the number of queries that have ended.
         closed: called at the end.
         slow_s: seconds that the client may take for one event.
@@ -91,7 +91,7 @@ class Stream:
         self.is_gone = self.is_slow = False
 
     def check(self, change: Change) -> None:
-        """Raises: QueryError where the ids of a change do not fit."""
+        """Raises: QueryError if the ids of a change do not fit the stream's queries."""
         taken = self.connection.asked.keys() - set(change.close)
         for asked in change.open:
             if asked.id in taken:
@@ -106,7 +106,7 @@ class Stream:
             raise QueryLimitError(f"live queries: more than {_MAX_TODO:,} changes wait on this stream. Send fewer")
 
     def change(self, change: Change) -> None:
-        """Close, open and move queries, in this order. Call `check` before."""
+        """Close, open and move queries, in this order. The caller has called `check`."""
         asked = self.connection.asked
         for id_ in change.close:
             self.connection.ended += asked.pop(id_, None) is not None
@@ -114,7 +114,7 @@ class Stream:
         self.work(*change.close, *change.open, *change.window)
 
     def work(self, *todo: Asked | str | WindowChange | Subscription) -> None:
-        """Put tasks at the end of the worker's queue."""
+        """Append tasks to the worker's queue."""
         self._todo.extend(todo)
         if self._todo and (self._working is None or self._working.done()) and not self.is_gone:
             self._working = asyncio.create_task(self._work())
@@ -134,9 +134,9 @@ class Stream:
                 await self._room.wait()
 
     async def _opened(self, task: Asked | WindowChange | Subscription) -> bool:
-        """Do a task on a thread. Returns False where tables are not whole."""
+        """Do a task on a thread. Returns False if tables are not whole."""
         connection = self.connection
-        with contextlib.suppress(EddyError):  # told by opening the query
+        with contextlib.suppress(EddyError):  # the error is reported when the query is opened
             try:
                 await self._ready()
             except NotReadyError:
@@ -163,7 +163,7 @@ class Stream:
             await self._pump(send, renew)
         except TimeoutError:
             self.is_slow = True
-            renew(0.0)  # closing it in order would wait for the client
+            renew(0.0)  # an orderly close would wait for the client
             await asyncio.wait({watching}, timeout=1.0)
         finally:
             self.is_gone = True
@@ -188,7 +188,7 @@ class Stream:
                 async with asyncio.timeout(self._slow_s):
                     await send({"type": "http.response.body", "body": data, "more_body": True})
                 renew(self._slow_s + _AHEAD_S)
-                await asyncio.sleep(0)  # others have their turn
+                await asyncio.sleep(0)  # let other tasks run
             elif self._reason:
                 bye = self.connection.bye(self._reason)
                 await send({"type": "http.response.body", "body": bye, "more_body": False})
@@ -200,7 +200,7 @@ class Stream:
             data = self._due()
 
     def _due(self) -> bytes:
-        """The events that are due. Queries that need their rows anew are given to the worker."""
+        """The events that are due. Queries whose rows have to be sent anew are passed to the worker."""
         connection = self.connection
         data = b"" if self._reason else connection.events()
         if connection.ended:

@@ -1,9 +1,10 @@
-"""The server: uvicorn in a daemon thread, beside the worker's.
+"""The HTTP server: uvicorn in a daemon thread, beside the worker's thread.
 
-Limits: a few requests at a time (`admission.py`), each for a few seconds, and one of a connection unless `keep_alive`;
-a stream of events lasts as long as its client takes them. A connection has five seconds for a request, from its first
-byte to the end of its body; until then it waits. Where too many connections wait, the one that has waited longest is
-closed. So clients that send nothing, or only a part, block nobody, and cannot exhaust the process's files or time.
+Limits: a few requests at a time (`admission.py`), each for a few seconds, and one for each connection unless
+`keep_alive`; a stream of events lasts as long as its client receives them. A connection has five seconds for a request,
+from its first byte to the end of its body; until then it waits. If too many connections wait, the one that has waited
+longest is closed. So clients that send no request, or a part of one, cannot block others or exhaust the process's
+files.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from eddy.serve.admission import Admission
 __all__ = ["ANSWER_S", "RENEW", "HttpServer"]
 
 RENEW = "eddy.renew"
-"""The key in a scope's state of a function that puts the end of the connection off by so many seconds."""
+"""The key, in a scope's state, of a function that extends the connection's time limit by a number of seconds."""
 
 _MAX_REQUESTS = 64
 ANSWER_S, _REQUEST_S = 10.0, 5.0
@@ -45,15 +46,15 @@ class _Connection(H11Protocol):
     _is_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; where too many wait, close the one that has waited longest."""
+        """Accept a connection. If too many connections wait, close the one that has waited longest."""
         super().connection_made(transport)
-        # asyncio does it only for sockets that name their protocol, and else a second answer waits for an ACK: 40 ms.
+        # asyncio sets it only on sockets that name their protocol. Without it a second answer waits 40 ms for an ACK.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.app_state = {**self.app_state, RENEW: self._renew}
         self._wait()
 
     def _wait(self) -> None:
-        """Wait for a request. Each request of a connection has the same time."""
+        """Wait for a request. Each request of a connection has the same time limit."""
         self._is_begun = False
         self._waiting[self] = None
         self._renew(self._seconds or ANSWER_S)
@@ -77,7 +78,7 @@ class _Connection(H11Protocol):
 
     @property
     def _is_asked(self) -> bool:
-        """Whether there is a whole request that is not answered to its end."""
+        """Whether a request has arrived whole, and its answer is not complete."""
         cycle = self.cycle
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
@@ -95,11 +96,11 @@ class _Connection(H11Protocol):
         super().on_response_complete()
         if not self.transport.is_closing():
             self._wait()
-            if self._is_asked:  # it came before the answer was complete
+            if self._is_asked:  # the next request arrived before the answer was complete
                 self._leave()
 
     def _renew(self, seconds: float) -> None:
-        """Set the time limit anew, `seconds` from now: for a stream whose client takes its events."""
+        """Set the time limit anew, `seconds` from now: for a stream whose client receives its events."""
         if self._end is not None:
             self._end.cancel()
         self._end = self.loop.call_later(seconds, self.transport.abort)
@@ -113,7 +114,7 @@ class _Connection(H11Protocol):
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals when it is up: only then can it be stopped."""
+    """A uvicorn server that signals when it has started, since it can be stopped only then."""
 
     def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
         super().__init__(config)

@@ -13,7 +13,7 @@ __all__ = ["LiveFigures"]
 
 
 class LiveFigures(Collector):
-    """Collects from the pages of live queries; all are 0 before the first request."""
+    """Collects the figures from the pages of live queries. All are 0 before the first request."""
 
     def __init__(self, pages: LivePages) -> None:
         self._pages = pages
@@ -27,18 +27,26 @@ class LiveFigures(Collector):
             ("patches", "Patches of queries.", done.patches),
             ("events", "Events sent.", done.events),
             ("snapshots", "Queries whose rows were sent whole.", done.snapshots),
-            ("resumed", "Queries that clients went on with by patches.", done.resumed),
+            ("resumed", "Queries that clients continued by patches.", done.resumed),
             ("summed", "Events that were the sum of many, for clients that were late.", done.summed),
             ("refused", "Requests refused because of a limit.", done.refused),
-            ("restarts", "Times that all queries began anew after an error.", restarts),
-            ("slow", "Streams ended because their client took nothing.", done.slow),
+            ("restarts", "Times that all queries were opened anew after an error.", restarts),
+            ("slow", "Streams ended because their client was too slow.", done.slow),
         ):
             yield CounterMetricFamily(f"eddy_live_{name}_total", meaning, value=count)
         for name, meaning, value in (
             ("streams", "Streams that are open.", self._pages.quota.streams),
             ("queries", "Queries that are kept up to date.", 0 if publisher is None else publisher.queries),
-            ("idle_queries", "Those of them that no client has open.", 0 if publisher is None else publisher.idle),
-            ("idle_bytes", "Memory that only they hold, about.", 0 if publisher is None else publisher.idle_bytes),
+            (
+                "idle_queries",
+                "Queries that are kept up to date without a client.",
+                0 if publisher is None else publisher.idle,
+            ),
+            (
+                "idle_bytes",
+                "Approximate memory of queries without a client.",
+                0 if publisher is None else publisher.idle_bytes,
+            ),
             ("retained_bytes", "Patches that are kept.", 0 if publisher is None else publisher.retained_bytes),
             ("ended", "1 once an error has ended all queries.", publisher is not None and publisher.has_ended),
         ):

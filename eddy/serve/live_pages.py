@@ -37,14 +37,16 @@ from eddy.serve.event_stream import Bell, Stream
 __all__ = ["MAX_BODY_BYTES", "Authorize", "LivePages"]
 
 Authorize = Callable[[Request, str], "bool | Callable[[Any, Any], bool]"]
-"""Asked for each request and table: False refuses, True allows all rows, a function (key, value) allows some."""
+"""A function that is called for each request and table: False refuses, True allows all rows, a function (key, value)
+allows some.
+"""
 
 T = TypeVar("T")
 MAX_BODY_BYTES = 1 << 20
 """The bytes of a request's body."""
 _MAX_WAIT_S, _READY_S, _BEHIND_S = 30.0, 5.0, 10.0
 _THREADS = 2
-"""Queries that are opened at a time: the others of the event loop's threads stay free for reads of tables."""
+"""The number of queries that are opened at a time. The other threads of the event loop are kept for reads of tables."""
 _MAX_RECORDS, _MAX_RECORDED = 1_000, 100_000
 _asked = msgspec.json.Decoder(Asked).decode
 _change = msgspec.json.Decoder(Change).decode
@@ -60,7 +62,7 @@ class _Open(NamedTuple):
 
 
 class LivePages:
-    """The answers. Clients may ask for `queries`; `stop` ends the streams."""
+    """The handlers of these routes. Clients may request `queries`; `stop` ends the streams."""
 
     def __init__(self, tables: Tables, queries: Queries, authorize: Authorize, limits: Limits) -> None:
         self._tables, self._queries, self._authorize, self.limits = tables, queries, authorize, limits
@@ -84,7 +86,7 @@ class LivePages:
         ]
 
     def stop(self) -> None:
-        """End all streams, and open no more. For any thread."""
+        """End all streams, and refuse new ones. It may be called by any thread."""
         self._is_stopping = True
         for found in list(self._streams.values()):
             found.stream.loop.call_soon_threadsafe(found.stream.stop, "stopping")
@@ -122,7 +124,7 @@ class LivePages:
             if at_least is not None:
                 publisher.server.wait(at_least, False, wait_s)
             publisher.check_settled(query)
-            publisher.server.check()  # else the last version would be told for ever
+            publisher.server.check()  # otherwise the last version would be sent for ever
             rows, stamp = publisher.read(query)
         finally:
             caller.close()
@@ -209,7 +211,7 @@ class LivePages:
         stream.work(*left)
 
     def _admit(self, stream: Stream, change: Change) -> None:
-        """Check a change of a stream, and count its queries. Raises: QueryError, after which nothing has changed."""
+        """Check a change of a stream, and count its queries. Raises: QueryError; then no query is counted."""
         found = self._streams[stream.connection.id]
         stream.check(change)
         closed = len(stream.connection.asked.keys() & set(change.close))
@@ -222,7 +224,8 @@ class LivePages:
     async def _resumed(self, stream: Stream, last: LastEvent, asked: list[Asked]) -> list[Asked]:
         """Continue queries from the last event. Returns the queries that cannot continue."""
         if last.server != self._server:
-            with contextlib.suppress(EddyError):  # of another replica: do not go back in time, if it can be helped
+            # The event is from another replica: wait, so that versions do not decrease if possible.
+            with contextlib.suppress(EddyError):
                 await self._tables.wait_async(last.token, timeout_s=_BEHIND_S)
             return asked
         former = self._streams.get(last.stream)
@@ -252,7 +255,7 @@ class LivePages:
         return Response(status_code=204, headers=HEADERS)
 
     async def _publish(self) -> Publisher:
-        """The publisher, which is made by the first request."""
+        """The publisher. The first request makes it."""
         if self.publisher is not None:
             return self.publisher
         return await asyncio.to_thread(self._made)
@@ -284,7 +287,7 @@ class LivePages:
 
 
 def _client(request: Request, claims: Claims) -> str:
-    """The client of a request, which has one quota: its claims, or without any its address."""
+    """The client of a request, by which quotas are counted: the claims, or the address if there are no claims."""
     if claims:
         return _claimed(claims)
     return request.client.host if request.client is not None else ""
@@ -302,13 +305,13 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The body of a request; None where it is too large. Raises: QueryArgumentError where a part is missing."""
+    """The body of a request; None if it is too large. Raises: QueryArgumentError if a part is missing."""
     data = bytearray()
     try:
         async for chunk in request.stream():
             data += chunk
             if len(data) > MAX_BODY_BYTES:
                 return None
-    except ClientDisconnect as error:  # nobody hears of it
-        raise QueryArgumentError("live queries: the request ended in its body; a whole one is needed") from error
+    except ClientDisconnect as error:  # the client has gone: no one reads an answer
+        raise QueryArgumentError("live queries: the request ended in its body; a complete one is needed") from error
     return bytes(data)

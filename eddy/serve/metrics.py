@@ -1,6 +1,6 @@
 """A worker's figures for Prometheus, read when they are scraped; `docs/operations.md` explains each.
 
-The names are `eddy_…` in base units. Cardinality: one time series for each figure; of the lag, one for each topic.
+The names are `eddy_…` in base units. Cardinality: one time series for each figure; for the lag, one for each topic.
 """
 
 import platform
@@ -44,7 +44,7 @@ class _Counter(NamedTuple):
 
 
 class _Gauge(NamedTuple):
-    """`value` is None where the figure is not known."""
+    """A gauge. Its `value` is None if the figure is not known."""
 
     name: str
     meaning: str
@@ -58,24 +58,24 @@ class _Durations(NamedTuple):
 
 
 _COUNTERS = [
-    _Counter("eddy_records_total", "Records taken in, by epochs that were committed.", lambda s: s.records),
+    _Counter("eddy_records_total", "Records processed by committed epochs.", lambda s: s.records),
     _Counter("eddy_written_records_total", "Records written to sinks.", lambda s: s.written),
     _Counter("eddy_epochs_total", "Transactions committed.", lambda s: s.epochs),
-    _Counter("eddy_aborts_total", "Attempts undone, to be tried again or in parts.", lambda s: s.aborts),
+    _Counter("eddy_aborts_total", "Attempts that were undone, and retried as a whole or in parts.", lambda s: s.aborts),
     _Counter("eddy_fences_total", "Attempts undone because another worker had taken over.", lambda s: s.fences),
-    _Counter("eddy_dropped_producers_total", "Producers given up; a new one follows.", lambda s: s.producers_dropped),
-    _Counter("eddy_rebalances_total", "Times that partitions came or went.", lambda s: s.rebalances),
+    _Counter("eddy_dropped_producers_total", "Producers abandoned and replaced.", lambda s: s.producers_dropped),
+    _Counter("eddy_rebalances_total", "Times that partitions were assigned or revoked.", lambda s: s.rebalances),
     _Counter("eddy_waves_total", "Turns of loops.", lambda s: s.waves),
-    _Counter("eddy_loop_rows_total", "Rows that went round a loop in memory, once a wave.", lambda s: s.loop_rows),
-    _Counter("eddy_cut_rows_total", "Rows beyond the limit of their recursion, left out.", lambda s: s.cut_rows),
-    _Counter("eddy_skipped_records_total", "Records left out by the error policy.", lambda s: s.skipped),
+    _Counter("eddy_loop_rows_total", "Rows fed back in loops in memory, counted in each wave.", lambda s: s.loop_rows),
+    _Counter("eddy_cut_rows_total", "Rows beyond the limit of their recursion, cut.", lambda s: s.cut_rows),
+    _Counter("eddy_skipped_records_total", "Records rejected by the error policy.", lambda s: s.skipped),
     _Counter(
         "eddy_set_aside_rows_total", "Rows set aside, and keys withheld, after an exchange.", lambda s: s.set_aside
     ),
     _Counter("eddy_dropped_records_total", "Rows without the key or value that a step needs.", lambda s: s.dropped),
     _Counter("eddy_restored_records_total", "Changelog records read into the store.", lambda s: s.restored),
     _Counter("eddy_purges_total", "Deletions of consumed records of internal topics.", lambda s: s.purges),
-    _Counter("eddy_purged_offsets_total", "Offsets deleted by them.", lambda s: s.purged_offsets),
+    _Counter("eddy_purged_offsets_total", "Offsets deleted by these purges.", lambda s: s.purged_offsets),
 ]
 
 _DURATIONS = [
@@ -90,17 +90,19 @@ def _since_commit(watch: WorkerWatch, facts: Facts) -> float | None:
 
 
 _GAUGES = [
-    _Gauge("eddy_ready", "1 while /readyz says yes.", lambda watch, facts: float(readiness(facts).ok)),
+    _Gauge("eddy_ready", "1 while /readyz answers 200.", lambda watch, facts: float(readiness(facts).ok)),
     _Gauge("eddy_failing_seconds", "Seconds for which every attempt failed; 0: none.", lambda _, f: f.failing_s or 0.0),
     _Gauge("eddy_last_commit_age_seconds", "Seconds since the last commit.", _since_commit),
-    _Gauge("eddy_last_step_age_seconds", "Seconds since the worker's loop last turned.", lambda _, f: f.silent_s),
-    _Gauge("eddy_owned_partitions", "Partitions of inputs and internal topics that it owns.", lambda _, f: f.owned),
+    _Gauge("eddy_last_step_age_seconds", "Seconds since the worker's last step.", lambda _, f: f.silent_s),
+    _Gauge(
+        "eddy_owned_partitions", "Partitions of inputs and internal topics that the worker owns.", lambda _, f: f.owned
+    ),
     _Gauge(
         "eddy_kept_aside_rows",
-        "Rows that are set aside and keys that are withheld, of the partitions that it owns.",
+        "Rows that are set aside and keys that are withheld, in the partitions that the worker owns.",
         lambda watch, _: watch.worker.statistics.kept_aside if watch.worker else None,
     ),
-    _Gauge("eddy_rows_in_loops", "Rows sent to internal topics and not taken yet.", lambda watch, _: watch.in_loops),
+    _Gauge("eddy_rows_in_loops", "Rows sent to internal topics and not read yet.", lambda watch, _: watch.in_loops),
     _Gauge(
         "eddy_restore_remaining_offsets",
         "Changelog offsets still to be restored.",
@@ -108,7 +110,7 @@ _GAUGES = [
     ),
     _Gauge(
         "eddy_quiescent",
-        "1 where everything was taken in and no loop turned when the lag was read.",
+        "1 if all input was processed and no loop had rows when the lag was read.",
         lambda watch, _: None if watch.reading is None else watch.reading.quiescent,
     ),
     _Gauge(
@@ -118,14 +120,14 @@ _GAUGES = [
     ),
     _Gauge(
         "eddy_lag_read_seconds",
-        "How long reading it took, in the worker's thread.",
+        "Seconds that reading the lag took, in the worker's thread.",
         lambda watch, _: None if watch.reading is None else watch.reading.took_s,
     ),
 ]
 
 
 class WorkerFigures(Collector):
-    """Collects from a `WorkerWatch`; before a worker is attached, little more than its state is known."""
+    """Collects the figures from a `WorkerWatch`. Before a worker is attached, little more than its state is known."""
 
     def __init__(self, watch: WorkerWatch) -> None:
         self._watch = watch
@@ -154,7 +156,7 @@ class WorkerFigures(Collector):
 
 
 def _state(now: InstanceState) -> Metric:
-    family = GaugeMetricFamily("eddy_state", "1 for the state that the worker is in.", labels=["state"])
+    family = GaugeMetricFamily("eddy_state", "1 for the state of the worker.", labels=["state"])
     for state in InstanceState:
         family.add_metric([state], state is now)
     return family
@@ -195,7 +197,7 @@ def _histogram(name: str, meaning: str, durations: Histogram) -> Metric:
 
 
 def registry_of(watch: WorkerWatch) -> CollectorRegistry:
-    """A registry of its own, with the worker's figures and the process's."""
+    """A new registry with the figures of the worker and of the process."""
     registry = CollectorRegistry()
     registry.register(WorkerFigures(watch))
     ProcessCollector(registry=registry)
@@ -204,7 +206,7 @@ def registry_of(watch: WorkerWatch) -> CollectorRegistry:
 
 @contextmanager
 def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) -> Iterator[None]:
-    """Inside the block the worker's figures are part of `registry`, by default of the process's registry.
+    """Add the worker's figures to `registry` within the block; by default to the process's registry.
 
     Raises: ConfigurationError if the registry has a worker's figures already.
     """
@@ -224,7 +226,7 @@ def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) ->
 
 
 def samples(watch: WorkerWatch) -> Iterator[tuple[str, dict[str, str], float]]:
-    """The figures as (name, labels, value), for systems that do not collect; without the buckets of histograms."""
+    """The figures as (name, labels, value), for systems without a registry; without the buckets of histograms."""
     for family in WorkerFigures(watch).collect():
         for sample in family.samples:
             if not sample.name.endswith("_bucket"):

@@ -38,7 +38,7 @@ class Monitor:
 
     @contextmanager
     def watching(self, worker: Worker) -> Iterator[None]:
-        """Inside the block the worker takes its steps; an exception ends it."""
+        """Watch a worker within the block, in which it takes its steps; an exception ends the block."""
         if self._watch is None:
             yield
             return
@@ -51,12 +51,12 @@ class Monitor:
         self._watch.end()
 
     def serve_tables(self, tables: Tables) -> None:
-        """Serve these tables as well, below /v1; without an endpoint nothing is served."""
+        """Serve these tables, too, below /v1; without an endpoint, do nothing."""
         if self._tables is not None:
             self._tables.serve(tables)
 
     def refresh(self) -> None:
-        """Called after each step by the worker's thread. Never raises because of the log."""
+        """Record the figures. The worker's thread calls it after each step. Errors of the log are not raised."""
         if self._watch is not None:
             self._watch.refresh()
 
@@ -69,10 +69,10 @@ def monitored(
     clock: Callable[[], float] = time.monotonic,
     lag_interval_s: float = 5.0,
 ) -> Iterator[Monitor]:
-    """Inside the block the endpoint is served; with None nothing is served or recorded.
+    """Serve the endpoint within the block; if it is None, serve and record nothing.
 
-    `stopping` returns whether the worker was asked to stop, and is called from another thread; `clock` is the
-    worker's.
+    `stopping` returns whether the worker was asked to stop, and is called from another thread; `clock` is the worker's
+    clock.
     Raises: ConnectorError, ConfigurationError if it cannot listen there.
     """
     if endpoint is None:
@@ -80,7 +80,7 @@ def monitored(
         return
     from eddy.serve.http_server import HttpServer
     from eddy.serve.table_pages import TablesLater
-    from eddy.serve.worker_pages import pages  # its packages are there only with the extra `http`
+    from eddy.serve.worker_pages import pages  # its packages are installed only with the extra `http`
 
     watch = WorkerWatch(stopping, clock, lag_interval_s)
     tables = TablesLater()

@@ -71,7 +71,7 @@ class Restoring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known about a worker at a moment.
+    """The figures of a worker at one moment.
 
     Args:
         worker: the worker's state when its last step ended; None before the first.
@@ -81,7 +81,7 @@ class Facts:
         closed: whether it has stopped.
         failure: the code of the error that ended it.
         silent_s: seconds since the end of its last step.
-        patience_s: how long a computing step may take.
+        patience_s: seconds that a computing step may take.
         doing: the current part of a step.
         failing_s: seconds since the first of the consecutive failed attempts.
         fenced: whether one of these attempts failed because another worker had taken over.
@@ -167,7 +167,7 @@ def _hindrance(facts: Facts) -> str:
     if state is InstanceState.PENDING_SHUTDOWN:
         return "stopping"
     if facts.failing_s is not None:
-        what = "fenced, taking up again" if facts.fenced else "failing, trying again"
+        what = "fenced, joining again" if facts.fenced else "failing, trying again"
         return f"{what}, for {facts.failing_s:,.0f} s; nothing was committed since"
     if facts.restoring is not None:
         return f"restoring: {facts.restoring}"

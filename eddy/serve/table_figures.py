@@ -28,13 +28,13 @@ class TableFigures(Collector):
             ("versions", "Versions shown.", done.versions),
             ("exact_versions", "Versions shown that were exact.", done.exact_versions),
             ("tables_read_anew", "Times that a table was read anew.", done.read_anew),
-            ("errors", "Errors of the log, after which reading began again.", done.errors),
+            ("errors", "Errors of the log after which reading was restarted.", done.errors),
         ):
             yield CounterMetricFamily(f"eddy_views_{name}_total", meaning, value=count)
         ready = not rows.hindrance and rows.failure is None
         for name, meaning, value in (
             ("ready", "1 while all tables are whole.", ready),
-            ("exact", "1 where the latest version is exact.", rows.version.exact),
+            ("exact", "1 if the latest version is exact.", rows.version.exact),
             ("pending_records", "Records that are read and not shown yet.", done.pending),
             ("version_age_seconds", "Seconds since the latest version was shown.", rows.version_age_s()),
         ):
@@ -48,7 +48,7 @@ class TableFigures(Collector):
 
 
 def registry_of(tables: Tables) -> CollectorRegistry:
-    """A new registry with these figures and the process's figures."""
+    """A new registry with the figures of a table server and of the process."""
     registry = CollectorRegistry()
     registry.register(TableFigures(tables))
     ProcessCollector(registry=registry)

@@ -1,14 +1,14 @@
-"""Tables over HTTP, to be read only.
+"""Tables over HTTP. They can be read only.
 
 /v1/tables                               the tables, with the numbers of their rows
 /v1/tables/NAME/KEY                      one row
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
-/healthz, /readyz, /metrics              whether topics are read; whether all tables are whole; figures
+/healthz, /readyz, /metrics              whether topics are read, whether all tables are whole; figures
 
 Every answer names its version, and whether it is exact; `at_least=TOKEN` waits for a version. With
-`Accept: application/x-ndjson` all rows of a range are sent as lines, at one version. A key in a URL is text where the
-keys are strings or bytes, and JSON for all others; text that is not JSON is a string.
+`Accept: application/x-ndjson` all rows of a range are sent as lines, at one version. In a URL a key that is a string or
+bytes is written as text, and any other key as JSON; text that is not JSON is a string.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from eddy.tables.version import Version
 __all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize", "TablesLater", "tables_app"]
 
 METHODS = ["GET", "POST"]
-"""Those that web pages of other origins may use: POST changes the queries of a stream, and no table."""
+"""The methods that web pages of other origins may use. POST changes the queries of a stream, but no table."""
 
 Row = tuple[Any, Any]
 
@@ -155,7 +155,7 @@ class _Pages:
         await self._version(request)
         table = self._tables[request.path_params["name"]]
         key = key_of_text(table.table, request.path_params["key"])
-        with self._tables.rows.changed:  # rows and version move together
+        with self._tables.rows.changed:  # under the lock, so that rows and version belong together
             value, version = table.get(key, _NONE), self._tables.version
         if value is _NONE or not allowed(key, value):
             return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
@@ -190,7 +190,10 @@ class _Pages:
     async def _stream(
         self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
     ) -> AsyncIterator[bytes]:
-        """Lines of rows at one version, read as fast as the client takes them; the answer is cut off after a minute."""
+        """Lines of rows at one version, sent as fast as the client receives them.
+
+        The answer is cut off after a minute.
+        """
         end = time.monotonic() + MAX_STREAM_S
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             yield encode(_told(snapshot.version)) + b"\n"
@@ -236,7 +239,7 @@ def _limited(rows: Iterator[Row], allowed: Callable[[Any, Any], bool], limit: in
 
 
 def _lines(rows: Iterator[Row]) -> bytes:
-    """Some kilobytes of rows as lines; empty at the end."""
+    """The next rows as lines, some kilobytes; empty at the end."""
     chunk = bytearray()
     for key, value in rows:
         chunk += encode({"key": key, "value": value}) + b"\n"

@@ -49,7 +49,7 @@ def served(
     limits: Limits | None = None,
     proxies: Sequence[str] = (),
 ) -> Iterator[Served]:
-    """Inside the block the tables and the named queries of an application are served.
+    """Serve the tables and the named queries of an application within the block.
 
     `tls` has the files of a certificate and its key, in PEM; `limits` bounds requests and live queries; `proxies` has
     addresses and networks whose `X-Forwarded-For` names the client.
@@ -79,7 +79,7 @@ def served(
         host, port = listener.getsockname()[:2]
         pages = tables_app(tables, limits=limits)
         app: ASGIApp = Guard(with_page(pages, topology, tables), endpoint)
-        if cors:  # around the guard: a browser asks for leave without the token
+        if cors:  # outside of the guard: a browser sends its preflight request without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         bounds = limits or Limits()
         server = HttpServer(

@@ -1,6 +1,6 @@
-"""The pages of the monitor, to be read only.
+"""The pages of the monitor. They can be read only.
 
-/healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, and why
+/healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, with the reason
 /metrics             figures for Prometheus
 /topology            the topology as text and as pictures
 /v1                  tables, if they are served here
@@ -57,9 +57,9 @@ def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: Ta
 
 
 def pages_for_anybody(watch: WorkerWatch, topology: Topology) -> ASGIApp:
-    """The same pages without tables, for a web server that decides itself who may read.
+    """The same pages without tables, for a web server that itself decides about access.
 
-    Nobody counts as a reader with the token, so data of records is not shown.
+    They show no data of records: no reader counts as one with the token.
     """
     return _routes(watch, topology, [])
 

@@ -1,10 +1,10 @@
 """The figures of a worker for other threads: recorded by the worker's thread after each step.
 
-Readers never touch objects of the worker's thread: neither the log's clients nor the store. They get the figures that
-were recorded last, an immutable value, and the plain numbers of `Statistics`.
+Readers never use objects of the worker's thread, such as the log's clients or the store. They get the figures that were
+recorded last, which are immutable, and the plain numbers of `Statistics`.
 
-To read the lag, the log is called, on Kafka over the network. The lag is read every few seconds, and less often if this
-takes long: reading takes at most a twentieth of the time, but happens at least every half a minute.
+Reading the lag takes a call to the log, on Kafka over the network. The lag is read every few seconds, and less often if
+a call takes long: calls take at most a twentieth of the time, but one is made at least every half minute.
 """
 
 import time
@@ -35,7 +35,7 @@ class LagReading:
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """The worker's figures after the step that ended at `at`."""
+    """The figures of a worker after the step that ended at `at`."""
 
     at: float
     worker: WorkerState | None = None
@@ -49,7 +49,7 @@ class _Noted:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """Since when, and why, the log could not be read."""
+    """The time since which the log could not be read, and the reason."""
 
     since: float
     error: str
@@ -102,7 +102,8 @@ class WorkerWatch:
             held=worker.held(),
         )
         if trouble is not None:
-            self._read_at = now  # a log in trouble is not asked for more; as soon as it is well, it is
+            # While the log fails, the lag is not read; it is read as soon as the log answers again.
+            self._read_at = now
         elif now >= self._read_at:
             self._read(worker)
 

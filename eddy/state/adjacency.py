@@ -1,6 +1,6 @@
 """Adjacency: an arrangement of graph links for algorithms that follow links one by one.
 
-Unlike in `Arrangement`, every bag is a dict, even with one entry. The store holds the same rows as an arrangement's.
+Unlike in `Arrangement`, every bag is a dict, even with one entry. The store has the same rows as for an arrangement.
 """
 
 from collections.abc import Mapping

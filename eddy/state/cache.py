@@ -81,10 +81,10 @@ class Cache(Generic[K, C]):
 
     @cached_property
     def _stores_none(self) -> bool:
-        """Whether None can be a key in the store: serdes need not encode it, and then nobody has written such a row."""
+        """Whether None can be a key in the store. If the serde cannot encode it, the store has no such row."""
         try:
             self.spec.key.identify_many([None])
-        except Exception:  # of the author's serde
+        except Exception:  # any error of the author's serde
             return False
         return True
 
@@ -94,7 +94,7 @@ class Cache(Generic[K, C]):
         return len(self._fresh) + len(self._aged)
 
     def age(self) -> int:
-        """Drop the older half of the cells; all have to be in the store. Returns the number dropped."""
+        """Drop the older half of the cells. The store must have all cells. Returns the number of dropped cells."""
         if self._store is None:
             return 0
         before, fresh, aged = self.cells, self._fresh, self._aged

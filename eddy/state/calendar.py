@@ -5,7 +5,7 @@
 The first keys are read by a short scan, so a calendar is as large as its store. Only the entries changed in the current
 epoch, and the first moment of each partition, are in memory.
 
-Invariant: the entries are the store's, without `_gone`, with `_come`.
+Invariant: the entries are the store's entries, without `_gone`, and with `_come`.
 """
 
 from collections import defaultdict
@@ -41,10 +41,10 @@ class Calendar(Generic[K]):
         self._come: dict[int, set[bytes]] = defaultdict(set)
         self._gone: dict[int, set[bytes]] = defaultdict(set)
         self._firsts: dict[int, int | None] = {}
-        self._since: dict[int, int] = {}  # no entry is earlier: a scan need not pass over what was deleted before
+        self._since: dict[int, int] = {}  # no entry is earlier, so that a scan does not read deleted rows before it
 
     def move(self, keys: Sequence[K], olds: Iterable[int | None], news: Iterable[int | None]) -> None:
-        """Replace the old moment of each key by the new one; None is no moment. Cost: constant for each key."""
+        """Replace the old moment of each key by the new one; None means no moment. Cost: constant for each key."""
         encoded = self.spec.key.identify_many(keys)
         for home, key, old, new in zip(self.spec.partitions_of(encoded), encoded, olds, news, strict=True):
             if old == new:
@@ -71,7 +71,8 @@ class Calendar(Generic[K]):
         return self._firsts[partition]
 
     def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
-        """Up to `most` of the first entries up to `moment`, both as of the last commit, that the epoch has not removed.
+        """The first entries up to `moment`, at most `most`, as of the last commit, without entries that the epoch has
+        removed.
 
         Cost: proportional to the entries found and the entries that the epoch has removed.
         """
@@ -120,7 +121,7 @@ class Calendar(Generic[K]):
         self.rollback()
 
     def _follow(self, partition: int, first: int | None) -> None:
-        """Keep the first moment of a partition over a commit, or forget it where its entry may be removed."""
+        """Update the first moment of a partition at a commit; forget it if its entry may have been removed."""
         come, gone = self._come.get(partition), self._gone.get(partition)
         if gone and first is not None and _moment(min(gone)) <= first:
             del self._firsts[partition]

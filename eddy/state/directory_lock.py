@@ -1,8 +1,8 @@
 """The lock on a RocksDB directory: RocksDB's own lock, taken before RocksDB opens it.
 
-RocksDB locks the file LOCK of a directory with a record lock (fcntl), but reads other files before that, and without it
-when it opens read-only. Files that another process is writing then look damaged. So a directory is locked here before
-it is checked, and remains locked as long as RocksDB has it open.
+RocksDB locks the file LOCK of a directory with a record lock (fcntl). But it reads other files before it takes the
+lock, and takes no lock when it opens read-only; files that another process is writing then look damaged. So a directory
+is locked here before it is checked, and remains locked as long as RocksDB has it open.
 
 A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process
 never opens LOCK while it holds it: a set of the directories that it holds is checked instead.
@@ -20,7 +20,7 @@ from eddy.errors import StateInUseError
 __all__ = ["LOCK", "DirectoryLock"]
 
 LOCK = "LOCK"
-_FLOCK = "hhqqi"  # Linux: type, whence, start, length, process
+_FLOCK = "hhqqi"  # struct flock on Linux: type, whence, start, length, process
 _held: set[Path] = set()
 _guard = threading.Lock()
 
@@ -41,7 +41,7 @@ class DirectoryLock:
             _held.add(self._name)
 
     def release(self) -> None:
-        """Release it, after RocksDB has closed; the second call does nothing."""
+        """Release the lock, after RocksDB has closed; the second call does nothing."""
         with _guard:
             if self._file is not None:
                 _held.discard(self._name)
@@ -56,13 +56,13 @@ def _locked(path: Path) -> IO[bytes]:
         name.touch()
         found = name.stat()
         file = name.open("r+b")
-    except FileNotFoundError as error:  # the directory was there a moment ago
+    except FileNotFoundError as error:  # the directory existed a moment ago
         raise _in_use(path, "another process") from error
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if name.stat().st_ino != found.st_ino:
             raise FileNotFoundError("the directory was made anew meanwhile")
-    # which of the first two depends on the system
+    # Depending on the system, a held lock is the first or the second error.
     except (BlockingIOError, PermissionError, FileNotFoundError) as error:
         holder = _holder(file)
         file.close()

@@ -1,8 +1,8 @@
 """A trace: the rows (key, value) of a collection inside a loop, with the changes of their weights by iteration.
 
-In memory a key's cell maps each value to its *history*, pairs (time, weight): from that iteration on, the row's weight
-is higher by that much. In the store every pair is a row of its own (`row_layout.py`), so that one change
-writes one row, however many its key has. Past epochs are collapsed: their changes are summed.
+In memory a key's cell maps each value to its *history*, pairs (time, weight): from this time on, the row's weight is
+higher by this weight. In the store every pair is a separate row (`row_layout.py`), so that one change writes one row,
+however many rows its key has. Past epochs are collapsed: their changes are summed.
 
 Invariant: `_undo` holds the changes of the current epoch, so the state before it is the current state minus these. No
 weight in a history is 0, no history and no cell is empty.
@@ -22,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 History = tuple[tuple[Any, int], ...]
-"""Pairs (time, weight), each time once."""
+"""Pairs (time, weight), with each time once."""
 
 
 class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
@@ -117,7 +117,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                 yield (key, time, value), weight
 
     def weight(self, key: K, value: V, time: Any) -> int:
-        """The row's history. Its key was read or changed in this epoch."""
+        """The weight in a row's history at a time; 0 if there is none. Its key was read or changed in this epoch."""
         history = self._fresh.get(key, {}).get(value, ())
         return next((weight for at, weight in history if at == time), 0)
 

@@ -1,10 +1,9 @@
 """A store in memory: a dictionary, and its keys in order; lost when it is closed.
 
-New keys are put into their order by the first scan that follows, so that many rows written together are sorted
-once.
+New keys are sorted by the next scan, so that many rows that were written together are sorted once.
 
-For state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, with the
-same test suite (`tests/state/test_store.py`). It is unbounded: everything written remains in memory.
+It is for state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, and
+both pass the same test suite (`tests/state/test_store.py`). It is unbounded: all rows remain in memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ class MemoryStore:
         self._new: set[bytes] = set()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key, None where there is none. Cost: 0.1 µs a key."""
+        """The value of each key; None for a missing key. Cost: 0.1 µs a key."""
         return list(map(self._open_rows().get, keys))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -53,7 +52,7 @@ class MemoryStore:
         return made
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put or delete each key. `changes` is read to its end before the first one is applied."""
+        """Put or delete each key. `changes` is read to its end before the first change is applied."""
         rows = self._open_rows()
         batch = list(changes)
         _refuse_reserved(batch)
@@ -71,7 +70,7 @@ class MemoryStore:
             self._delete(key)
 
     def flush(self) -> None:
-        """Nothing to do: memory does not survive a loss of power."""
+        """Do nothing: memory does not survive a loss of power."""
         self._open_rows()
 
     def close(self) -> None:

@@ -6,10 +6,10 @@ The keys of a store, in order:
     b"\\xffmark\\0" state b"\\0" partition(4)        the epoch of the rows of a state without a changelog, 8 bytes
     b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
     b"\\xffstamp"                                 the incarnation that owns the states, and the time of the last write
-    b"\\xff\\xff" …                                 the store's own, hidden and refused (`RESERVED`)
+    b"\\xff\\xff" …                                 keys of the store itself, hidden and refused (`RESERVED`)
 
-Invariant: data and its offset are written by one `Store.write`, so after a crash the pair is older, never torn. This
-module neither reads a log nor writes a store.
+Invariant: data and its offset are written by one `Store.write`, so after a crash both may be older, but they belong
+together. This module neither reads a log nor writes a store.
 """
 
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class StoreStamp(NamedTuple):
 
 
 def read_stamp(store: Store) -> StoreStamp | None:
-    """The stamp of a store, None if nothing was written yet."""
+    """The stamp of a store; None if the store was never written."""
     (value,) = store.get_many([_STAMP])
     return None if value is None else StoreStamp(value[_OFFSET_BYTES:].decode(), decode_offset(value[:_OFFSET_BYTES]))
 
@@ -70,7 +70,7 @@ def mark_key(state: str, partition: int) -> bytes:
 
 
 def encode_offset(offset: int) -> bytes:
-    """Eight bytes, big-endian. Raises: OverflowError for a negative offset.
+    """An offset as eight bytes, big-endian. Raises: OverflowError for a negative offset.
 
     >>> encode_offset(258).hex()
     '0000000000000102'

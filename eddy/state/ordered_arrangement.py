@@ -1,7 +1,7 @@
 """An arrangement whose values are sorted within each key.
 
-The rows, in memory and in the store, are as in an arrangement. A key with several values also has a sorted list of
-their positions, in memory only, made when its order is first asked for.
+The rows, in memory and in the store, are the same as in an arrangement. A key with several values also has a sorted
+list of their positions, in memory only, which is made when the order of the key is first read.
 
 Invariant: a sorted list has exactly one entry for each value, other than None, of its key's bag.
 """
@@ -32,8 +32,8 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
         """Add the weights of `delta`, as an arrangement does.
 
-        Cost: a call of `position` for each row, and O(log n) if its key has n values. Where a value has another
-        position than when it was inserted, as 5 and 5.0 can have, the order of its key is made anew.
+        Cost: a call of `position` for each row, and O(log n) if its key has n values. If a value has another position
+        than when it was inserted, as 5 and 5.0 can have, the order of its key is made anew.
         Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}

@@ -1,4 +1,4 @@
-"""Pairs of a store in pages that are bounded by their bytes, as rows may be small or large."""
+"""Pairs of a store, in pages that are bounded by their bytes, since rows may be small or large."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,9 +11,10 @@ _FIRST = 32
 
 
 def pages(read: Callable[[bytes, int], Pairs], start: bytes, most: int) -> Iterator[Pairs]:
-    """All pairs from `start` on. `read` gives the first so many from a key on: at most `most`.
+    """All pairs from `start` on. `read` returns the first pairs from a key on, up to a number that is at most `most`.
 
-    A page has twice the pairs of the one before it at most, and as many of the same size as PAGE_BYTES have room for.
+    A page has at most twice as many pairs as the page before it, and at most as many of their mean size as fit into
+    PAGE_BYTES.
     """
     limit = min(most, _FIRST)
     while True:

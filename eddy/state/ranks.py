@@ -35,7 +35,10 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         super().__init__(spec, store)
 
     def notes(self, root: Any) -> dict[Any, Cell | None]:
-        """The previous values of a root's changed cells, by node; None for a new cell. Fill it before a change."""
+        """The previous values of a root's changed cells, by node; None for a new cell.
+
+        The caller adds a cell before changing it.
+        """
         found = self._notes.get(root)
         if found is None:
             found = self._notes[root] = {}

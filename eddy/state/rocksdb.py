@@ -9,9 +9,9 @@ Invariants:
   writing look damaged.
 - A scan never ends early without an error: RocksDB's iterator ends at an unreadable block as at the
   last row, and only `status()` distinguishes them.
-- Nothing outlives `close`: a live iterator would keep the directory locked, so the store knows its scans.
+- `close` ends all scans: an open iterator would keep the directory locked, so the store knows its scans.
 
-It does not repair, retry or wait. Values are never pickled.
+The store does not repair, retry or wait. Values are never pickled.
 """
 
 import weakref
@@ -45,15 +45,15 @@ __all__ = ["RocksDBSnapshot", "RocksDBStore"]
 
 _OWNER_KEY = RESERVED + b"owner"
 _MANY_KEYS = 1_000
-_STALLED = "Write stall"  # RocksDB's word for a write that would have to wait
+_STALLED = "Write stall"  # RocksDB's message for a write that would have to wait
 _NEVER = 1 << 30
 
 
 class RocksDBStore:
     """Bytes to bytes in key order in the directory `path`, which belongs to the application `owner`.
 
-    `cache_bytes` bounds the block cache, which all stores of the process that name the same
-    figure share; the memtables of a store take an eighth of it more.
+    `cache_bytes` bounds the block cache, which all stores of the process with the same value share; the memtables of a
+    store take up to an eighth of it in addition.
 
     After a refused write RocksDB may refuse all later ones, even if the cause is removed. So the handle is dropped, and
     the next use opens the directory again from its write-ahead log.
@@ -68,11 +68,11 @@ class RocksDBStore:
         self._cache_bytes = cache_bytes
         self._scans: weakref.WeakSet[_Scan | RocksDBSnapshot] = weakref.WeakSet()
         self._closed = False
-        self._sequence = 0  # RocksDB's number of the last write, as of the last refused one
+        self._sequence = 0  # RocksDB's sequence number when a write was last refused
         self._handle: _Handle | None = _open(path, self._owner, cache_bytes)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key, None where there is none. Cost: 2 to 4 µs a hit, 0.5 to 1.5 µs a miss."""
+        """The value of each key; None for a missing key. Cost: 2 to 4 µs a hit, 0.5 to 1.5 µs a miss."""
         db = self._live()
         try:
             return db.get(list(keys))  # type: ignore[return-value]  # a list of keys gives a list
@@ -88,7 +88,7 @@ class RocksDBStore:
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
         """The pairs of each prefix, by one iterator that moves forwards. Cost: 6 µs each and 0.7 µs a row."""
         found: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        until = ReadOptions()  # has to live as long as the iterator does
+        until = ReadOptions()  # must exist as long as the iterator
         until.set_iterate_upper_bound(RESERVED)
         rows = self._live().iter(until)
         try:
@@ -108,7 +108,7 @@ class RocksDBStore:
 
     def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first `limit` pairs with `start` ≤ key < `stop`. Cost: 8 µs and 0.7 µs a row."""
-        until = ReadOptions()  # has to live as long as the iterator does
+        until = ReadOptions()  # must exist as long as the iterator
         until.set_iterate_upper_bound(min(stop, RESERVED))
         rows = self._live().iter(until)
         found: list[tuple[bytes, bytes]] = []
@@ -173,9 +173,9 @@ class RocksDBStore:
         return handle
 
     def _commit(self, batch: Callable[[], WriteBatch]) -> None:
-        """Write; if the memtables are full, wait for their flush, which fails if the disk is full.
+        """Write a batch. If the memtables are full, wait for their flush, which fails if the disk is full.
 
-        RocksDB itself would wait inside the write, on a full disk for ever.
+        RocksDB itself would wait inside the write, and never return on a full disk.
         """
         db = self._live()
         try:
@@ -203,7 +203,7 @@ class RocksDBStore:
 
 
 class _Handle:
-    """An open RocksDB and the lock on its directory, which is released after RocksDB, even without a close."""
+    """An open RocksDB and the lock on its directory, which is released after RocksDB, also without `close`."""
 
     __slots__ = ("_lock", "db")
 
@@ -261,16 +261,16 @@ class _Scan(Iterator[tuple[bytes, bytes]]):
 
 
 class RocksDBSnapshot:
-    """The pairs with a prefix as they are at one moment, until it is closed, or the store is.
+    """The pairs with a prefix at one moment. It can be read until it or the store is closed.
 
-    It is an iterator, which sees no later writes wherever it moves. Iterators of rocksdict's own snapshots see them.
+    It uses an iterator, which does not see later writes. Iterators of rocksdict's own snapshots do see them.
     """
 
     __slots__ = ("__weakref__", "_path", "_rows", "_until")
 
     def __init__(self, path: Path, db: Rdict, prefix: bytes) -> None:
         self._path = path
-        self._until = ReadOptions()  # has to live as long as the iterator does
+        self._until = ReadOptions()  # must exist as long as the iterator
         self._until.set_iterate_upper_bound(_end(prefix))
         self._rows: RdictIter | None = db.iter(self._until)
 
@@ -297,7 +297,7 @@ class RocksDBSnapshot:
         return found
 
     def release(self) -> None:
-        """Release it: it would keep former rows, and the database open."""
+        """Release the iterator, which would keep former rows, and the database open."""
         self._rows = None
 
     close = release
@@ -307,7 +307,7 @@ def _batch(changes: Sequence[tuple[bytes, bytes | None]], ends: tuple[bytes, byt
     """Rows to put or delete, and a range to delete. A batch can be written once only."""
     batch = WriteBatch(raw_mode=True)
     if None not in map(itemgetter(1), changes):
-        deque(starmap(batch.put, changes), maxlen=0)  # a loop without bytecode
+        deque(starmap(batch.put, changes), maxlen=0)  # a loop without Python bytecode
     else:
         for key, value in changes:
             if value is None:
@@ -349,7 +349,7 @@ def _opened(path: Path, owner: bytes, cache_bytes: int) -> Rdict:
     found = None if new else _owner_in(path, _options(cache_bytes))
     if found not in (None, owner):
         raise foreign_owner(path, found, owner)
-    # Without the second mention an existing directory opens with the default cache and no filters.
+    # Without `column_families` an existing directory opens with the default cache and without filters.
     db = Rdict(str(path), options, column_families={"default": options})
     if found is None:
         _claim(db, owner)

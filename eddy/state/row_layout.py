@@ -4,9 +4,9 @@
     ranks                 len(node)(4) node root ->  cell
     calendar              moment(8) key          ->  1
 
-The row key holds the identities of key and value, so that equal rows are one row. The original value is written only if
+The row key has the identities of key and value, so that equal rows are one row. The original value is written only if
 its bytes differ from the identity's. A trace's value is a pair (time, value). A weight beyond 64 bits is written as the
-least one of 64 bits, then its length (2 bytes) and its bytes.
+least number of 64 bits, followed by the weight's length (2 bytes) and its bytes.
 """
 
 import struct
@@ -41,7 +41,7 @@ def split(row: bytes) -> tuple[bytes, bytes]:
 
 
 def key_in(kind: str, row: bytes) -> bytes:
-    """The key in a row key of a state of this kind: that which decides the partition."""
+    """The key in a row key of a state of this kind: the part that determines the partition."""
     if kind == "table":
         return row
     return row[_MOMENT_BYTES:] if kind == "calendar" else split(row)[0]
@@ -67,7 +67,7 @@ def _heads(weights: Sequence[int]) -> list[bytes]:
 
 
 def weight_at(data: bytes) -> tuple[int, int]:
-    """The weight at the beginning of `data`, and the number of its bytes."""
+    """The weight at the beginning of `data`, and its length in bytes."""
     (weight,) = _WEIGHT.unpack_from(data)
     if weight != _LEAST:
         return weight, _WEIGHT.size
@@ -112,7 +112,7 @@ def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]
 
 
 def stored_rows(spec: StateSpec, store: Store, keys: Iterable[Any]) -> Iterator[tuple[Any, list[tuple[bytes, bytes]]]]:
-    """Each of `keys` with its rows in the store: pairs of the second part of the row key, and the row's data."""
+    """Each of `keys` with its rows in the store, as pairs of the second part of the row key and the row's data."""
     keys = list(keys)
     encoded = spec.key.identify_many(keys)
     prefixes = [

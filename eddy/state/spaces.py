@@ -1,11 +1,11 @@
-"""Spaces: short-lived ordered maps of bytes, all in one store that nobody needs after this process.
+"""Spaces: short-lived ordered maps of bytes, all in one store, which is not used after this process.
 
     <number, 6 bytes big-endian> <key of the space>
 
 The store is opened for the first space, and removed with its files when the last one is dropped. For any thread:
 a lock is held for each call, since a store is for one thread at a time.
 
-Invariant: a space that is forgotten without `drop`, because the making of its owner failed, is dropped by the next
+Invariant: a space that loses its owner without `drop`, because the owner could not be made, is dropped by the next
 `make`.
 """
 
@@ -30,9 +30,11 @@ _NUMBER_BYTES = 6
 
 
 class Spaces:
-    """Makes spaces. `path` is a directory of their own, which is emptied at the beginning; None keeps them in memory.
+    """Makes spaces.
 
-    Raises: StateInUseError where another process uses the directory; StateError.
+    `path` is a directory for spaces only, which is emptied at the beginning; None keeps them in memory.
+
+    Raises: StateInUseError if another process uses the directory; StateError.
     """
 
     def __init__(self, path: Path | None = None, owner: str = "", cache_bytes: int = 64 << 20) -> None:
@@ -58,7 +60,7 @@ class Spaces:
             return Space(self, self._last)
 
     def clear(self) -> None:
-        """Drop all spaces: whoever uses one gets StateError from now on."""
+        """Drop all spaces. Each further use of them raises StateError."""
         with self._lock:
             self._numbers.clear()
             self._forgotten.clear()
@@ -74,7 +76,7 @@ class Spaces:
         store, self._store = self._store, None
         if store is not None:
             store.close()
-            with suppress(StateError):  # files that cannot be removed now go at the next start
+            with suppress(StateError):  # files that cannot be removed now are removed at the next start
                 self._remove_files()
 
     def _remove_files(self) -> None:
@@ -89,11 +91,11 @@ class Spaces:
             if not self._numbers:
                 self._close()
             elif self._store is not None:
-                with suppress(StateError):  # on a full disk the rows stay, until the last space goes
+                with suppress(StateError):  # on a full disk the rows remain until the last space is dropped
                     self._store.delete_prefix(_prefix(number))
 
     def _of(self, number: int) -> Store:
-        """The store that has a space. The caller has the lock."""
+        """The store that has a space. The caller holds the lock."""
         if number not in self._numbers or self._store is None:
             raise StateError("spaces: this one was dropped; an open one is needed. Make it anew.")
         return self._store
@@ -114,7 +116,7 @@ class Space:
             return self._spaces._of(self._number).get_many([prefix + key for key in keys])
 
     def between(self, start: bytes, stop: bytes | None, limit: int) -> Pairs:
-        """The first `limit` pairs with `start` ≤ key < `stop`, None for all after. Raises: StateError."""
+        """The first `limit` pairs with `start` ≤ key < `stop`; a `stop` of None is the end. Raises: StateError."""
         with self._spaces._lock:
             return _between(self._spaces._of(self._number), self._prefix, start, stop, limit)
 
@@ -125,7 +127,7 @@ class Space:
             self._spaces._of(self._number).write([(prefix + key, value) for key, value in changes])
 
     def snapshot(self) -> "SpaceSnapshot":
-        """Its pairs as they are now, for another thread. Raises: StateError."""
+        """A snapshot of the space's pairs, for another thread. Raises: StateError."""
         with self._spaces._lock:
             snapshot = self._spaces._of(self._number).snapshot(self._prefix)
             return SpaceSnapshot(self._spaces, self._prefix, snapshot)

@@ -1,8 +1,8 @@
 """The name of a state, and the layout of its rows in a store and in its changelog.
 
-A row of state `name` has the key  name 00 partition(2) row-key  in the store, so that one prefix scan reads a
-partition, and row-key in the changelog's partition. Prefixes never collide: names contain no zero byte, and metadata
-keys begin with FF, which no name does.
+A row of the state `name` has the key  name 00 partition(2) row-key  in the store, so that one prefix scan reads a
+partition, and the key  row-key  in the changelog's partition. Prefixes never collide: names contain no zero byte, and
+metadata keys begin with FF, with which no name begins.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +31,9 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """The identity of one state. `changelog` is None where a compacted source topic restores it.
+    """The identity of one state. `changelog` is None if a compacted source topic restores it.
 
-    `optional`: an application whose states an earlier release wrote without this one may continue; it begins empty.
+    `optional`: an application of an earlier release without this state may continue; the state begins empty.
     `max_row_bytes`: a larger row is refused; None for any size. `memory`: its rows are not in the worker's store.
     """
 

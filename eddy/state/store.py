@@ -1,7 +1,7 @@
 """A store maps bytes to bytes in key order. It is the lowest layer and knows nothing of types.
 
-All writes use `write`, one atomic batch an epoch, so a store always holds some commit: after a crash an older
-one, never half of one.
+All writes use `write`, one atomic batch for each epoch, so a store always has the rows of some commit: after a crash
+perhaps of an earlier one, but never of half a commit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ __all__ = ["Store", "StoreSnapshot"]
 
 
 class StoreSnapshot(Protocol):
-    """Pairs of a store at one moment. For another thread than the store's."""
+    """The pairs of a store at one moment. It may be read by another thread than the store's."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """As `Store.get_many`."""
@@ -25,10 +25,10 @@ class StoreSnapshot(Protocol):
 
 @runtime_checkable
 class Store(Protocol):
-    """Bytes to bytes, ordered by key. One owner at a time, no threads."""
+    """A map from bytes to bytes, ordered by key. It has one owner at a time, and is for one thread."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key, None if absent, in the order of `keys`."""
+        """The value of each key, in the order of `keys`; None for a missing key."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs whose key starts with `prefix`, in key order.

@@ -1,8 +1,9 @@
-"""The directory of a store, as files: whether it is eddy's, the lock on it, and its removal.
+"""The directory of a store as files: the check whether eddy made it, the lock on it, and its removal.
 
-This is looked at without RocksDB, which writes to any directory it opens, even to read (docs/adr/0022).
+The directory is checked without RocksDB, which writes to any directory that it opens, even to read
+(docs/adr/0022-store-lock.md).
 
-Invariant: files of other programs are never changed or removed, also where one of them is named LOCK.
+Invariant: files of other programs are never changed or removed, even a file named LOCK.
 """
 
 import shutil
@@ -16,23 +17,30 @@ from eddy.state.store_errors import foreign_files
 __all__ = ["CONFIG", "is_new", "lock", "remove_store"]
 
 CONFIG = "rocksdict-config.json"
-"""The file by which a directory is known as eddy's: rocksdict's, of raw bytes, written before all others."""
+"""The file by which a directory is known as eddy's: rocksdict's file for raw bytes, which is written before all others.
+"""
 
 
 def lock(path: Path) -> DirectoryLock:
-    """The lock on `path`, which is made if it is missing. Where others may be at work, the contents are not checked.
+    """The lock on the directory `path`, which is made if it is missing.
+
+    If another process may be using it, its files are not checked.
 
     Raises: StateInUseError; StateError if it holds files not made by eddy; OSError.
     """
     _refuse_others_files(path)
-    with suppress(FileExistsError, FileNotFoundError):  # it may be gone again already; then it is in use
+    # Another process may have made or removed it meanwhile; then it is in use.
+    with suppress(FileExistsError, FileNotFoundError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
     return DirectoryLock(path)
 
 
 def _refuse_others_files(path: Path) -> None:
-    """Raises: StateError if the directory holds files not made by eddy. One with a LOCK is checked under it."""
+    """Raises: StateError if the directory holds files not made by eddy.
+
+    A directory with a LOCK is checked under this lock.
+    """
     names = _names_in(path)
     if LOCK not in names:
         _check(path, names)
@@ -47,7 +55,7 @@ def is_new(path: Path) -> bool:
 
 
 def _check(path: Path, names: list[str]) -> bool:
-    """The same, of a directory that has these names."""
+    """As `is_new`, for a directory with these names."""
     if not names or names == [LOCK]:
         return True
     config = path / CONFIG
@@ -57,7 +65,7 @@ def _check(path: Path, names: list[str]) -> bool:
 
 
 def remove_store(path: Path) -> None:
-    """Delete the directory of a store, even a damaged one; if there is none, do nothing.
+    """Delete the directory of a store, even a damaged one; do nothing if it does not exist.
 
     Raises: StateInUseError if a process has it open; StateError if it holds other files, or cannot be removed.
     """
@@ -66,7 +74,7 @@ def remove_store(path: Path) -> None:
             _refuse_others_files(path)
             held = DirectoryLock(path)
             try:
-                is_new(path)  # refuses files of others: a file LOCK is not eddy's alone
+                is_new(path)  # refuses files of other programs, which may also have a file LOCK
                 _remove_files(path)
             finally:
                 held.release()
@@ -80,8 +88,8 @@ def remove_store(path: Path) -> None:
 def _remove_files(path: Path) -> None:
     """Remove a locked directory.
 
-    LOCK is removed last: without it another process could begin a store there. Before it the file by which the
-    directory is known as eddy's: files that remain after a crash can be removed later.
+    LOCK is removed last: without it another process could begin a store there. The second last is the file by which the
+    directory is known as eddy's, so that files that remain after a crash can be removed later.
     """
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():
@@ -90,14 +98,14 @@ def _remove_files(path: Path) -> None:
             entry.unlink()
     (path / CONFIG).unlink(missing_ok=True)
     (path / LOCK).unlink()
-    with suppress(OSError):  # somebody else has begun one, now that there is nothing
+    with suppress(OSError):  # another process has begun a store in the empty directory
         path.rmdir()
 
 
 def _names_in(path: Path) -> list[str]:
-    """The names in a directory, none if there is no directory. Raises: StateError if there is something else."""
+    """The names in a directory; empty if it does not exist. Raises: StateError if the path is not a directory."""
     try:
-        return sorted(entry.name for entry in path.iterdir())  # one look: a later one may find others
+        return sorted(entry.name for entry in path.iterdir())  # read once: a second read may find other files
     except FileNotFoundError:
         return []
     except NotADirectoryError:

@@ -1,4 +1,4 @@
-"""What a store on disk says where it cannot be used: with its path, the cause, and the fix."""
+"""The errors of a store on disk that cannot be used, each with the path, the cause and the fix."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ __all__ = ["closed", "foreign_files", "foreign_owner", "older", "refused", "rese
 
 
 def closed(path: Path) -> StateError:
-    """A store or a scan is used that is not open."""
+    """The error for the use of a store or scan that is not open."""
     return StateError(
         f"state {str(path)!r}: was closed, or opened anew after a refused write; "
         "an open store and a scan made from it are needed. Open the store, or scan again."
@@ -19,7 +19,7 @@ def closed(path: Path) -> StateError:
 def older(path: Path) -> StateError:
     """A store lacks writes that it had taken."""
     return StateError(
-        f"state {str(path)!r}: opened anew after a refused write, it misses writes that were taken; "
+        f"state {str(path)!r}: opened anew after a refused write, it lacks writes that were accepted; "
         "whoever uses it must read its offsets again. Restart: it catches up from the changelogs."
     )
 
@@ -52,14 +52,14 @@ def foreign_owner(path: Path, found: bytes | None, owner: bytes) -> StateError:
 def refused(path: Path, action: str, error: Exception) -> StateError:
     """A write had no effect."""
     return StateError(
-        f"state {str(path)!r}: a {action} was refused ({_line(error)}) and nothing of it applied; room and "
+        f"state {str(path)!r}: a {action} was refused ({_line(error)}) and had no effect; room and "
         "permission to write are needed. Free space and try again: the store opens itself anew."
     )
 
 
 def unreadable(path: Path, error: Exception) -> StateError:
     """A store cannot be opened or read."""
-    # Only damage may be answered by deleting: the rest (no permission, too many open files) passes.
+    # Deleting is advised only for damage: other causes, such as permissions or too many open files, can be removed.
     if "Corruption" in str(error) or "No such file" in str(error):
         return StateError(
             f"state {str(path)!r}: is damaged ({_line(error)}); a whole store is needed, and nothing "

@@ -23,7 +23,7 @@ class Table(Cache[K, V], Generic[K, V]):
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
-        self._changed: dict[K, None] | None = None  # the keys in `_undo`, made when asked for
+        self._changed: dict[K, None] | None = None  # the keys in `_undo`, made when first needed
         super().__init__(spec, store)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:

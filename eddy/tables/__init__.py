@@ -1,1 +1,1 @@
-"""The tables of an application for others to read: read from their topics, kept whole, shown at versions."""
+"""The tables of an application for other programs: read whole from their topics, and shown at versions."""

@@ -1,4 +1,4 @@
-"""Cuts that are read, until all their records are read, too, or until they cannot count any more."""
+"""Cuts that were read from the topic of cuts, and that wait for their records to be read."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -15,7 +15,7 @@ class AwaitedCuts:
     """Cuts in their order, each with the time at which it was read.
 
     `partitions` are the tables' partitions; `sources` the topics whose offsets are among a cut's inputs. A cut counts
-    if it is not before `floor`, the ends of the log at the time of the last catching up.
+    if it is not before `floor`, the ends of the log when the reader last caught up.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition], sources: Set[str], clock: Callable[[], float]) -> None:
@@ -49,11 +49,11 @@ class AwaitedCuts:
         return found
 
     def ahead(self, last: bool) -> dict[TopicPartition, int] | None:
-        """The offsets of the next cut, or of the last one; None without a cut."""
+        """The offsets of the next cut or, with `last`, of the last one; None if no cut waits."""
         return self.offsets_of(self._cuts[-1 if last else 0][1]) if self._cuts else None
 
     def offsets_of(self, cut: Cut) -> dict[TopicPartition, int] | None:
-        """A cut's offsets of the tables' partitions; None if it is of another plan."""
+        """A cut's offsets in the tables' partitions; None if the cut belongs to another plan."""
         found = {}
         for tp in self._partitions:
             offsets = (cut.inputs if tp.topic in self._sources else cut.outputs).get(tp.topic, [])

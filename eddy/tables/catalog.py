@@ -1,12 +1,12 @@
-"""Which tables a topology has for others to read, and in which topic each of them is found whole.
+"""The tables of a topology that other programs can read, each with the topic that has all its rows.
 
-    source   a table of a user's topic: its changelog; the topic itself where it has none
-    state    of a step that makes a table, as `count`, `aggregate`, `top_k`, `to_table`, outside of loops: its changelog
+    source   a table of a user's topic: its changelog; the topic itself if it has none
+    state    of a step that makes a table (`count`, `aggregate`, `top_k`, `to_table`) outside of loops: its changelog
     output   a table that is sent to a topic: that topic
 
-The changelog of a source table has the rows that the application uses: it has no records that were left out, but still
-has records that were deleted from the topic by their age. A table has the name of its step; a table that is sent to a
-topic has the topic's name. All other states are private to their steps: their rows mean nothing by themselves.
+The changelog of a source table has the rows that the application uses: it has no rejected records, but still has
+records that were deleted from the topic by their age. A table has the name of its step; a table that is sent to a topic
+has the topic's name. All other states are private to their steps: their rows have no meaning by themselves.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class ServedTable:
     key: Serde[Any]
     value: Serde[Any]
     internal: bool = False
-    """Whether the topic is a changelog, which a reset makes anew."""
+    """Whether the topic is a changelog, which a reset deletes."""
 
     @property
     def parts(self) -> list[TopicPartition]:
@@ -49,7 +49,7 @@ class ServedTable:
         return [TopicPartition(self.topic, p) for p in range(self.partitions)]
 
     def identity(self, incarnation: str) -> str:
-        """The properties that stored rows depend on: rows that were stored with another identity cannot be used."""
+        """The properties on which stored rows depend: rows that were stored with another identity cannot be used."""
         own = f" incarnation={incarnation}" if self.internal else ""
         return f"{_LAYOUT} {self.topic} {self.partitions} key={self.key.name} value={self.value.name}{own}"
 
@@ -81,7 +81,7 @@ class Catalog:
 def catalog_of(topology: Topology, log: Log) -> Catalog:
     """The tables of a topology on this log.
 
-    Raises: ConfigurationError where a user's topics do not exist; TopologyError.
+    Raises: ConfigurationError if a user's topics do not exist; TopologyError.
     """
     plan = topology.plan
     sources = {source.topic: source for source in plan.sources()}
@@ -130,7 +130,7 @@ def _add_states(topology: Topology, circuit: Circuit, tables: dict[str, ServedTa
             )
         else:
             refused[name] = (
-                "this state is private to its step: send the step's table to a topic, .to('…'), and ask for it"
+                "this state is private to its step: send the step's table to a topic, .to('…'), and read that table"
             )
 
 
@@ -141,7 +141,7 @@ def _add_outputs(
     for sink in topology.plan.sinks():
         name = sink.topic
         if name in tables or name in read:
-            continue  # by the step's name, or as a source: the same rows, or the step's before the topic's
+            continue  # served already, as the step's table or as a source
         if sink.kind == "stream":
             refused[name] = "it is a stream of facts, and no table: .to_table(name=…) makes one of it"
             continue
@@ -155,7 +155,7 @@ def _add_outputs(
 
 
 def _readable(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
-    """The serdes to read a sink's topic by: for values that `Plain` wrote, the serde of the step, if it is known."""
+    """The serdes that read a sink's topic: for values that `Plain` wrote, the serde of the step, if it is known."""
     (step,) = sink.inputs
     if value is Plain and step.value in _TELLS_PLAIN:
         assert step.value is not None

@@ -1,7 +1,7 @@
-"""From records of a table's topic to rows of the store: keys ordered, values as the topic has them.
+"""From records of a table's topic to rows of the store: keys are encoded in their order, values are unchanged.
 
-A row of table T is stored under  T 00 ordered-key . The records that the worker left out of a source table are left out
-here too: records that do not decode, records without a key, and records that the application has noted.
+A row of table T is stored under  T 00 ordered-key . The records that the worker rejected are ignored here, too: records
+that do not decode, records without a key, and records in the application's notes.
 """
 
 import logging
@@ -23,7 +23,7 @@ def table_prefix(name: str) -> bytes:
 
 
 class Intake:
-    """Takes in the records of one table. `left_out` counts the records that were left out."""
+    """Turns the records of one table into rows. `left_out` counts the ignored records."""
 
     def __init__(self, table: ServedTable) -> None:
         self.table = table
@@ -32,7 +32,7 @@ class Intake:
         self._encode = encoder_of(table.key)
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
-        """The latest value of each key in the records, None where it was deleted. Offsets `noted` are left out."""
+        """The latest value of each key in the records; None if it was deleted. The offsets `noted` are ignored."""
         keys, values = records.keys, records.values
         if noted and not set(noted).isdisjoint(records.offsets):
             keep = [offset not in noted for offset in records.offsets]

@@ -1,4 +1,4 @@
-"""Keys as text: keys that are strings or bytes as they are, all others as JSON; text that is not JSON is a string."""
+"""Keys as text: strings and bytes are unchanged, all other keys are JSON. Text that is not JSON is a string."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The records that the application leaves out, as its metadata notes them."""
+"""The records that the application has rejected, from the notes in its metadata."""
 
 from collections.abc import Set
 
@@ -10,7 +10,7 @@ __all__ = ["LeftOut"]
 
 
 class LeftOut:
-    """What the topic of an application's metadata says. `unwritten` is a row for the store, to be written next."""
+    """The notes in an application's metadata topic. `unwritten` is a row of them for the store's next batch."""
 
     def __init__(self, log: Log, topic: str) -> None:
         self._log, self._topic = log, topic
@@ -20,14 +20,14 @@ class LeftOut:
         self._end = 0
 
     def read(self) -> Metadata:
-        """The metadata as of now. Notes that are written meanwhile are read again by `read_on`."""
+        """Read the present metadata. `read_on` reads notes again that are written meanwhile."""
         self._end = self._end_now()
         metadata = read_metadata(self._log, self._topic)
         self._take(metadata.left_out)
         return metadata
 
     def read_on(self) -> tuple[Metadata, set[Place]] | None:
-        """The metadata and the places that are new in it; None if nothing was written since."""
+        """The metadata and its new places; None if it was not written since the last call."""
         if (end := self._end_now()) == self._end:
             return None
         metadata = read_metadata(self._log, self._topic)
@@ -37,7 +37,7 @@ class LeftOut:
         return metadata, new
 
     def of(self, tp: TopicPartition) -> Set[int]:
-        """The offsets that are left out in a partition."""
+        """The offsets of a partition's rejected records."""
         return self._by_partition.get(tp, frozenset())
 
     def _take(self, places: set[Place]) -> None:

@@ -1,7 +1,7 @@
-"""Reading one table: points, ranges, prefixes and all, as plain objects by the serdes of the topology.
+"""Reads of one table: single keys, ranges, prefixes and all rows, as plain objects by the serdes of the topology.
 
-Rows are returned in the order of their keys (`ordering.py`). A range is read page by page: in a snapshot all pages are
-of one version; without one, each page may be of a later version than the page before it.
+Rows are returned in the order of their keys (`ordering.py`). A range is read page by page. In a snapshot all pages are
+of one version; without a snapshot, each page may be of a later version than the page before it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,23 +41,28 @@ class OpenTable:
         self._prefix = table_prefix(table.name)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key; `default` where there is none. Raises: QueryError for a key that does not fit."""
+        """The value of a key; `default` if the table has no such key.
+
+        Raises: QueryError for a key that does not fit the serde.
+        """
         (found,) = self._rows.get_many([self._encoded(key)])
         return default if found is None else self.table.value.decode(found)
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
-        """The value of each key, None where there is none, in the order of `keys`; all of one version."""
+        """The value of each key, in the order of `keys`, all of one version; None for a missing key."""
         found = self._rows.get_many(list(map(self._encoded, keys)))
         decode = self.table.value.decode
         return [None if data is None else decode(data) for data in found]
 
     def range(self, start: Any = None, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
-        """The rows with `start` ≤ key < `stop`, in the order of keys; None is no bound."""
+        """The rows with `start` ≤ key < `stop`, in the order of keys; None means no bound."""
         low = self._prefix if start is None else self._encoded(start)
         return self._pages(low, end_of(self._prefix) if stop is None else self._encoded(stop), limit)
 
     def prefix(self, prefix: Any, *, limit: int | None = None, after: Any = None) -> Iterator[Row]:
-        """The rows whose key begins with a string, with bytes, or with the items of a tuple; `after` a key."""
+        """The rows whose key begins with a string, with bytes, or with the items of a tuple; with `after`, only later
+        keys.
+        """
         if not isinstance(prefix, str | bytes | tuple):
             raise QueryError(f"table '{self.table.name}': {prefix!r} is no prefix; a str, bytes or a tuple is needed")
         low = self._prefix + prefix_of(self.table.key, prefix)

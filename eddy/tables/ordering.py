@@ -4,12 +4,12 @@
          < all others, in the order of their encoded bytes
 
     constant  01 None, 02 false, 03 true
-    number    04, the nearest float as bytes that order as floats do (8), the remainder of an integer (2)
+    number    04, the nearest float as bytes that sort as floats do (8), the remainder of an integer (2)
     text      05, UTF-8;  bytes: 06, as they are;  inside tuples with 00 as 00 FF and an end of 00 00
     tuple     07, the items, 00
     others    7F, as their serde identifies them
 
-Equal numbers, as 1 and 1.0, have equal bytes. True is no number, unless all keys are numbers by their serde.
+Equal numbers, such as 1 and 1.0, have equal bytes. True is not a number, unless the serde is one of numbers.
 NaN is greater than every other number.
 """
 
@@ -31,9 +31,9 @@ _NUMBER_BYTES = 11
 
 
 def encoder_of(serde: Serde[Any]) -> Callable[[Sequence[bytes]], list[bytes]]:
-    """A function from keys as a topic has them to ordered keys, a column at a time.
+    """A function from a column of keys in a topic's encoding to ordered keys.
 
-    Raises: whatever the serde raises for bytes that it cannot decode.
+    The function raises any error of the serde, for bytes that it cannot decode.
     """
     if serde is String:
         return _texts
@@ -48,7 +48,7 @@ def _texts(keys: Sequence[bytes]) -> list[bytes]:
 
 
 def encode_key(serde: Serde[Any], key: Any) -> bytes:
-    """A key of a table whose keys have this serde."""
+    """The ordered bytes of a key of a table whose keys have this serde."""
     if isinstance(key, str):
         return _TEXT + key.encode()
     if isinstance(key, bytes):
@@ -58,12 +58,15 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
 
 
 def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """The bytes that the keys with this prefix begin with: a string, bytes, or a tuple of the first items."""
+    """The bytes with which all keys with this prefix begin.
+
+    A prefix is a string, bytes, or a tuple of the first items.
+    """
     return encode_key(serde, prefix)[:-1] if type(prefix) is tuple else encode_key(serde, prefix)
 
 
 def decode_key(serde: Serde[Any], data: bytes) -> Any:
-    """The inverse of `encode_key`; returns a number as an integer where it is one."""
+    """The inverse of `encode_key`; whole numbers are returned as int."""
     tag = data[:1]
     if tag == _TEXT:
         return data[1:].decode()

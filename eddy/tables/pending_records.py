@@ -1,4 +1,4 @@
-"""Records of the tables' topics that are read and not shown yet."""
+"""The records of the tables' topics that were read and are not shown yet."""
 
 from bisect import bisect_left
 from collections import deque
@@ -26,7 +26,7 @@ class PendingRecords:
 
     @property
     def load(self) -> float:
-        """The bytes of all records, as a share of the memory for them."""
+        """The bytes of all records, as a fraction of the memory for them."""
         return sum(self._bytes.values()) / MAX_BYTES
 
     def add(self, records: Records) -> int:

@@ -1,16 +1,16 @@
 """One reading of the tables' topics: from stored rows up to the ends of the log, then from cut to cut.
 
-    catch up    take in everything up to the ends E that were read before
+    catch up    apply all records up to the ends E, which were read before
     follow      keep new records; where a cut is reached, apply up to exactly there: exact = true
                 where none is read for `max_wait_s`, apply all committed records: exact = false
 
-Compaction may have dropped records that an old cut names, because of later ones. So after catching up only a cut that
-lies at or beyond E counts; one that lies before E counts where no record lies between, and none was written since.
-A cut that waited for its records for long does not count either, for the same reason (docs/adr/0031), and a reader
-that falls back reads up to the ends of the log anew before a cut counts.
+Compaction may have dropped records before an old cut because of later ones. So after catching up a cut counts only if
+it lies at or beyond E, or if no record lies between it and E and none was written since. For the same reason
+(docs/adr/0031-views.md) a cut that has waited long for its records does not count, and a reader that falls back reads
+up to the ends of the log anew before a cut counts.
 
-A cut counts only once the notes of records left out are read that were written with it. A note that is written for a
-record that was taken in already makes its table be read anew.
+A cut counts only once the notes of rejected records that were written with it are read. If a note names a record that
+was applied already, its table is read anew.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ from eddy.tables.version import Offsets, Version
 __all__ = ["POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
 
 _FRESH_S = 10.0
-"""Records that were written so long ago may have been compacted since."""
+"""The age in seconds from which on records may have been compacted."""
 POLL_RECORDS, POLL_BYTES = 50_000, 16 << 20
-"""Records that are read at a time, and their bytes."""
+"""The most records, and the most of their bytes, that are read at a time."""
 _LOOK_S = 2.0
 _STAMP_S = 600.0
 
@@ -55,13 +55,16 @@ class ReaderFigures:
     read_anew: int = 0
     errors: int = 0
     pending: int = 0
-    """Records that are read and not shown yet."""
+    """The records that were read and are not shown yet."""
     lags: dict[str, int] = field(default_factory=dict)
-    """By table, offsets that were not read yet when the ends were asked for. It is replaced, never changed."""
+    """By table, the number of unread offsets when the ends were last read. It is replaced, never changed."""
 
 
 class ReaderParts(NamedTuple):
-    """What all readings of one reader share. `clock` rises; `max_wait_s`: how long committed records wait for a cut."""
+    """The parts that all readings of one reader share.
+
+    `clock` never decreases; committed records wait `max_wait_s` for a cut.
+    """
 
     catalog: Catalog
     log: Log
@@ -75,7 +78,7 @@ class ReaderParts(NamedTuple):
 
 
 class Reading:
-    """Follows the topics from a start on. `inputs` are the inputs of the version that the rows are at."""
+    """Follows the topics from a start on. `inputs` are the inputs of the version of the rows."""
 
     def __init__(
         self, parts: ReaderParts, start: ReadingStart, follower: Follower, incarnation: str, inputs: Offsets
@@ -97,7 +100,7 @@ class Reading:
 
     @property
     def is_stale(self) -> bool:
-        """Whether this process was stopped for a while, so that topics may have been compacted meanwhile."""
+        """Whether this process was paused for a while, so that topics may have been compacted meanwhile."""
         return self.parts.clock() - self._stepped_at > _FRESH_S
 
     def step(self, timeout_s: float) -> None:
@@ -124,7 +127,7 @@ class Reading:
     def _keep_fresh(self) -> None:
         """Catch up if records are read long after they were written: they may have been compacted by then.
 
-        Every few seconds the ends of the log are asked for. Records that are read once these are reached were written
+        The ends of the log are read every few seconds. Records that are read once these ends are reached were written
         after that.
         """
         now = self.parts.clock()
@@ -140,7 +143,7 @@ class Reading:
         self.parts.figures.lags = lags
 
     def _has_fallen_back(self) -> bool:
-        """Whether records are missing that were there at the last look; an open transaction's are not there yet."""
+        """Whether records of the last check were not read yet, except records of an open transaction."""
         fetched = self._pending.fetched
         missing = {tp: end for tp, end in self._asked.items() if fetched[tp] < end}
         return any(len(self.parts.log.read(tp, fetched[tp], end, 1)) for tp, end in missing.items())
@@ -163,7 +166,7 @@ class Reading:
             later = self.parts.log.end_offsets(ends)
             self._cuts.floor = {tp: self._floor(tp, end) if later[tp] == end else end for tp, end in ends.items()}
             self._phase = entered(self._phase, ReadingEvent.CAUGHT_UP)
-            if later == ends:  # no later record could have superseded those before a cut
+            if later == ends:  # no later record can have superseded records before a cut
                 self._cuts.renew()
             if not self._follow() and rows.hindrance:
                 self._apply(self._positions, self._version(exact=False))
@@ -181,7 +184,10 @@ class Reading:
         return self.parts.clock() - self._waiting_since >= self.parts.max_wait_s
 
     def _follow(self) -> bool:
-        """Apply records up to the latest cut that is reached, or all without one. Returns whether it did so."""
+        """Apply records up to the latest cut that is reached, or all records if none is awaited.
+
+        Returns whether records were applied.
+        """
         now, reached = self.parts.clock(), self._cuts.latest(self._pending.fetched, self._positions)
         if reached is not None:
             self._reach(*reached)
@@ -216,7 +222,7 @@ class Reading:
         return Version({}, self.inputs, exact, self.parts.rows.version.number + 1)
 
     def _apply(self, target: Mapping[TopicPartition, int], version: Version) -> None:
-        """Take in the records before `target`, as one version."""
+        """Apply the records before `target`, as one version."""
         parts = self.parts
         changes: dict[str, dict[bytes, bytes | None]] = {}
         positions, lasts = dict(self._positions), {}
@@ -244,7 +250,7 @@ class Reading:
         if self._phase is not ReadingPhase.CATCHING_UP:
             crowded = self._pending.load > 1.0
             at = self._cuts.ahead(last=crowded)
-            # A paused partition that the next cut needs more of would wait for it for good, and it for the partition.
+            # If the next cut needs more records of a paused partition, both would wait for one another for ever.
             if at is not None and (crowded or any(self._pending.fetched[tp] < at[tp] for tp in self._paused)):
                 self._apply(at, self._version(exact=False))
         full = self._pending.full()
@@ -254,7 +260,7 @@ class Reading:
             self._paused = full
 
     def _read_notes(self) -> None:
-        """Learn which records were left out up to now. Raises: BeginAgainError where one of them was taken in."""
+        """Read the notes of rejected records up to now. Raises: BeginAgainError if one of them was applied."""
         found = self.parts.left_out.read_on()
         if found is None:
             return

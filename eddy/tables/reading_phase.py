@@ -1,8 +1,8 @@
 """The phases of reading tables, and the transitions between them as a table.
 
-    catching up   reads everything up to the ends of the log as they were; shows records as inexact versions
-    awaiting      shows records where a cut is reached; a cut is awaited for some seconds
-    streaming     no cut was read for so long: shows all committed records as they are read
+    catching up   reads all records up to earlier ends of the log; shows records as inexact versions
+    awaiting      shows records when a cut is reached; waits for a cut for some seconds
+    streaming     no cut was read in this time: shows all committed records as they are read
 
 A reader that falls back catches up again, since records before a cut may have been compacted away.
 """
@@ -26,8 +26,8 @@ class ReadingPhase(StrEnum):
 class ReadingEvent(StrEnum):
     """A reason to change the phase.
 
-    `CAUGHT_UP`: everything up to the ends was read. `CUT_READ`: the application writes cuts. `WAITED`: records have
-    waited for a cut for long. `FELL_BACK`: records are read long after they were written.
+    `CAUGHT_UP`: all records up to the ends were read. `CUT_READ`: a cut was read. `WAITED`: records have waited too
+    long for a cut. `FELL_BACK`: records are read long after they were written.
     """
 
     CAUGHT_UP = "caught up"

@@ -1,13 +1,13 @@
-"""The rows that a table server holds: a store, its version, and snapshots of earlier versions.
+"""The rows of a table server: a store, its version, and snapshots of earlier versions.
 
 One thread applies changes; any thread may read. Rows, counts, offsets and version change together, under one lock. A
 reader holds it for one row, or for one page of a range. An open snapshot keeps the former values of rows that have
-changed since: a long read is of one version, and nobody waits for it.
+changed since, so that a long read is of one version, and no thread waits for it.
 
     FF counts 00 table     the number of its rows
     FF table 00 table      the identity of the rows' table
-    FF last 00 topic p     the last record that was taken in, by which the topic is recognized
-    FF noted               the records that were known to be left out by the application
+    FF last 00 topic p     the last record that was applied, by which the topic is recognized
+    FF noted               the records known to be rejected by the application
 """
 
 import threading
@@ -31,18 +31,18 @@ __all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "Changes", "RowsFollower", "RowsSna
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
-"""The key of the records that were known to be left out."""
+"""The key of the records known to be rejected."""
 MAX_KEPT = 1_000_000
-"""Changed rows that all snapshots together keep as they were; beyond it those that keep most end."""
+"""The most former rows that all snapshots together keep; beyond it the snapshots that keep most end."""
 MANY_KEYS = 10_000
-"""Keys that are looked up at a time; meanwhile others wait."""
+"""The most keys that are looked up at a time, while other readers wait."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
-"""By table and key, the new value, None where the row goes."""
+"""By table and key, the new value; None if the row is removed."""
 
 
 class RowsFollower(Protocol):
-    """It is told of changes when they are applied, with the lock of the rows held."""
+    """Its methods are called when changes are applied, with the lock of the rows held."""
 
     def put(self, changes: Changes) -> None:
         """Note that rows have changed."""
@@ -69,7 +69,7 @@ class ServedRows:
         }
 
     def offsets(self) -> dict[tuple[str, int], int]:
-        """The offset up to which each partition is taken in."""
+        """The offset up to which the records of each partition are applied."""
         return read_offsets(self._store)
 
     def identity(self, table: str) -> str | None:
@@ -82,7 +82,7 @@ class ServedRows:
         return self._store.get_many([_LAST + offset_key(*partition)])[0]
 
     def noted(self) -> set[tuple[str, int, int]]:
-        """The records that were known to be left out."""
+        """The records known to be rejected."""
         (found,) = self._store.get_many([NOTED])
         return set() if found is None else set(msgspec.json.decode(found, type=list[tuple[str, int, int]]))
 
@@ -92,14 +92,15 @@ class ServedRows:
         return 0.0 if stamp is None else wall_s - stamp.written_s
 
     def forget(self, table: str, parts: Sequence[TopicPartition], identity: str) -> None:
-        """Remove all rows of a table, which is read anew; readers wait until it is whole again."""
+        """Remove all rows of a table, which is read anew. Readers wait until it is whole again."""
         with self.changed:
             self.hindrance = f"table '{table}' is read anew"
             for snapshot in self._snapshots:
                 snapshot.end(f"table '{table}' was read anew")
             for follower in self._followers:
                 follower.lost(table)
-            self._store.write([(offset_key(*tp), None) for tp in parts])  # first: half a deletion is no state
+            # First: after a crash, a table that is half deleted is read anew.
+            self._store.write([(offset_key(*tp), None) for tp in parts])
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
             self._store.write([(_TABLE + table.encode(), identity.encode()), (_COUNTS + table.encode(), None), *lasts])
@@ -113,13 +114,13 @@ class ServedRows:
         version: Version,
         notes: Sequence[tuple[bytes, bytes]],
     ) -> int:
-        """Write changes in one batch with the offsets that they lead to and with notes. Returns the number of rows.
+        """Write changes in one batch, with the offsets to which they lead and with notes. Returns the number of rows.
 
         Raises: StateError, after which nothing has changed.
         """
         changed = chain.from_iterable(rows.items() for rows in changes.values())
         batch: list[tuple[bytes, bytes | None]] = sorted(changed, key=itemgetter(0))
-        news = [key for key, _ in batch]  # a store finds and takes keys in their order in half the time
+        news = [key for key, _ in batch]  # a store reads and writes sorted keys in half the time
         with self.changed:
             olds = dict(zip(news, self._store.get_many(news), strict=True))
             counts = self.counts | {
@@ -140,7 +141,7 @@ class ServedRows:
         return len(news)
 
     def _keep(self, olds: Mapping[bytes, bytes | None]) -> None:
-        """Let each snapshot keep the former rows; end snapshots where these take too much memory."""
+        """Let each snapshot keep the former rows; if they take too much memory, end snapshots."""
         for snapshot in self._snapshots:
             snapshot.keep(olds)
         left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
@@ -154,7 +155,7 @@ class ServedRows:
         return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
 
     def say(self, hindrance: str) -> None:
-        """Note why rows cannot be read now; empty where they can be."""
+        """Note the reason why rows cannot be read now; empty if they can be."""
         with self.changed:
             self.hindrance = hindrance
             self.changed.notify_all()
@@ -168,12 +169,12 @@ class ServedRows:
     def check(self) -> None:
         """Raises: NotReadyError while tables are not whole; the error that ended the reading of them."""
         if self.failure is not None:
-            raise self.failure.with_traceback(None)  # else each reader would leave its frames in it
+            raise self.failure.with_traceback(None)  # without a traceback, to which each reader would add its frames
         if self.hindrance:
             raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. Try again later")
 
     def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
-        """Wait for a version, and return it. Raises: NotReadyError where none is reached in time."""
+        """Wait for a version, and return it. Raises: NotReadyError if none is reached in time."""
         with self.changed:
             found = self.changed.wait_for(
                 lambda: self.failure is not None or (not self.hindrance and done(self.version)), timeout_s
@@ -181,7 +182,7 @@ class ServedRows:
             self.check()
             if not found:
                 raise NotReadyError(
-                    f"tables: {what} has not come within {timeout_s:g} s; the version is {self.version}"
+                    f"tables: {what} was not reached within {timeout_s:g} s; the version is {self.version}"
                 )
             return self.version
 
@@ -212,7 +213,7 @@ class ServedRows:
             return made
 
     def release(self, snapshot: "RowsSnapshot") -> None:
-        """Stop keeping rows for a snapshot, which is not read any more."""
+        """Stop keeping rows for a snapshot that is not read any more."""
         with self.changed:
             self._snapshots.discard(snapshot)
             snapshot.end("it was closed")
@@ -240,7 +241,7 @@ class RowsSnapshot:
 
     def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
-        self._kept: SortedDict = SortedDict()  # rows that have changed since, as they were; None where there was none
+        self._kept: SortedDict = SortedDict()  # the former values of rows that have changed since; None for new rows
         self.version, self.counts = rows.version, rows.counts
         self.ended = ""
 
@@ -286,9 +287,9 @@ class RowsSnapshot:
         return found[:limit]
 
     def check(self) -> None:
-        """Raises: QueryError where the snapshot cannot be read any more; the error that ended the reading of tables."""
+        """Raises: QueryError if the snapshot cannot be read any more; the error that ended the reading of tables."""
         if self.ended:
-            raise QueryError(f"snapshot: {self.ended}; a younger one is needed. Open it anew, and read less at a time")
+            raise QueryError(f"snapshot: {self.ended}; a new one is needed. Open it anew, and read less at a time")
         if self._rows.failure is not None:
             raise self._rows.failure.with_traceback(None)
 

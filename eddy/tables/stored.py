@@ -1,8 +1,8 @@
-"""Whether a restarted table server continues with the stored rows of a table, or reads the table anew.
+"""Decides, for each table, whether a restarted table server continues with the stored rows or reads the table anew.
 
-A table is read anew where the stored rows are of another table, plan or incarnation of the application; where its topic
-was made anew; where records or tombstones that were not taken in may have been deleted from the topic; and where the
-application has left out records that were taken in. Each time the reason is logged.
+A table is read anew if the stored rows are of another table, plan or incarnation of the application; if its topic was
+made anew; if records or tombstones that were not applied may have been deleted from the topic; and if the application
+has rejected records that were applied. The reason is logged each time.
 """
 
 import logging
@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadingStart:
-    """Where reading begins: the offset of each partition, the ends at that time, and the tables that are read anew."""
+    """The start of reading: the offset of each partition, the ends at that time, and the tables that are read anew."""
 
     positions: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
@@ -49,7 +49,7 @@ class Stored:
         self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
 
     def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> ReadingStart:
-        """Compare, and remove the rows of tables that have to be read anew. Returns where reading begins."""
+        """Compare, and remove the rows of tables that have to be read anew. Returns the start of reading."""
         tables = self._catalog.tables
         every = [tp for table in tables.values() for tp in table.parts]
         begins, ends = self._log.begin_offsets(every), self._log.end_offsets(every)
@@ -60,7 +60,7 @@ class Stored:
             positions = {tp: stored[tp] for tp in table.parts if tp in stored}
             reason = self._reason(table, positions, begins, ends, specs, incarnation)
             if not reason and (taken := taken_in(notes, [table], positions)):
-                reason = f"which records the application leaves out has changed, as for {taken[table.name]}"
+                reason = f"the application has rejected records that were applied, such as {taken[table.name]}"
             if reason is not None:
                 self.forget(table, reason, incarnation)
                 anew += [table.name] if reason else []
@@ -74,7 +74,7 @@ class Stored:
         self._rows.forget(table.name, table.parts, table.identity(incarnation))
 
     def stamp(self, incarnation: str) -> tuple[bytes, bytes]:
-        """The row that every batch writes: incarnation and time."""
+        """The row with the incarnation and the time, which every batch writes."""
         return StoreStamp(incarnation, int(self._wall())).row()
 
     def _reason(
@@ -86,7 +86,9 @@ class Stored:
         specs: Mapping[str, TopicSpec],
         incarnation: str,
     ) -> str | None:
-        """Why a table has to be read anew: empty where it has no stored rows; None where it continues with them."""
+        """The reason why a table has to be read anew; empty if it has no stored rows, None if reading continues from
+        them.
+        """
         known = self._rows.identity(table.name)
         if known is None:
             return ""
@@ -105,11 +107,11 @@ class Stored:
             if position < ends[tp] and age_s > kept_s / 2 and spec is not None and spec.compacted:
                 return f"{where}: stored rows are {age_s / 3600:.0f} h old, and deletions may have been compacted away"
             if not self._known(tp, begins[tp], ends[tp]):
-                return f"{where} holds other records than those that were taken in: it was made anew"
+                return f"{where} has other records than the applied ones: it was made anew"
         return None
 
     def _known(self, tp: TopicPartition, begin: int, end: int) -> bool:
-        """Whether the last record that was taken in is still the same; one that was compacted away tells nothing."""
+        """Whether the last record that was applied is still the same in the topic; True if it was compacted away."""
         last = self._rows.last(tp)
         if last is None:
             return True
@@ -123,7 +125,7 @@ class Stored:
 def taken_in(
     notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
 ) -> dict[str, Place]:
-    """The tables that have taken in records named by the notes, each with one of these records."""
+    """The tables to which records in the notes were applied, each with one of these records."""
     topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
     return {
         topics[topic].name: (topic, partition, offset)
@@ -133,5 +135,5 @@ def taken_in(
 
 
 def noted_row(notes: Iterable[Place]) -> tuple[bytes, bytes]:
-    """The row of the store that lists the records that are known to be left out."""
+    """The row of the store that lists the records known to be rejected."""
     return NOTED, msgspec.json.encode(sorted(notes))

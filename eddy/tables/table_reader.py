@@ -23,13 +23,13 @@ from eddy.tables.version import Offsets
 __all__ = ["TableReader"]
 
 _TAIL = 1_000
-"""Offsets before the end of the cuts' topic from which it is read at the latest: only the latest cut is needed."""
+"""The number of offsets at the end of the cuts' topic that are read at the start: only the latest cut is needed."""
 
 
 class TableReader:
     """Reads the tables of a catalog into `rows`. Not for several threads.
 
-    `max_wait_s` is how long committed records wait for a cut; `clock` rises, `wall` are seconds since 1970.
+    Committed records wait `max_wait_s` for a cut; `clock` never decreases, `wall` returns the seconds since 1970.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class TableReader:
 
     @property
     def following(self) -> bool:
-        """Whether it reads the topics; else the next step tries to begin."""
+        """Whether the reader follows the topics; if not, the next step tries to begin."""
         return self.reading is not None
 
     @property
     def left_out(self) -> int:
-        """Records that were not taken in, since they do not decode or the application leaves them out."""
+        """The number of records that were not applied: they do not decode, or the application has rejected them."""
         return sum(intake.left_out for intake in self._parts.intakes.values())
 
     def step(self, timeout_s: float) -> bool:
@@ -101,7 +101,7 @@ class TableReader:
             reading.follower.close()
 
     def _begin(self) -> Reading | None:
-        """Compare the stored rows with the log, and begin to follow it. Returns None where topics are missing."""
+        """Compare the stored rows with the log, and begin to follow it. Returns None if topics are missing."""
         catalog, log, rows = self._parts.catalog, self._parts.log, self._parts.rows
         found = log.topics(catalog.topics())
         if missing := sorted(set(catalog.topics()) - found.keys()):

@@ -1,7 +1,7 @@
-"""Versions: which records the tables of a table server hold, as offsets by topic.
+"""Versions: the records that were applied to the tables of a table server, as offsets by topic.
 
-    offsets   of each table's topic: all records before these are taken in, and none from them on
-    inputs    of each input of the application: all rows of the tables have taken in the records before these
+    offsets   of each table's topic: all records before these are applied, and none from them on
+    inputs    of each input of the application: the tables are computed from all records before these
     exact     whether all tables together are exactly the results for `inputs`: at a cut
 
 A version can be written as a token: text that a client keeps, and may send with a later read as `at_least`. Such a read
@@ -43,7 +43,7 @@ class Version(msgspec.Struct, frozen=True, dict=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The offsets up to which a reader wants records to be taken in, by topic and partition."""
+    """The offsets, by topic and partition, before which all records have to be applied for a reader."""
 
     offsets: dict[str, dict[int, int]]
     inputs: dict[str, dict[int, int]]

@@ -1,1 +1,1 @@
-"""What the user wrote: the DSL, the plan that it builds, the checks on it and its pictures."""
+"""The author's program: the DSL and SQL, the plan that they build, its checks and pictures."""

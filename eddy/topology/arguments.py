@@ -53,7 +53,7 @@ def name_or(name: Any, default: str) -> str:
 
 
 def check_function(where: str, function: Any, *parameters: str, what: str = "", hint: str = "") -> Any:
-    """Check that an argument is a function that can be called with these positional arguments. Returns the function.
+    """Check that an argument is a function of these positional arguments. Returns the function.
 
     A function without a known signature, such as some written in C, passes. `what` names the argument, `hint` another
     form that is accepted.
@@ -150,7 +150,7 @@ def check_fits(where: str, what: str, read: Serde[Any] | None, write: Serde[Any]
     kind = read.type.__name__
     raise TopologyError(
         f"{where}: {what}={write.name} cannot write {kind}, which {what}s are here (serde {read.name}); a serde of "
-        f"{kind} is needed. Name it: {what}={_serde_for(read.type)}, or make {write.type.__name__} of it before"
+        f"{kind} is needed. Name it: {what}={_serde_for(read.type)}, or convert it to {write.type.__name__} before"
     )
 
 
@@ -204,7 +204,7 @@ def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None
 
 
 def renamed_choice(where: str, on_limit: Any) -> Any:
-    """`on_limit` by its current name: what relations call `hold` was `error`, which is deprecated there."""
+    """The current name of an `on_limit`: for relations, `error` is a deprecated name of `hold`."""
     if on_limit != "error":
         return on_limit
     warnings.warn(f"{where}: on_limit='error' is called 'hold' now", DeprecationWarning, stacklevel=3)

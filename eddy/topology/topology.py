@@ -61,7 +61,7 @@ class Topology:
     ) -> KTable[K, V]:
         """The latest value of each key of `topic`; a record without a value deletes its key.
 
-        The table's store is called `name`, or like the topic.
+        The table's store is called `name`, by default as the topic.
         """
         return KTable(self._builder, self._source(topic, topic if name is None else name, "table", key, value))
 
@@ -131,17 +131,18 @@ class Topology:
             expand: `expand(node, edge)` returns the children of an edge, nodes or `Child(node, order)`; by
                 default the edge is the child.
             max_depth: the largest depth of a row, as part of the answer.
-            max_nodes: an error if a root reaches more.
-            limit: an error if a node lies deeper; 10,000 by default, none with `max_depth`.
-            cycle_policy: `dedupe-node` has a row a node, at its least depth, under the least parent there;
-                `error` the same, and a row that names a cycle while one can be reached; `allow-paths` a row a
-                path: every walk of up to `max_depth` links, or without it every path that meets no node twice.
-            deletion_mode: `support-counts` counts the parents that hold a node at its depth, so that a node
-                without any is detected at once; `recompute-affected` searches. The answer is the same.
+            max_nodes: the most nodes that a root may reach; more are an error.
+            limit: the depth beyond which a node is an error; 10,000 by default, none with `max_depth`.
+            cycle_policy: `dedupe-node` has one row for each node, at its least depth, under the least parent at that
+                depth; `error` has the same rows, and a row that names a cycle while one can be reached; `allow-paths`
+                has one row for each path: every walk of up to `max_depth` links, or, without `max_depth`, every path
+                that meets no node twice.
+            deletion_mode: `support-counts` counts the parents that hold a node at its depth, so that a node without
+                such a parent is detected without a search; `recompute-affected` searches. The answer is the same.
             weight: `weight(node, edge)`, above 0: depths are then distances, the lengths of shortest paths.
             node: the serde of nodes, by default the serde of the edges' keys.
-            on_limit: `hold` holds rows beyond a bound or in a cycle; `stop` does, and ends the worker if no unread
-                input could mend them.
+            on_limit: `hold` holds rows beyond a bound or in a cycle; `stop` does so, too, and ends the worker if no
+                unread input could mend them.
 
         Raises: TopologyError.
         """
@@ -156,10 +157,10 @@ class Topology:
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> Relation[K, V]:
-        """A relation of fixed rows (key, value), there from the first epoch on.
+        """A relation of fixed rows (key, value), present from the first epoch on.
 
-        Changing the rows changes the plan: a start refuses that, or, with `accept_plan`, replaces the old rows. The
-        rows are in a state called `name`.
+        A change of the rows changes the plan: the next start refuses it, or, with `accept_plan`, replaces the old rows.
+        The rows are in a state called `name`.
         """
         return constant(self._builder, rows, name, key, value)
 

@@ -20,7 +20,7 @@ from tests.seeds import in_turn
 OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 6.0}
 """How long it is away, by the step at which it is killed: transactions last 5 s, sessions 2 s."""
 
-HELD_BACK = re.compile(r"; (\d+) more like it were held back")
+HELD_BACK = re.compile(r"; (\d+) similar lines were suppressed")
 
 ROWS = [(f"k{n % 20}", n) for n in range(100)]
 

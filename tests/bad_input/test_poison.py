@@ -279,7 +279,9 @@ class TestAheadOfItsTime:
             assert [(key, value) for key, value, _ in rig.letters()] == [(b"b", b"y"), (b"c", b"z")]
 
     def test_fail_names_the_record_and_the_topic(self, rig: Rig, written: list[tuple[str, str]]) -> None:
-        with pytest.raises(DataError, match=rf"offset 51 .*topic '{rig.topic('out')}' takes records up to 3600000 ms"):
+        with pytest.raises(
+            DataError, match=rf"offset 51 .*topic '{rig.topic('out')}' accepts records up to 3600000 ms"
+        ):
             rig.settle(rig.worker(echo(rig, str)))
 
 

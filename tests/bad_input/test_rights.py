@@ -165,7 +165,7 @@ def test_without_delete_a_purge_is_put_off(estate: Estate, caplog: pytest.LogCap
             LONGER,
             "0",
             "1",
-            until=lambda workers: re.search(rf"purge put off: .*{estate.name}-", caplog.text),
+            until=lambda workers: re.search(rf"purge postponed: .*{estate.name}-", caplog.text),
         )
         assert estate.right()
     finally:

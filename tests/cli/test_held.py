@@ -41,7 +41,7 @@ def test_what_is_held_is_told_by_every_command_and_goes_when_it_is_mended(
     run("produce", "links", stdin="top\ta\na\ttop\n")
     told = run("run", file, "--until-idle", status=3).stderr
     assert f"WARNING no finite answer: {WHY}" in told
-    assert "idle: all input is taken in" in told
+    assert "idle: all input is processed" in told
     assert run("wait", file, status=3).stderr == f"no finite answer: {WHY}\n"
     status = json.loads(run("status", file, "--format", "json").stdout)
     assert status["quiescent"]
@@ -60,7 +60,7 @@ def test_stop_ends_with_a_status_of_its_own_until_it_is_mended(run: Command, pro
     run("produce", "links", stdin="top\ta\na\ttop\n")
     for options in ([], ["--until-idle"]):
         told = run("run", file, *options, status=65).stderr
-        assert f"error [DATA_NO_FINITE_ANSWER]: all input is taken in, and there is no finite answer: {WHY}\n" in told
+        assert f"error [DATA_NO_FINITE_ANSWER]: all input is processed, and there is no finite answer: {WHY}\n" in told
     run("wait", file, status=3)
     run("produce", "links", stdin="a\tb\n")
     run("run", file, "--until-idle")

@@ -40,7 +40,7 @@ def test_journey_of_a_newcomer(start: Start, folder: pathlib.Path) -> None:
     assert messages.endswith("3 records into 'nodes', 0 of them tombstones\n")
     messages = start("run", "family.py", "--until-idle").ends().errors
     assert "topic 'descendants' did not exist: made with 1 partition" in messages
-    assert "3 records in, 3 out, 0 left out" in messages
+    assert "3 records in, 3 out, 0 rejected" in messages
     out, messages = start("consume", "descendants", "--latest", "--value-type", "int64").ends()
     assert (table_of(out), messages) == (COUNTS, "")
     out = start("status", "family.py").ends().out
@@ -67,7 +67,7 @@ def test_others_produce_look_and_wait_while_a_worker_runs(start: Start, run: Com
     worker.signal(signal.SIGTERM)
     messages = worker.ends().errors
     last = json.loads(messages.splitlines()[-1])
-    assert (last["level"], last["message"]) == ("info", "stopped by SIGTERM; 3 records in, 3 out, 0 left out")
+    assert (last["level"], last["message"]) == ("info", "stopped by SIGTERM; 3 records in, 3 out, 0 rejected")
     assert json.loads(run("status", "family.py", "--format", "json").stdout)["workers"] == 0
 
 
@@ -158,6 +158,6 @@ def test_data_error_names_the_record_and_the_line_of_the_author(run: Command, fo
     assert "bad.py:4: words.map_values(lambda word: word.nothing)" in told
     assert "Traceback" not in messages
     messages = run("run", "bad.py", "--until-idle", "--on-error", "dead-letter").stderr
-    assert "1 records in, 0 out, 1 left out" in messages
+    assert "1 records in, 0 out, 1 rejected" in messages
     letters = run("consume", "bad-dead-letter", "--headers", "--format", "jsonl").stdout
     assert ["eddy.topic", "words"] in json.loads(letters)["headers"]

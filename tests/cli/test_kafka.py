@@ -57,12 +57,12 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     run("produce", f"{name}-in", stdin=TREE)
     told = start("run", "family.py", "--processes", "2", "--until-idle", *QUICK).ends().errors
     taken = [
-        int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is taken in; (\d) records in", told, re.M)
+        int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is processed; (\d) records in", told, re.M)
     ]
     assert len(taken) == 2
     assert sum(taken) >= 3  # what is given up with a partition is taken in again by the other
     assert table(run, name) == COUNTS
-    ended = "in the group; one that has ended counts until its session runs out, after 6 s"
+    ended = "in the group; a worker that has ended counts until its session ends, after 6 s"
     shown = run("status", "family.py", *QUICK).stdout
     assert re.search(rf"^workers      (none running|[12] {ended})$", shown, re.M), shown
     status = json.loads(run("status", "family.py", "--format", "json").stdout)
@@ -82,7 +82,7 @@ def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Comma
 
     def is_over() -> bool:
         shown = run("reset", "family.py", "--dry-run", status=None)
-        assert not shown.exit_code or "one that has stopped counts until its session has run out" in shown.stderr
+        assert not shown.exit_code or "a worker that has stopped counts until its session has ended" in shown.stderr
         return not shown.exit_code
 
     wait_for(is_over, missing="the end of the session", pause_s=0.5)

@@ -33,7 +33,7 @@ def test_several_queries_are_refused_only_where_they_are_served(run: Command, fo
     )
     run("describe", "q.py")
     told = run("serve", "q.py", "--data", "data", "--http", "0", status=2).stderr
-    assert "'q.py' defines 2 Queries; one for all is needed." in told
+    assert "'q.py' defines 2 Queries; a single one is needed." in told
 
 
 def test_file_may_import_its_neighbours(run: Command, folder: pathlib.Path) -> None:

@@ -117,7 +117,7 @@ class TestProduce:
     @pytest.mark.parametrize(
         ("arguments", "text", "said"),
         [
-            ((), "a\t1\nb\n", "line 2: 1 columns, and the value is to come from column 2"),
+            ((), "a\t1\nb\n", "line 2: 1 columns, and the value is to be read from column 2"),
             (("--value-type", "int64"), "a\t1\nb\tx\n", "line 2: the value 'x' is no int64"),
             (("--key-type", "json"), "1\t1\n{\tx\n", "line 2: the key '{' is no json"),
             (("--value-type", "bytes"), "a\t00\nb\tzz\n", "line 2: the value 'zz' is no bytes"),
@@ -140,7 +140,7 @@ class TestProduce:
         assert f"error [DATA]: stdin: {said}" in told
         assert rows(folder, "t") == []
         told = run("produce", "t", *arguments, "--skip-bad", stdin=text).stderr
-        assert told.splitlines()[-1] == "1 records into 't', 0 of them tombstones, 1 bad lines left out"
+        assert told.splitlines()[-1] == "1 records into 't', 0 of them tombstones, 1 bad lines skipped"
 
     def test_broken_quotes_and_unknown_columns_stop_it(self, run: Command, folder: pathlib.Path) -> None:
         told = run("produce", "t", "--format", "csv", stdin='a,1\nb,"2\n', status=1).stderr

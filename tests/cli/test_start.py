@@ -74,5 +74,5 @@ def test_worker_starts_by_itself_once_the_broker_does(
 
     quickest(attempt, 8.0)  # with the start of a process
     broker.start()
-    assert "idle: all input is taken in; 1 records in" in worker.ends().errors
+    assert "idle: all input is processed; 1 records in" in worker.ends().errors
     assert run("consume", "descendants", "--latest", "--value-type", "int64", *on_broker).stdout == "twig\t1\n"

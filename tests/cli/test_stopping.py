@@ -154,7 +154,7 @@ def in_an_epoch(folder: pathlib.Path, start: Start, *options: str) -> Child:
 def test_stop_that_takes_too_long_ends_the_worker_and_says_so(folder: pathlib.Path, start: Start) -> None:
     process = in_an_epoch(folder, start, "--shutdown-timeout", "0.5")
     process.signal(signal.SIGTERM)
-    assert "not stopped within 0.5 s, asked by SIGTERM; ended as it is" in ends(process, os.EX_TEMPFAIL)
+    assert "not stopped within 0.5 s after SIGTERM; killed" in ends(process, os.EX_TEMPFAIL)
 
 
 @BOTH
@@ -266,7 +266,7 @@ def test_command_ends_although_a_client_does_not(word: str, status: int) -> None
         [sys.executable, "-c", STUCK, word], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == status
-    assert done.stderr.startswith("a client: not closed within 0.01 s; left as it is")
+    assert done.stderr.startswith("a client: not closed within 0.01 s; abandoned")
     assert ("eddy 0." in done.stdout) is (word == "version")
 
 

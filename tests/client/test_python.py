@@ -226,7 +226,7 @@ def test_client_that_closes_ends_the_queries_that_wait_for_their_rows() -> None:
             async with client:
                 pass
             async with asyncio.timeout(PATIENCE_S):
-                with pytest.raises(ClientError, match="closed before its rows came"):
+                with pytest.raises(ClientError, match="closed before the query's rows arrived"):
                     await opening
 
     run(ask())

@@ -43,7 +43,7 @@ def test_of_one_cause_one_line_in_ten_seconds_is_shown_whichever_client_reports_
         clock.now += 1 / 16
     assert len(caplog.messages) == 4
     assert all(line.startswith("FAIL [consumer-1] [thrd:127.0.0.1:1/bootstrap]") for line in caplog.messages)
-    assert caplog.messages[1].endswith("; 479 more like it were held back")
+    assert caplog.messages[1].endswith("; 479 similar lines were suppressed")
 
 
 def test_other_causes_have_lines_of_their_own(logger: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:

@@ -148,7 +148,10 @@ class TestRefused:
             ("partitioner=random", "that Kafka's Java producers choose"),
             ("enable.idempotence=false", "transactions need it"),
             ("enable.sasl.oauthbearer.unsecure.jwt=true", "prove nothing"),
-            ("topic.cleanup.policy=delete", "topic.cleanup.policy cannot be set; the purpose of a topic decides it"),
+            (
+                "topic.cleanup.policy=delete",
+                "topic.cleanup.policy cannot be set; it follows from the purpose of a topic",
+            ),
             ("topic.retention.ms=1", "never by age"),
         ],
     )

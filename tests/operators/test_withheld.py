@@ -121,7 +121,7 @@ def test_nothing_leaves_while_rows_are_ever_new(memory: str, story: Any) -> None
         rows = counted_steps(tables)
         assert bench.states()["rows"] == (rows or {})
         told = list(bench.circuit.held().values())
-        assert told == [] if rows is not None else "came around with ever new rows" in told[0]
+        assert told == [] if rows is not None else "returns to its key with ever new rows" in told[0]
 
     live(maker(ever_new()), MEMORIES[memory], as_facts(story), check, wired=False)
 

@@ -97,7 +97,7 @@ def a_block_in_a_recursion_in_a_block_that_flips(g: Graph) -> Watched:
 
 @program(nodes=5, tags="block nested")
 def errors_that_come_and_go(g: Graph) -> Watched:
-    """A node that the first iteration takes in, and no later one, is where an inner block does not come to rest."""
+    """A node that the first iteration takes in, and no later one, is where an inner block does not end."""
     roots, edges = g.roots().distinct(g("root")), g.edges()
 
     def step(taken: Relation, near: Relation) -> tuple[Relation, ...]:

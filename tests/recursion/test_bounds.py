@@ -176,7 +176,7 @@ def test_what_goes_back_and_forth_is_found_in_few_iterations_and_costs_little_wh
     )
     with eddy.TopologyTestDriver(topology) as driver:
         driver.input("rows").pipe_all([(0, 1), (1, 1)])
-        assert "holds what it held before" in driver.worker.circuit.held()["x", 0]
+        assert "has the same rows as before" in driver.worker.circuit.held()["x", 0]
         before = driver.worker.statistics.waves
         driver.input("rows").pipe_all([(-n, 1) for n in range(1, 50)])
         driver.input("rows").pipe(1, 2)

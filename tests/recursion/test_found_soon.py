@@ -56,7 +56,7 @@ def test_numbers_that_a_cycle_multiplies() -> None:
         driver.input("lines").pipe(Line("spoke", "bike"), 1)
         assert time.process_time() - began < SOON_S
         (why,) = driver.held().values()
-        assert re.search("the path bike → (spare|wheel) → spoke → bike came around with ever new rows", why)
+        assert re.search("the path bike → (spare|wheel) → spoke → bike returns to its key with ever new rows", why)
         assert not driver.store("needs").all()
         driver.input("lines").pipe(Line("tube", "rubber"), 5)
         assert not driver.store("needs").all()
@@ -85,7 +85,7 @@ def held_soon(driver: TopologyTestDriver, match: str) -> Iterator[None]:
 def test_weights_that_a_join_with_itself_squares() -> None:
     op = lambda x: x.join(x, lambda key, a, b: (key, a), "squared", keeps_key=True)  # noqa: E731
     with nested(op) as driver:
-        with held_soon(driver, "its weight is beyond all bounds, e.g. by row"):
+        with held_soon(driver, "its weight is too large, e.g. by row"):
             driver.input("seeds").pipe(1, 1)
         driver.input("seeds").pipe(1, None)
         assert not driver.worker.circuit.held()

@@ -106,7 +106,7 @@ def test_counts_stay_exact_where_the_group_is_deleted_or_its_offsets_are_reset(
         assert not app.quiescent()
         caplog.clear()
         app.run(worker := app.worker())
-        said = [line for line in caplog.messages if "positions that eddy did not write are not taken" in line]
+        said = [line for line in caplog.messages if "positions that eddy did not write are not used" in line]
         assert len(said) == 1, said
         assert re.search(
             r"its group has (no position|position \d+) in '[ab]-\w+' partition 0, the states are at", said[0]
@@ -149,7 +149,9 @@ def test_states_whose_positions_nothing_tells_are_refused(caplog: pytest.LogCapt
     }
     log.delete_group(app.name)
     assert not app.quiescent()
-    with pytest.raises(StateError, match=r"its group has no position in 'a-\w+' partition 0; the states have taken"):
+    with pytest.raises(
+        StateError, match=r"its group has no position in 'a-\w+' partition 0; the states have processed"
+    ):
         app.worker().step()
 
 

@@ -122,7 +122,7 @@ def test_a_store_of_another_log_is_refused(log: LocalLog) -> None:
     write(log, "app-counts-changelog", {"a": 1})
     restored(log, store, COUNTS)
     another = log_of({"app-counts-changelog": 2})
-    with pytest.raises(StateError, match="which ends at 0; it is of another log, or the topic was remade"):
+    with pytest.raises(StateError, match="which ends at 0; it belongs to another log, or the topic was made anew"):
         needed(another, store, COUNTS)
 
 

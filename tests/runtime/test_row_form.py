@@ -36,5 +36,5 @@ def test_rows_of_earlier_versions_are_read_beside_others(rows: list[tuple[bool, 
 def test_a_row_of_a_later_version_is_refused() -> None:
     value = bytearray(packed(1, 0, b"value"))
     value[1] |= 4
-    with pytest.raises(DataError, match="a later one has written it"):
+    with pytest.raises(DataError, match="a later version has written it"):
         row_heads([bytes(value)])

@@ -176,7 +176,9 @@ def test_fail_names_the_record_the_topic_and_the_time() -> None:
     producer.commit({}, None)
     producer.close()
     worker = eddy.Worker(made, log, wall=lambda: NOW_MS / 1000)
-    with pytest.raises(DataError, match=r"offset 1 .*\(2023-11-15T00:13:20\+00:00\).*topic 'out' takes .* 3600000 ms"):
+    with pytest.raises(
+        DataError, match=r"offset 1 .*\(2023-11-15T00:13:20\+00:00\).*topic 'out' accepts .* 3600000 ms"
+    ):
         worker.run_until_idle()
     worker.close()
 

@@ -149,7 +149,7 @@ def check_budgets() -> None:
         slow = [site.begin("/slow") for _ in range(3)]
         refused = site.get()
         assert (refused.status, refused.headers["Retry-After"]) == (503, "1")
-        assert "3 requests are answered at a time" in refused.text
+        assert "3 requests are being answered" in refused.text
         assert (site.get("/healthz").status, site.get("/readyz").status) == (200, 200)
         site.may_end.set()
         for thread in slow:

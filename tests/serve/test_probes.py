@@ -99,7 +99,7 @@ def test_worker_that_is_fenced_is_not_ready_and_in_the_end_dead(admit: Admit, lo
     thieves = 1
     ward.step()
     assert ward.says("/healthz") == WELL
-    reason = "fenced, taking up again, for 0 s; nothing was committed since"
+    reason = "fenced, joining again, for 0 s; nothing was committed since"
     assert ward.says("/readyz") == (503, "RUNNING", reason)
     ward.now += 31.0
     ward.step()

@@ -360,7 +360,7 @@ class World:
         elif rng.random() < 0.3:
             self._leave_as_stranger()
         else:
-            with contextlib.suppress(ConnectorError):  # a position that was reset, and whose records are gone
+            with contextlib.suppress(ConnectorError):  # a position that was reset, and whose records were deleted
                 self.stranger.poll(10, 0.0)
             taken = self.stranger.assignment() & set(committed)
             producer = self.log.producer(None)

@@ -27,7 +27,7 @@ def test_a_stream_table_join_is_named_with_what_is_behind_it() -> None:
     users.to("copy")
     found = order_dependent(topology.plan, {"clicks": 1, "users": 1})
     assert found.keys() == {"who"}
-    assert "as it was when the record came" in found["who"]
+    assert "as it was when the record arrived" in found["who"]
     assert {node.name for node in tainted(topology.plan, found)} >= {"who"}
     assert {sink.topic for sink in topology.plan.sinks() if sink in tainted(topology.plan, found)} == {"out"}
 

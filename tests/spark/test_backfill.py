@@ -158,11 +158,11 @@ def test_killed_behind_its_commit_it_finds_that_all_is_done(tmp_path: Path, spar
     assert (again.already, again.cut.inputs, again.written) == (True, first.cut.inputs, {})
     assert (rig.held(), rig.log.committed("all", [TopicPartition("words", p) for p in range(3)])) == before
     rig.topology = more_words
-    with pytest.raises(ConfigurationError, match="has run here before and has positions, a plan, changelogs"):
+    with pytest.raises(ConfigurationError, match="has run on this log and has positions, a plan, changelogs"):
         rig.backfill()
     rig.topology = words_alone
     rig.work()
-    with pytest.raises(ConfigurationError, match="has run here before and has positions, a plan, changelogs"):
+    with pytest.raises(ConfigurationError, match="has run on this log and has positions, a plan, changelogs"):
         rig.backfill()
     assert rig.verify().status == 0
     rig.close()
@@ -171,7 +171,7 @@ def test_killed_behind_its_commit_it_finds_that_all_is_done(tmp_path: Path, spar
 def test_where_there_is_state_it_is_refused_unless_told_to_replace_it(plain: Rig, tmp_path: Path) -> None:
     plain.work()
     with pytest.raises(
-        ConfigurationError, match=r"has run here before and has positions, a plan, changelogs.*--replace"
+        ConfigurationError, match=r"has run on this log and has positions, a plan, changelogs.*--replace"
     ):
         plain.backfill()
     worker = eddy.Worker(plain.topology(), plain.log)

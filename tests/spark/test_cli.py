@@ -50,7 +50,7 @@ def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path)
     assert (again.exit_code, "family: done already" in again.output) == (0, True), again.output
     equal = run("verify", program)
     assert equal.exit_code == 0, equal.output
-    since = r"the cut is \d+ s old; nothing has come since"
+    since = r"the cut is \d+ s old; no records have arrived since"
     assert re.search(
         rf"family: equal, at the cut nodes \d+\n{since}\nsink descendants: 3 keys, all equal\n", equal.output
     )
@@ -70,7 +70,7 @@ def test_a_repair(program: str, spark: Any, tmp_path: Path) -> None:
     repaired = run("verify", program, "--repair")
     assert repaired.exit_code == 1, repaired.output
     assert "store nodes: 4 keys, 1 differ\n    'stone': expected nothing, found 'tree'\n" in repaired.output
-    assert "corrections written: 1 to nodes; when the worker has taken them up, verify again" in repaired.output
+    assert "corrections written: 1 to nodes; when the worker has processed them, verify again" in repaired.output
     again = run("verify", program, "--repair")
     assert again.exit_code == 2, again.output
     assert "not repaired, nothing was written: topic 'nodes' partition 0: records have arrived" in again.output

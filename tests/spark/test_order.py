@@ -136,12 +136,14 @@ def test_records_that_wait_and_the_age_of_the_cut_are_named(rig: Rig) -> None:
     rig.work()
     now = verification.time.time()
     idle = rig.verify(max_age_s=0.0, wall=lambda: now + 3 * 3600)
-    assert (idle.status, list(idle.lines())[1]) == (0, "the cut is 3 h old; nothing has come since")
+    assert (idle.status, list(idle.lines())[1]) == (0, "the cut is 3 h old; no records have arrived since")
     rig.write("in", [(b"a", b"u"), (b"b", b"u"), *[(b"c", b"u")] * 4_998])
     waiting = rig.verify(wall=lambda: now + 3 * 3600)
     said = list(waiting.lines())[1]
     assert waiting.status == 0
-    waits = r"up to (5,00\d) records have come since, and are not compared \(in \1\)"  # with the ends of transactions
+    waits = (
+        r"up to (5,00\d) records have arrived since, and are not compared \(in \1\)"  # with the ends of transactions
+    )
     assert re.fullmatch(f"the cut is 3 h old; {waits}", said), said
     late = rig.verify(max_age_s=3600.0, wall=lambda: now + 3 * 3600)
     assert (late.status, late.word) == (2, "could not tell")

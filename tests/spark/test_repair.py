@@ -86,8 +86,8 @@ def test_what_a_worker_misread_is_made_right_through_its_input(rig_of: Callable[
     verdict = rig.verify(repair=True, mismatches=str(tmp_path / "mismatches"))
     assert verdict.status == 1
     assert list(verdict.lines())[-2:] == [
-        f"all that differs: {tmp_path / 'mismatches'}",
-        "corrections written: 3 to nodes; when the worker has taken them up, verify again",
+        f"all differences: {tmp_path / 'mismatches'}",
+        "corrections written: 3 to nodes; when the worker has processed them, verify again",
     ]
     assert set(rig.rows("nodes")) >= {(rig.home(b"c"), b"c", b"b"), (rig.home(b"e"), b"e", b"b")}
     assert rig.rows("nodes").count((rig.home(b"d"), b"d", None)) == 1

@@ -62,4 +62,4 @@ def test_what_is_said_to_spark_submit_is_not_said_to_the_job(tmp_path: Path) -> 
     arguments = ["verify", str(FAMILY), "--data", str(tmp_path), "--master", "local[2]"]
     ended = CliRunner().invoke(main, arguments, obj="a session")
     assert ended.exit_code == 2
-    assert "--master: the session is there already; say it to spark-submit" in ended.output
+    assert "--master: the session exists already; pass the option to spark-submit" in ended.output

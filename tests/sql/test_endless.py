@@ -1,4 +1,4 @@
-"""A recursion of SQL that does not come to rest is told in SQL's words, with its place in the text."""
+"""A recursion of SQL that does not end is told in SQL's words, with its place in the text."""
 
 import re
 
@@ -26,12 +26,12 @@ ENDLESS = {
     ),
     "set that grows": (
         f"WITH RECURSIVE r(n) AS ({SEED} UNION SELECT n + 1 FROM r WHERE n > 0) SELECT * FROM r",
-        r"sql 'v' line 1, column \d+: 'r' does not come to rest: after 10000 iterations it still changed, e.g. by row "
+        r"sql 'v' line 1, column \d+: 'r' does not end: after 10000 iterations it still changed, e.g. by row "
         r"\(\d+,\); .*Let the step end: … WHERE depth < 100",
     ),
     "block over a cycle": (
         f"WITH MUTUALLY RECURSIVE r(n bigint) AS ({SEED} UNION ALL {FOLLOW}) SELECT * FROM r",
-        r"sql 'v': binding 'r' does not come to rest: the epoch's rows or seconds were spent, e.g. by row \([12],\); "
+        r"sql 'v': binding 'r' does not end: the epoch's rows or seconds were spent, e.g. by row \([12],\); "
         r".*WITH MUTUALLY RECURSIVE \(RETURN AT RECURSION LIMIT n\)",
     ),
 }
@@ -62,7 +62,7 @@ def test_error_of_an_answer_speaks_sql_too() -> None:
     text, said = ENDLESS["bag over a cycle"]
     with pytest.raises(LoopLimitError, match=said.replace("'v'", "'query'")):
         eddy.query(text, {"e": (COLUMNS, CYCLE)})
-    with pytest.raises(LoopLimitError, match=r"sql .query. line 1, column .* does not come to rest"):
+    with pytest.raises(LoopLimitError, match=r"sql .query. line 1, column .* does not end"):
         eddy.query(ENDLESS["set that grows"][0], {"e": (COLUMNS, CYCLE)})
 
 

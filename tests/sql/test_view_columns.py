@@ -94,7 +94,7 @@ class TestNumbersAsKeys:
     def test_a_serde_that_cannot_write_it_is_refused_at_build(self) -> None:
         topology = eddy.Topology("app")
         table = self.view(topology).to_table()
-        with pytest.raises(eddy.TopologyError, match=r"key=int64 cannot write Decimal, .* or make int of it before"):
+        with pytest.raises(eddy.TopologyError, match=r"key=int64 cannot write Decimal, .* or convert it to int before"):
             table.to("out", key=eddy.Int64)
         with pytest.raises(
             eddy.TopologyError, match=r"value=int64 cannot write tuple, which values are here \(serde sql"

@@ -189,7 +189,7 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
         ):
             with pytest.raises(eddy.QueryError, match="at_least"):
                 tables.wait(unknown, timeout_s=0.0)
-        with pytest.raises(eddy.NotReadyError, match="as late as asked for has not come within 0"):
+        with pytest.raises(eddy.NotReadyError, match="as late as asked for was not reached within 0"):
             tables.wait({"rows": [5]}, timeout_s=0.0)
 
 

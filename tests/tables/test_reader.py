@@ -233,7 +233,7 @@ def test_a_record_that_is_left_out_after_it_was_shown_has_its_table_read_anew(
     with caplog.at_level(logging.WARNING, "eddy.tables"):
         desk.work()
         desk.read()
-    assert "table 'numbers' is read anew: which records the application leaves out has changed" in caplog.text
+    assert "table 'numbers' is read anew: the application has rejected records that were applied" in caplog.text
     assert desk.rows.version.exact
     assert desk.table("numbers") == {"a": 5}
 
@@ -261,7 +261,7 @@ def cut_off(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("harm", "said", "left"),
     [
-        (made_anew, "holds other records than those that were taken in", 40),
+        (made_anew, "has other records than the applied ones", 40),
         (shorter, "ends at offset 2, before 11: it was made anew", 1),
         (cut_off, "records were deleted in between", 1),
     ],

@@ -118,7 +118,7 @@ class TestStrategy:
     def test_dead_letters_are_for_waves(self) -> None:
         rows, _ = relation()
         with pytest.raises(
-            TopologyError, match="'dead-letter' is for recursions by waves, and this one goes by nested"
+            TopologyError, match="'dead-letter' is for recursions by waves, and this one is computed by nested"
         ):
             rows.recursively(lambda x: x.distinct("step"), "loop", on_limit="dead-letter")
 

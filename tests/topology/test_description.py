@@ -109,7 +109,7 @@ def test_describe_says_how_a_recursion_is_computed_and_why() -> None:
     assert "strategy: waves by depth up to 3, since the answer depends on the depth" in family(max_depth=3).describe()
     topology = eddy.Topology("app")
     topology.stream("in", key=S, value=S).recursively(lambda rows: rows.filter(lambda k, v: False))
-    assert "strategy: waves of facts, since a KStream's records are never taken back" in topology.describe()
+    assert "strategy: waves of facts, since a KStream's records are never retracted" in topology.describe()
 
 
 def test_a_notebook_shows_the_picture() -> None:

@@ -76,7 +76,7 @@ def test_one_bad_record_among_many_is_left_out_and_the_others_count_once(
         assert driver.store("sums").all() == {"a": 7, "b": 24}
         assert [value for _, value in driver.output("seen").read_key_values()] == [1, 2, 4, 8, 16]
         assert driver.worker.statistics.skipped == 1
-        assert sum("record left out" in record.message for record in caplog.records) == 1
+        assert sum("record rejected" in record.message for record in caplog.records) == 1
         letters = driver.output("app-dead-letter", key=eddy.Bytes, value=eddy.Bytes).read_records()
         if policy == "skip":
             assert letters == []
@@ -109,7 +109,7 @@ def test_the_line_that_raised_is_in_logs_and_letters(policy: Any, caplog: pytest
     )
     with TopologyTestDriver(topology, Config(on_error=policy)) as driver, caplog.at_level(logging.WARNING, "eddy"):
         driver.input("in").pipe("a", "no json")
-        (logged,) = [record.message for record in caplog.records if "left out" in record.message]
+        (logged,) = [record.message for record in caplog.records if "record rejected" in record.message]
         assert re.search(said, logged)
         letters = driver.output("app-dead-letter", key=eddy.Bytes, value=eddy.Bytes).read_records()
         assert len(letters) == (policy == "dead-letter")

@@ -105,9 +105,13 @@ def test_reduce_is_right_when_both_sides_of_a_join_come_in_one_epoch() -> None:
 
 def test_an_aggregate_of_a_table_needs_a_subtractor() -> None:
     grouped: Any = by_team(eddy.Topology("app"))
-    with pytest.raises(eddy.TopologyError, match=r"reduce 'x': rows of a table go away, and None cannot take them"):
+    with pytest.raises(
+        eddy.TopologyError, match=r"reduce 'x': rows of a table are removed, and None cannot retract them"
+    ):
         grouped.reduce(lambda total, n: total + n, None, "x")
-    with pytest.raises(eddy.TopologyError, match=r"aggregate 'x': rows of a table go away, and 7 cannot take them"):
+    with pytest.raises(
+        eddy.TopologyError, match=r"aggregate 'x': rows of a table are removed, and 7 cannot retract them"
+    ):
         grouped.aggregate(int, lambda key, n, total: total + n, 7, "x")
 
 

@@ -66,14 +66,14 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """The id of its process, None if it does not run."""
+        """The id of the broker's process; None if it does not run."""
         return process.process_id(self.folder)
 
     @property
     def port(self) -> int:
-        """The port on which clients reach it, or, if it does not run, will reach it after the next start.
+        """The port of the broker for clients; if it does not run, the port of its next start.
 
-        Raises: ConnectorError if no port is named, and none was chosen yet.
+        Raises: ConnectorError if no port was given, and no earlier start has chosen one.
         """
         last = self._home.about().get("port")
         port = (last or self._port) if self.running else (self._port or last)
@@ -92,9 +92,9 @@ class Broker:
         return self._home.about().get("version")
 
     def start(self, timeout_s: float = 60.0) -> bool:
-        """Start it, unless it runs, and wait until it is of use to clients. Returns whether it was this call that did.
+        """Start the broker, unless it runs, and wait until it serves clients. Returns whether this call has started it.
 
-        Raises: ConnectorError without Java or jars, with a port that is taken, or if Kafka ends or takes too long.
+        Raises: ConnectorError if Java or the jars are missing, the port is taken, or Kafka ends or takes too long.
         """
         port = self._chosen_port
         try:
@@ -102,15 +102,16 @@ class Broker:
         except ConnectorError:
             if not self._home.says(_TAKEN):
                 raise
-            return self._start(port, timeout_s)  # a port that was free when it was chosen was taken since: on another
+            # The chosen port was free, but was taken since then: start on another port.
+            return self._start(port, timeout_s)
 
     def launch(self) -> bool:
-        """Start it, unless it runs, without waiting: the nodes of a cluster wait for each other."""
+        """Start the broker, unless it runs, without waiting: the nodes of a cluster wait for each other."""
         return self._launch(self._chosen_port)
 
     @property
     def _chosen_port(self) -> int | None:
-        """The port that was asked for, else the port of the last run; None if any free port will do."""
+        """The port that the user gave, otherwise the port of the last run; None if any free port will do."""
         return self._port or self._home.about().get("port")
 
     def _start(self, port: int | None, timeout_s: float) -> bool:
@@ -124,7 +125,7 @@ class Broker:
         return started
 
     def _launch(self, port: int | None) -> bool:
-        """Start it, unless it runs, on `port` or a free one."""
+        """Start the broker, unless it runs, on `port`, or on a free port if that is None."""
         if self.running:
             return False
         self._home.make()
@@ -141,7 +142,7 @@ class Broker:
         return True
 
     def wait(self, timeout_s: float = 60.0) -> None:
-        """Wait until a launched broker is of use to clients. Raises: ConnectorError if it ends, or takes too long."""
+        """Wait until a launched broker serves clients. Raises: ConnectorError if it ends, or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not (self._home.says(STARTED) and listens(self.port)):
             if not self.running:
@@ -158,11 +159,12 @@ class Broker:
             time.sleep(_POLL_S)
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Let it close its data and end; kill it after `timeout_s`. Returns whether it ran."""
+        """Let the broker close its data and end; kill it after `timeout_s`. Returns whether it ran."""
         if not self.running:
             return False
         deadline = time.monotonic() + timeout_s
-        # Another process may be starting it at this moment: then it runs, but has no process yet.
+        # Another process may be starting the broker at this moment: then the lock is held, but there is no process id
+        # yet.
         while self.pid is None and self.running and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         process.send_signal(self.folder, signal.SIGTERM)
@@ -176,22 +178,22 @@ class Broker:
         process.send_signal(self.folder, signal.SIGKILL)
         if not process.gone(self.folder, _DIES_S):
             raise ConnectorError(
-                f"broker {self.folder}: process {self.pid} did not end; it has to. Find out why it hangs",
+                f"broker {self.folder}: process {self.pid} did not end after a kill. Find out why it hangs",
                 retriable=True,
             )
 
     def pause(self) -> None:
-        """Hold it still: once this returns it answers nobody and closes nothing.
+        """Stop all threads of the broker until `resume`: it answers no request and closes no connection.
 
         Raises: ConnectorError if its threads do not stop.
         """
         process.send_signal(self.folder, signal.SIGSTOP)
         deadline = time.monotonic() + _DIES_S
-        # The system stops one thread after the other, each when it next runs.
+        # The system stops one thread after the other, each when it is next scheduled.
         while (pid := self.pid) is not None and not process.stands_still(pid):
             if time.monotonic() >= deadline:
                 raise ConnectorError(
-                    f"broker {self.folder}: process {pid} was not paused within {_DIES_S:g} s; it has to be. Try again",
+                    f"broker {self.folder}: process {pid} was not paused within {_DIES_S:g} s. Try again",
                     retriable=True,
                 )
             time.sleep(_STILL_S)
@@ -201,12 +203,12 @@ class Broker:
         process.send_signal(self.folder, signal.SIGCONT)
 
     def restart(self, timeout_s: float = 60.0) -> None:
-        """Stop it if it runs, and start it where it was."""
+        """Stop the broker if it runs, and start it again on the same port."""
         self.stop()
         self.start(timeout_s)
 
     def remove(self) -> None:
-        """Remove its data and all else that is its own. Raises: ConnectorError if it runs."""
+        """Remove the data and all other files of the broker. Raises: ConnectorError if it runs."""
         self._home.remove()
 
     def __enter__(self) -> Self:
@@ -219,7 +221,7 @@ class Broker:
         self.stop()
 
     def _settings_for(self, port: int | None) -> tuple[int, dict[str, str]]:
-        """The port of the next run, known to be free, and the settings."""
+        """The port of the next run, checked to be free, and the settings."""
         port = port or free_port()
         if not is_free(port):
             raise ConnectorError(
@@ -239,7 +241,7 @@ class Broker:
         if status:
             raise ConnectorError(
                 f"broker {self.folder}: Kafka did not format its storage, with {self._home.last_words()!r}; "
-                f"settings that it takes are needed. See {self._home.log}"
+                f"settings that Kafka accepts are needed. See {self._home.log}"
             )
 
     def _command(self, java: str, jars: Jars, *options: str, words: Sequence[str]) -> list[str]:

@@ -41,22 +41,24 @@ class Home:
         return about
 
     def make(self) -> None:
-        """Make the folder. Raises: ConnectorError if there is one with something else in it."""
+        """Make the folder if it is missing. Raises: ConnectorError if it has files that are not a broker's."""
         process.make_folder(self.folder)
         try:
-            names = set(os.listdir(self.folder))  # one look: another process may be starting or removing a broker
+            # Read the folder once: another process may be starting or removing a broker.
+            names = set(os.listdir(self.folder))
         except FileNotFoundError:
-            return  # removed at this moment; `process.claimed` makes it
+            return  # it was removed at this moment; `process.claimed` makes it again
         others = names - {process.LOCK, process.PID, _NEW}
         if others and _ABOUT not in names:
             raise ConnectorError(
-                f"broker {self.folder}: holds {len(others)} other files ({min(others)!r}, …); a folder of its own is "
-                "needed. Name one: --data DIR"
+                f"broker {self.folder}: holds {len(others)} other files ({min(others)!r}, …); an empty folder "
+                f"is needed. Name one: --data DIR"
             )
 
     def prepare(self, port: int, version: str, settings: Mapping[str, str]) -> None:
         """Remove the output of the last run, and write the settings of the next one."""
-        self.log.unlink(missing_ok=True)  # first: a process that waits for this run must not find the words of the last
+        # Before the start: a process that waits for this run must not find lines of the last one.
+        self.log.unlink(missing_ok=True)
         (self.folder / _NEW).write_text(json.dumps({"port": port, "version": version}), encoding="utf-8")
         (self.folder / _NEW).replace(self.folder / _ABOUT)
         (self.folder / SERVER_PROPERTIES).write_text(properties(settings), encoding="ascii")
@@ -75,7 +77,7 @@ class Home:
             return False
 
     def last_words(self) -> str:
-        """The line of the log that tells best why the last run ended."""
+        """The line of the log that best explains why the last run ended."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -85,17 +87,21 @@ class Home:
         return (reasons or said or [""])[-1]
 
     def remove(self) -> None:
-        """Remove a broker's files, and the folder if it is then empty. Raises: ConnectorError while one runs."""
+        """Remove a broker's files, and the folder if it is then empty.
+
+        Raises: ConnectorError while a broker runs in it.
+        """
         if not (self.folder / _ABOUT).exists():
             return
         with process.claimed(self.folder) as lock:
             if lock is None:
                 raise ConnectorError(
-                    f"broker {self.folder}: runs, or is being started; one that does not is needed. "
-                    "Stop it: eddy broker stop"
+                    f"broker {self.folder}: runs, or is being started; it has to be stopped first. Stop it: "
+                    f"eddy broker stop"
                 )
             shutil.rmtree(self.folder / DATA, ignore_errors=True)
             for name in (SERVER_PROPERTIES, LOG_PROPERTIES, process.LOG, _NEW, _ABOUT, process.LOCK):
                 (self.folder / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it has other files, or another process is starting a broker in it
+            # The folder has other files, or another process is starting a broker in it.
+            with contextlib.suppress(OSError):
                 self.folder.rmdir()

@@ -82,7 +82,10 @@ def kept_folder() -> Path:
 
 
 def find_jars(folder: Path | None = None) -> Jars:
-    """The jars in `folder`; without one the locked ones, fetched if they are not kept yet. Raises: ConnectorError."""
+    """The jars in `folder`; without a folder the jars of `jars.txt`, fetched if they are missing.
+
+    Raises: ConnectorError.
+    """
     if folder is not None:
         return _given(folder)
     kept = kept_folder()
@@ -114,7 +117,7 @@ def _given(folder: Path) -> Jars:
         if found := re.fullmatch(r"kafka_[\d.]+-(\d+\.\d+\.\d+)\.jar", file.name):
             return Jars(found[1], tuple(files))
     raise ConnectorError(
-        f"jars {folder}: of {len(files)} jars none is kafka_2.13-VERSION.jar; all that a broker runs on is needed. "
+        f"jars {folder}: of {len(files)} jars none is kafka_2.13-VERSION.jar; all jars of a broker are needed. "
         "Name the libs folder of a Kafka distribution"
     )
 
@@ -137,7 +140,10 @@ def _fetch(kept: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(kept: Path) -> Iterator[None]:
-    """Let one process at a time fetch. The system lets the next one in when this one ends, however it ends."""
+    """Let one process at a time fetch jars.
+
+    The system lets the next process in when this one ends, also after a kill.
+    """
     with (kept.parent / f"{kept.name}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -152,7 +158,7 @@ def _ivy() -> Path:
 
 
 def _download(java: str, ivy: Path, part: Path) -> None:
-    """Let Ivy put the locked jars, without their declared dependencies, into `part/jars`."""
+    """Let Ivy put the jars of `jars.txt`, without their declared dependencies, into `part/jars`."""
     (part / "settings.xml").write_text(_SETTINGS, encoding="ascii")
     (part / "ivy.xml").write_text(_wanted(locked_jars()), encoding="ascii")
     (part / "jars").mkdir()

@@ -10,15 +10,15 @@ from eddy.errors import ConnectorError
 __all__ = ["OLDEST_JAVA", "find_java"]
 
 OLDEST_JAVA = 17
-"""What Kafka's brokers ask for, from 4.0 on."""
+"""The oldest Java version on which Kafka's brokers run, from Kafka 4.0 on."""
 
 _FIX = "Install one: apt-get install openjdk-17-jre-headless; or name its folder: JAVA_HOME=DIR"
 
 
 def find_java() -> str:
-    """The path of `java`: in JAVA_HOME if this is set, else the first one on PATH.
+    """The path of `java`: in JAVA_HOME if this is set, otherwise the first `java` on PATH.
 
-    Raises: ConnectorError if there is none, or an older one.
+    Raises: ConnectorError if there is no `java`, or an older version.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")

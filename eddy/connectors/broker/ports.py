@@ -1,4 +1,4 @@
-"""Ports of this machine's own address: which are free, and where someone listens."""
+"""Ports of this machine's own address: finds a free port, and checks whether a process listens on one."""
 
 import random
 import socket
@@ -6,7 +6,7 @@ import socket
 __all__ = ["HOST", "free_port", "is_free", "listens"]
 
 HOST = "127.0.0.1"
-"""The only address that a broker of eddy's listens on: no other machine reaches it."""
+"""The only address on which a broker of eddy listens. No other machine can reach it."""
 
 _LOWEST, _HIGHEST = 20_000, 32_000
 
@@ -14,7 +14,7 @@ _LOWEST, _HIGHEST = 20_000, 32_000
 def is_free(port: int) -> bool:
     """Whether a server could listen on `port` now."""
     with socket.socket() as probe:
-        # As servers do: connections in TIME_WAIT do not block the port.
+        # Servers set this option, too, so that connections in TIME_WAIT do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -35,10 +35,11 @@ def listens(port: int, timeout_s: float = 1.0) -> bool:
 def free_port() -> int:
     """A port that is free now.
 
-    It is below the ports that systems give to clients. The system may give one of these to a client before a server is
-    started again on it, and a client that keeps connecting to one of these, where nobody listens, may reach itself.
+    It is below the range from which systems give ports to clients. A port of that range may be given to a client before
+    the server starts again on it; and a client that keeps connecting to such a port while no server listens may reach
+    itself.
     """
-    # The system's own numbers: two programs with the same seed would choose the same ports.
+    # The system's random numbers: two programs with the same seed would choose the same ports.
     while not is_free(port := random.SystemRandom().randrange(_LOWEST, _HIGHEST)):
         pass
     return port

@@ -1,4 +1,4 @@
-"""A process that outlives the one that started it, known by a folder.
+"""A process that outlives the process that started it, and that is found again by its folder.
 
 The process that starts it takes an advisory lock on a file of the folder, and the started process inherits the lock.
 The system releases a lock when its holder ends, however it ends, and not before.
@@ -39,15 +39,18 @@ _DETACH = 'pid=$1; shift; "$@" & echo $! > "$pid"'
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder if it is missing. It may be removed again at any moment, by whoever has the lock."""
+    """Make the folder if it is missing. The holder of the lock may remove it again at any moment."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):  # `exist_ok` would look again, whether it is a folder
+    # `exist_ok` would check afterwards whether the path is a folder, which may be removed by then.
+    with contextlib.suppress(FileExistsError):
         folder.mkdir()
 
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[int | None]:
-    """Hold the lock within the block: a descriptor that `launch` hands down. None if another process has it.
+    """Hold the lock within the block.
+
+    Yields its file descriptor, for `launch`, or None if another process has the lock.
 
     The folder is made if it is missing.
     """
@@ -74,9 +77,12 @@ def held(folder: Path) -> bool:
 
 
 def launch(command: Sequence[str], folder: Path, lock: int) -> None:
-    """Start `command` in the folder, in a session of its own. It has the lock too, and keeps it after `claimed`."""
+    """Start `command` in the folder, in a session of its own.
+
+    It inherits the lock, and keeps it after the block of `claimed`.
+    """
     with (folder / LOG).open("wb") as log:
-        # The shell ends at once, so that the process is nobody's child that would have to be waited for.
+        # The shell ends immediately, so that no process has to wait for the started one as its child.
         subprocess.run(
             ["/bin/sh", "-c", _DETACH, "sh", PID, *command],
             cwd=folder,
@@ -90,7 +96,7 @@ def launch(command: Sequence[str], folder: Path, lock: int) -> None:
 
 
 def process_id(folder: Path) -> int | None:
-    """The id of the process that runs in the folder; None if none does, or not yet."""
+    """The id of the process that runs in the folder; None if no process runs there yet, or any more."""
     if not held(folder):
         return None
     try:
@@ -100,7 +106,7 @@ def process_id(folder: Path) -> int | None:
 
 
 def send_signal(folder: Path, number: signal.Signals) -> None:
-    """Send a signal to the process that runs in the folder, if one does."""
+    """Send a signal to the process that runs in the folder, if there is one."""
     if (pid := process_id(folder)) is not None:
         try:
             os.kill(pid, number)
@@ -131,7 +137,10 @@ def gone(folder: Path, timeout_s: float) -> bool:
 
 
 def _claim(folder: Path) -> int | None:
-    """The open lock. Tried for a moment: `held` takes it briefly, and the folder may be removed meanwhile."""
+    """The open lock file.
+
+    Retries for a moment, since `held` takes the lock briefly and the folder may be removed meanwhile.
+    """
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_POLL_S)

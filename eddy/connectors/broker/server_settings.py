@@ -11,10 +11,10 @@ from eddy.connectors.broker.ports import HOST
 __all__ = ["DATA", "LOG_SETTINGS", "STARTED", "properties", "server_settings"]
 
 DATA = "data"
-"""Where Kafka keeps its logs, within the broker's folder, in which it runs."""
+"""The folder of Kafka's logs, relative to the broker's folder, in which Kafka runs."""
 
 STARTED = b"Kafka Server started"
-"""What a node writes to its log once it is of use: in the quorum, registered, and listening."""
+"""The line that a node logs once it serves clients: it is in the quorum, registered, and listening."""
 
 LOG_SETTINGS = """\
 status=error
@@ -27,7 +27,7 @@ rootLogger.appenderRef.out.ref=out
 logger.started.name=kafka.server.KafkaRaftServer
 logger.started.level=info
 """
-"""log4j2's: warnings and errors, and the line `STARTED`."""
+"""The settings of log4j2: warnings and errors are logged, and the line `STARTED`."""
 
 _DEVELOPMENT = {
     "auto.create.topics.enable": "false",

@@ -1,4 +1,4 @@
-"""Faust, by faust-streaming: the only place that imports it.
+"""The connector to Faust (faust-streaming): the only package that imports it.
 
 hosting.py          `host`: a topology becomes a part of an app
 hosted.py           such a topology: its settings, its log, its worker

@@ -12,12 +12,12 @@ from eddy.errors import ConfigurationError
 __all__ = ["SCHEMES", "config_of", "member_of", "settings_of"]
 
 SCHEMES = ("kafka", "aiokafka")
-"""Those of broker addresses for Faust's aiokafka driver."""
+"""The URL schemes of broker addresses for Faust's aiokafka driver."""
 _PORT = 9092
 
 
 def settings_of(app: AppT) -> KafkaSettings:
-    """How to reach the brokers that an app names.
+    """The connection settings for the brokers of an app.
 
     Raises: ConfigurationError if the app's credentials or brokers cannot be used by another client.
     """
@@ -40,5 +40,5 @@ def config_of(app: AppT) -> Config:
 
 
 def member_of(app: AppT) -> str:
-    """A name for this Faust worker that no other has, and that it has again after a restart: its host and port."""
+    """The name of this Faust worker: its host and port. It is unique, and the same after a restart."""
     return f"{socket.gethostname()}-{app.conf.web_port}"

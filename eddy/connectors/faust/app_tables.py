@@ -3,8 +3,8 @@
     app.Table ──agents write──▶ <app>-<table>-changelog ──codecs──▶ by key ──▶ KTable
 
 Faust writes a change into the partition of the record that the agent was processing, whatever the table's key. So a
-repartition step sends the records to the owners of their keys, in memory if the owner is the same worker. It writes
-strings as `eddy.String` does, and so do topics of Faust with `key_type=str`, so that both can be joined.
+repartition step sends the records to the owners of their keys, in memory if the owner is the same worker. Its string
+keys are encoded as by `eddy.String` and as in Faust's topics with `key_type=str`, so that all of them can be joined.
 """
 
 import time
@@ -27,7 +27,7 @@ from eddy.topology.topology import Topology
 __all__ = ["changelogs", "table", "wait_for_changelogs"]
 
 _CHECKED = (str, int, float, bool, bytes, list, dict)
-"""Types that a codec's values are checked to be of. Others are Faust's to convert: dates, decimals."""
+"""The types for which a codec's decoded values are checked. Faust converts the others, such as dates and decimals."""
 _PATIENCE_S = 30.0
 _LOOK_S = 0.1
 
@@ -41,18 +41,18 @@ def table(
     partitions: int | None = None,
     name: str | None = None,
 ) -> KTable[Any, Any]:
-    """The latest values of an `app.Table`, as the app's agents change it.
+    """A KTable with the latest values of an `app.Table`, which the app's agents change.
 
     Args:
         topology: the program that reads it.
         table: made by `app.Table` or `app.GlobalTable`; neither windowed nor a SetTable.
-        key: how the changelog's keys are written; by default as the table's `key_type` says.
-        value: how its values are written; by default as the table's `value_type` says.
+        key: the serde of the changelog's keys; by default the serde of the table's `key_type`.
+        value: the serde of its values; by default the serde of the table's `value_type`.
         partitions: the partition count of the topics that the table is joined with, if it differs from its own.
-        name: of the store; by default the table's.
+        name: the name of the store; by default the name of the table.
 
-    Raises: TopologyError for a table whose changelog does not have the latest value of each key, and for types that
-    no codec tells.
+    Raises: TopologyError for a table whose changelog does not have the latest value of each key, and for types without
+    a codec.
     """
     if isinstance(table, WindowWrapperT) or getattr(table, "window", None) is not None:
         raise TopologyError(
@@ -80,7 +80,7 @@ def changelogs(app: faust.App) -> set[str]:
 
 
 def wait_for_changelogs(log: Log, topics: Collection[str], given_up: Callable[[], object]) -> None:
-    """Wait up to half a minute for topics that Faust is making at the first start of an app, or until `given_up()`."""
+    """Wait until Faust has made the topics at the first start of an app; up to half a minute, or until `given_up()`."""
     deadline = time.monotonic() + _PATIENCE_S
     while not given_up() and time.monotonic() < deadline and len(log.topics(topics)) < len(topics):
         time.sleep(_LOOK_S)
@@ -91,7 +91,10 @@ def _name(table: Any) -> str:
 
 
 def _serde(table: Any, argument: str, kind: Any, serializer: Any) -> Serde[Any]:
-    """How Faust writes keys or values of a type. Raises: TopologyError if the type does not tell."""
+    """The serde for Faust's encoding of keys or values of a type.
+
+    Raises: TopologyError if the type has no known codec.
+    """
     plain = typing.get_origin(kind) or kind
     if plain is bytes:
         return Bytes

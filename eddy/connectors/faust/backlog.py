@@ -1,9 +1,10 @@
 """The records of one source partition that were read and not yet committed, in the order of their offsets.
 
 Faust's consumer delivers them. Within a generation of the group it delivers every record in order, so a missing offset
-is a control record or a compacted one. At the start of a generation its first record may have any offset: records that
-the backlog has already are left out. Records that Faust has skipped before its first one, or is late with, are read
-from the log, up to `wanted` and in slices; until then Faust's records wait in `_later`, and are under way (`Feed`).
+belongs to a control record or a compacted record. The first record of a generation may have any offset. Records that
+the backlog already has are ignored. Records before that first one, and records that Faust delivers late, are read from
+the log, up to `wanted` and in slices; until then Faust's later records wait in `_later`, and count as under way
+(`Feed`).
 """
 
 from bisect import bisect_left
@@ -46,7 +47,7 @@ class Backlog:
         return len(self._offsets)
 
     def add(self, records: Records) -> None:
-        """Append records from Faust, or let them wait for earlier records; records that are known are left out."""
+        """Append records from Faust, or let them wait for earlier records; records that the backlog has are ignored."""
         known = bisect_left(records.offsets, self.next_offset)
         if known == len(records):
             return
@@ -97,14 +98,17 @@ class Backlog:
         self.position = records.next_offset
 
     def seek(self, offset: int) -> None:
-        """Return to an offset. Records that this drops are read from the log: Faust does not deliver them again."""
+        """Return to an offset.
+
+        Records that the backlog no longer has are read from the log: Faust does not deliver them again.
+        """
         if self._first <= offset <= self.next_offset:
             self._cursor, self.position = bisect_left(self._offsets, offset), offset
         else:
             self._restart(offset, max([self.next_offset, *(records.next_offset for records in self._later)]))
 
     def forget(self, offset: int) -> None:
-        """Drop the records before this offset: they are committed."""
+        """Drop the records before this offset, which are committed."""
         done = min(bisect_left(self._offsets, offset), self._cursor)
         for column in (self._offsets, self._timestamps, self._keys, self._values, self._headers):
             del column[:done]

@@ -1,4 +1,4 @@
-"""`faust -A app eddy …`: the group of commands, which are imported when one is asked for."""
+"""`faust -A app eddy …`: the group of commands. The commands are imported when one is called."""
 
 from typing import Any
 

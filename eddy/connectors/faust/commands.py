@@ -1,4 +1,4 @@
-"""The commands below `faust -A app eddy`: as `eddy` has them, for a topology that the app hosts, on its brokers."""
+"""The commands of `faust -A app eddy`: those of `eddy` for a topology that the app hosts, on the app's brokers."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ from eddy.errors import ConnectorError
 
 __all__ = ["COMMANDS"]
 
-_topology = click.option("--topology", "name", metavar="NAME", help="Which one, if the app hosts several.")
+_topology = click.option("--topology", "name", metavar="NAME", help="The topology, if the app hosts several.")
 
 
 @click.command("describe", short_help="Print the steps of a topology.")
@@ -26,7 +26,7 @@ def describe(name: str | None, mermaid: bool) -> None:
     click.echo(topology.mermaid() if mermaid else topology.describe())
 
 
-@click.command("status", short_help="Show how far a topology is.")
+@click.command("status", short_help="Show the progress of a topology.")
 @_topology
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def status(name: str | None, form: str) -> None:
@@ -53,11 +53,11 @@ def wait(name: str | None, timeout: float) -> None:
 @_topology
 @click.option("--dry-run", is_flag=True, help="Only print the parts that would be removed.")
 @click.option("--yes", is_flag=True, help="Remove them without asking.")
-@click.option("--dead-letter", is_flag=True, help="Remove the records that were left out, too.")
+@click.option("--dead-letter", is_flag=True, help="Remove the topic of rejected records, too.")
 def reset_command(name: str | None, dry_run: bool, yes: bool, dead_letter: bool) -> None:
-    """Make a hosted topology start anew, from the first record of its sources; Faust's own tables stay."""
+    """Make a hosted topology start anew, from the first record of its sources; Faust's own tables are kept."""
     hosted = _chosen(name)
-    remedy = "Stop the Faust workers first; one that has stopped counts until its session has run out"
+    remedy = "Stop the Faust workers first; a worker that has stopped counts until its session has ended"
     with contextlib.closing(hosted.open_log()) as log:
         if log.groups().get(hosted.group):
             raise ConnectorError(

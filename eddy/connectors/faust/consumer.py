@@ -2,7 +2,7 @@
 
     sources      from Faust, by the `Feed`; records that Faust does not deliver are read from the log
     exchanges    loops, repartitions and changelogs of the app's tables, by a follower of eddy's: partition i belongs to
-                 the owner of a source's i, a single one to the owner of a source's first
+                 the owner of a source's partition i, a single partition to the owner of a source's partition 0
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
 Records below the stored positions are skipped: Faust's own positions follow eddy's, and lag them after a crash. Records
@@ -27,12 +27,15 @@ __all__ = ["ASSUMED_BYTES", "LOOK_S", "MAX_KEPT", "MAX_KEPT_BYTES", "FaustConsum
 _log = logging.getLogger("eddy.faust")
 _SLICE_S = 0.01
 MAX_KEPT, MAX_KEPT_BYTES = 20_000, 32 << 20
-"""Records of all partitions, read from the log and not committed yet: no more are read while there are as many, or as
-many as have about so many bytes."""
+"""The limits of the records that were read from the log and are not committed, in records and in bytes, for all
+partitions together.
+"""
 ASSUMED_BYTES = 64 << 10
-"""Bytes of a record, as long as none was read."""
+"""The assumed bytes of a record before the first one was read."""
 LOOK_S = 0.5
-"""How often the ends of the sources are looked at; what Faust has not brought by the next look is read."""
+"""Seconds between two checks of the ends of the sources. Records at one check that Faust has not delivered by the next
+one are read from the log.
+"""
 
 
 class FaustConsumer:
@@ -66,9 +69,10 @@ class FaustConsumer:
             return self._adopt(self._feed.assignment)
 
     def _is_outdated(self) -> bool:
-        """Whether another worker has committed positions beyond ours in an exchange, and may have deleted the records.
+        """Whether another worker has committed positions beyond ours in an exchange, and may have deleted the records
+        between.
 
-        This happens after a pause beyond the session, until Faust learns of it.
+        This happens after a pause longer than the session timeout, until Faust learns that its session has ended.
         """
         starts = self._log.starts(self._group, [*self._exchanged])
         return any(starts[partition] > position for partition, position in self._exchanged.items())
@@ -98,25 +102,27 @@ class FaustConsumer:
                 self._backlogs[TopicPartition(records.topic, records.partition)].add(records)
         except BaseException:
             for backlog in self._backlogs.values():
-                backlog.joined = False  # what was taken and not added has left a hole
+                backlog.joined = False  # records that were taken and not added have left a hole
             raise
 
     def _fill(self) -> None:
-        """Read a slice of the records that are to be read from the log, of each partition that has room."""
+        """Read, from the log, a slice of the wanted records of each partition whose backlog has room."""
         for partition, backlog in self._backlogs.items():
             share = max(1, min(MAX_KEPT, MAX_KEPT_BYTES // self._typical) // len(self._backlogs))
             if backlog.next_offset < backlog.wanted and backlog.kept < share:
                 records = self._log.read(partition, backlog.next_offset, backlog.wanted, share)
                 if records.next_offset == backlog.next_offset:
-                    backlog.wanted = backlog.next_offset  # an open transaction: the next look asks again
+                    # An open transaction: the next check requests the records again.
+                    backlog.wanted = backlog.next_offset
                 else:
                     backlog.extend(records)
                     self._typical = max(1, records.bytes() // len(records)) if len(records) else self._typical
 
     def _look(self) -> None:
-        """Have records read that were in the log at the last look, and that Faust has not delivered since.
+        """Request the records that were in the log at the last check and that Faust has not delivered since.
 
-        If Faust was stopped meanwhile, since too many records were under way, it is not late, and nothing is read.
+        If Faust was paused meanwhile, because too many records were under way, it is not late, and no record is
+        requested.
         """
         if time.monotonic() - self._looked_at < LOOK_S:
             return
@@ -128,7 +134,11 @@ class FaustConsumer:
             if backlog.next_offset < end:
                 backlog.wanted = max(backlog.wanted, end)
                 if not self._said:
-                    _log.info("Faust is late with '%s' partition %d and maybe others: eddy reads, too", *partition)
+                    _log.info(
+                        "Faust delivers records of '%s' partition %d, and perhaps of others, late: eddy reads "
+                        "them from the log",
+                        *partition,
+                    )
                     self._said = True
         self._unread = self._log.end_offsets(self._backlogs)
 
@@ -176,7 +186,9 @@ class FaustConsumer:
         return Poll(revoked=revoked, assigned=self.assignment())
 
     def _numbers(self, sources: Iterable[TopicPartition]) -> dict[int, set[int]]:
-        """By partition count, the numbers of the partitions owned. Raises: ConfigurationError if topics differ.
+        """The owned partition numbers, by partition count.
+
+        Raises: ConfigurationError if they differ between topics of one count.
 
         A single partition belongs to the owner of partition 0 of the first source.
         """
@@ -213,7 +225,7 @@ class FaustConsumer:
             follower.close()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `Consumer.pause`; while one is paused, all are: the worker pauses all."""
+        """As `Consumer.pause`. While one partition is paused, all are: the worker always pauses all."""
         self._paused |= set(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:

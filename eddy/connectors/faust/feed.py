@@ -1,4 +1,4 @@
-"""Records on their way from Faust's loop to the worker's thread, and positions on their way back.
+"""The queues between Faust's loop and the worker's thread: records to the worker, committed positions to Faust.
 
     Faust's loop    assign, revoke      put ──▶ batches ───▶ take      the worker's thread
                                    position ◀── positions ◀── release
@@ -53,7 +53,10 @@ class Feed:
         """The assignment that the worker works with."""
 
     def assign(self, assignment: Assignment) -> None:
-        """Faust's group has assigned partitions. Records of earlier generations are dropped, and will be read again."""
+        """Start a new assignment by Faust's group.
+
+        Records of earlier generations are dropped, and will be read again.
+        """
         with self._arrived:
             self._batches, self._given, self._released = [], {}, {}
             self._sizes.clear()
@@ -62,7 +65,7 @@ class Feed:
             self._arrived.notify_all()
 
     async def revoke(self) -> None:
-        """Take the partitions back, and wait for the end of the worker's epoch; if it is late, it is fenced."""
+        """Revoke the partitions, and wait for the end of the worker's epoch. A worker that is too late is fenced."""
         with self._arrived:
             self.assignment = None
             self._arrived.notify_all()
@@ -72,7 +75,7 @@ class Feed:
 
     @property
     def full(self) -> bool:
-        """Whether so many records are under way that Faust should fetch no more."""
+        """Whether the queue is full, so that Faust should fetch no more records."""
         with self._arrived:
             under_way = sum(
                 max(0, given.stop - max(given.start, self._released.get(partition, 0)))
@@ -83,17 +86,17 @@ class Feed:
             return is_full
 
     def was_full(self) -> bool:
-        """Whether it was full since the last call: then it is not Faust that is late."""
+        """Whether the queue was full since the last call. If it was, missing records do not mean that Faust is late."""
         with self._arrived:
             was_full, self._was_full = self._was_full, False
             return was_full
 
     def put(self, partition: TopicPartition, batch: Sequence[Any], generation: int) -> None:
-        """Give the worker consecutive records of a partition, as aiokafka has fetched them in this generation."""
+        """Queue consecutive records of a partition, as aiokafka has fetched them in this generation."""
         with self._arrived:
             current = self.assignment
             if current is None or self._ended or generation != current.generation or not batch:
-                return  # they come again, here or elsewhere
+                return  # Faust delivers them again, to this worker or to another one
             if partition in current.partitions:
                 start = self._given[partition].start if partition in self._given else batch[0].offset
                 self._given[partition] = range(start, stop := batch[-1].offset + 1)
@@ -104,7 +107,9 @@ class Feed:
                 self._arrived.notify_all()
 
     def take(self, assignment: Assignment, timeout_s: float) -> list[Records]:
-        """The records put since the last call, waiting up to `timeout_s` for one; none once the assignment changed."""
+        """The records put since the last call, waiting up to `timeout_s` for one; empty after a change of the
+        assignment.
+        """
         with self._arrived:
             if not self._batches and self.assignment is assignment:
                 self._arrived.wait(timeout_s)
@@ -114,7 +119,7 @@ class Feed:
         return [_columns(partition, batch) for partition, batch in taken]
 
     def release(self, positions: Mapping[TopicPartition, int]) -> None:
-        """The worker's transaction has committed these positions: Faust may commit them, too."""
+        """Pass on the positions that the worker's transaction has committed, so that Faust can commit them, too."""
         with self._arrived:
             self._released |= positions
             for partition, position in positions.items():
@@ -132,7 +137,7 @@ class Feed:
         self._ended = False
 
     def end(self) -> None:
-        """The worker has ended: drop its records, and ignore further ones."""
+        """Drop all records, and ignore further ones, since the worker has ended."""
         with self._arrived:
             self._ended, self._batches = True, []
 

@@ -24,8 +24,8 @@ WorkerMaker = Callable[[], tuple[Log, Worker]]
 class HostedTopology:
     """A topology in an app. Made by `host`.
 
-    `watch` has the worker's figures, from the app's start on. `registry` is Prometheus's, None for the process's.
-    `feed` has the records of the sources in mode="agents".
+    `watch` has the worker's figures, from the app's start on. `registry` is a Prometheus registry; None for the default
+    one. `feed` has the records of the sources in mode="agents".
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HostedTopology:
         return self.watch is not None and not self.watch.over
 
     def open_log(self) -> KafkaLog:
-        """The app's brokers, by clients of their own; close it. Raises: ConfigurationError."""
+        """A log on the app's brokers, with clients of its own. The caller closes it. Raises: ConfigurationError."""
         return KafkaLog(self._settings())
 
     def _settings(self) -> KafkaSettings:
@@ -93,10 +93,10 @@ class HostedTopology:
         return make
 
     def ended(self) -> None:
-        """The worker's thread has ended: the feed ignores Faust's records from now on."""
+        """Let the feed ignore Faust's records, since the worker's thread has ended."""
         if self.feed is not None:
             self.feed.end()
 
 
 HOSTED: list[HostedTopology] = []
-"""Those of all apps of this process, in the order of their `host`."""
+"""The hosted topologies of all apps of this process, in the order of their calls of `host`."""

@@ -5,8 +5,8 @@
     …
     eddy.faust.host(app, topology)
 
-Only what Faust offers to libraries is used: a service, pages, a group of commands, sensors, a transport. Nothing of
-Faust is patched, and the app's settings are read when it starts, not before.
+Faust is extended only in the ways that it offers to libraries: a service, pages, a group of commands, sensors, a
+transport. Faust itself is not patched, and the app's settings are not read before it starts.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ __all__ = ["host"]
 
 _MODES = ("worker", "agents")
 _IN_FLIGHT, _IN_FLIGHT_BYTES = 20_000, 32 << 20
-"""Records that Faust has read and eddy has not committed, at most, and their bytes."""
+"""The limits of records that Faust has read and eddy has not committed: their number, and their bytes."""
 
 
 def host(
@@ -54,11 +54,11 @@ def host(
             transactions, exactly once as well, are guarded by Faust's membership, and Faust's acknowledgements follow.
         config: the worker's settings; by default, states are kept in the app's `datadir`.
         member: this worker's name among the topology's workers; by default, its host and web port.
-        log: how to reach the brokers (`eddy.kafka(…)`), if the app's `broker` does not tell.
-        registry: Prometheus's, if `setup_prometheus_sensors` was given one.
+        log: the connection to the brokers (`eddy.kafka(…)`), if the app's `broker` setting does not suffice.
+        registry: the Prometheus registry that was passed to `setup_prometheus_sensors`, if any.
 
-    Raises: ConfigurationError for an app with unfit settings; TopologyError for an unknown mode, a topology that cannot
-    run, or one that is hosted already.
+    Raises: ConfigurationError for unsuitable settings of the app; TopologyError for an unknown mode, or for a topology
+    that cannot run or is hosted already.
     """
     if mode not in _MODES:
         raise TopologyError(f"faust.host '{topology.name}': mode={mode!r}; one of {', '.join(_MODES)} is needed")

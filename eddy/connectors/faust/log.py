@@ -13,7 +13,7 @@ __all__ = ["FaustLog"]
 
 
 class FaustLog(KafkaLog):
-    """A `KafkaLog` for one worker, which gets the records of its sources by a `Feed` from a member of `faust_group`."""
+    """A `KafkaLog` for one worker, whose source records arrive through a `Feed` from a member of `faust_group`."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class FaustLog(KafkaLog):
             if count not in {1, *sources.values()}:
                 raise ConfigurationError(
                     f"faust.host '{group}': '{name}' has {count} partitions, and no source that an agent reads has as "
-                    "many; Faust balances these only. mode='worker' does it: eddy.faust.host(app, topology)"
+                    "many; Faust balances only sources. Use mode='worker': eddy.faust.host(app, topology)"
                 )
         self._member = FaustConsumer(self, self._feed, (group, self._faust_group), sources, exchanges)
         return self._member
 
     def producer(self, transactional_id: str | None) -> KafkaProducer:
-        """As `Log.producer`; Faust's positions follow those that it commits."""
+        """As `Log.producer`; Faust's positions follow the positions that this producer commits."""
         made = super().producer(transactional_id)
         made.observe(self._committed)
         return made

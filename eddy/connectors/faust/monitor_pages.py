@@ -1,8 +1,8 @@
 """The monitor's pages under Faust's web server: /eddy/healthz, /eddy/readyz, /eddy/metrics, /eddy/topology.
 
-They equal the pages of `eddy run --http`, and are answered in process. Faust's server has no token, so whoever may read
-Faust's own pages may read these; they show no data of records. The second and further topologies of an app have
-/eddy/NAME/….
+They equal the pages of `eddy run --http`, and are answered in process. Faust's server has no token, so every user of
+Faust's own pages can read these; they show no data of records. The pages of the second and each further topology of an
+app are under /eddy/NAME/….
 """
 
 from collections.abc import MutableMapping
@@ -34,7 +34,7 @@ def add_pages(app: faust.App, hosted: HostedTopology, prefix: str) -> None:
 
 def _handler(hosted: HostedTopology, page: str) -> Any:
     async def answer(view: View, request: Any) -> Response:
-        # before Faust has started the service there is nothing to watch: the state is CREATED
+        # Before Faust has started the service there is no worker to watch: the state is CREATED.
         pages = pages_for_anybody(hosted.watch or WorkerWatch(), hosted.topology)
         status, kind, body = await _asked(pages, f"/{page}", request.query_string.encode())
         return view.bytes(body, status=status, headers={"Content-Type": kind, "Cache-Control": "no-store"})
@@ -43,7 +43,7 @@ def _handler(hosted: HostedTopology, page: str) -> Any:
 
 
 async def _asked(pages: Any, path: str, query: bytes) -> tuple[int, str, bytes]:
-    """Ask an ASGI application for a page. Returns: its status, content type and body."""
+    """Request a page from an ASGI application. Returns its status, content type and body."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},

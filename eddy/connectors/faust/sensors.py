@@ -2,7 +2,7 @@
 
 PrometheusMonitor    part of the registry that Faust's page serves
 DatadogMonitor       sent as gauges every ten seconds
-another monitor      cannot have them; a warning says so
+another monitor      does not show them; a warning is logged
 """
 
 import contextlib
@@ -25,9 +25,11 @@ _log = logging.getLogger("eddy.faust")
 
 @contextlib.contextmanager
 def reports(app: AppT, watch: WorkerWatch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
-    """Inside the block the app's sensors have the figures. Yields a function to call now and then, if one is needed.
+    """Add the worker's figures to the app's sensors within the block.
 
-    `registry` is the one that `setup_prometheus_sensors` was given, if any.
+    Yields a function to call regularly, if one is needed.
+
+    `registry` is the Prometheus registry that was passed to `setup_prometheus_sensors`, if any.
     Raises: ConfigurationError if the registry has a worker's figures already.
     """
     monitor = app.monitor
@@ -46,7 +48,8 @@ def reports(app: AppT, watch: WorkerWatch, registry: Any = None) -> Iterator[Cal
         return
     if type(monitor) is not Monitor:
         _log.warning(
-            "the app's %s gets no figures of eddy's; those of Prometheus and Datadog do. Read them at /eddy/metrics",
+            "the app's %s does not show eddy's figures; the monitors for Prometheus and Datadog do. Read the "
+            "figures at /eddy/metrics",
             type(monitor).__name__,
         )
     yield None

@@ -1,7 +1,7 @@
 """Serdes for Faust's values: models (`faust.Record`) and codecs (`json`, `raw`), byte for byte as Faust writes them.
 
-A codec is named as in Faust, also as a chain such as `json|binary`. Codecs that unpickle are refused: they execute code
-that a record brings with it.
+A codec is named as in Faust, also as a chain such as `json|binary`. Codecs that unpickle are refused: unpickling
+executes code from the record.
 
     identify(v) = encode(numbers made canonical in loads(dumps(v)))     so that Model(1) and Model(1.0) are one row
 """
@@ -26,7 +26,7 @@ _KNOWN = "'json', 'raw' or another codec of Faust's that does not unpickle is ne
 
 
 def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
-    """A codec of Faust's as a serde. With `type`, decoded values are checked to be of it, and may be keys.
+    """A serde for a codec of Faust. With `type`, decoded values are checked to be of that type, and can be keys.
 
     Raises: TopologyError for a codec that Faust does not know, and for `pickle`.
 
@@ -40,7 +40,7 @@ def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
     def decode(data: bytes) -> Any:
         value = found.loads(data)
         if type is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)  # JSON has one kind of numbers
+            return float(value)  # JSON has only one type of numbers
         if type is not None and not isinstance(value, type):
             raise TypeError(f"{value!r} is no {type.__name__}")
         return value
@@ -52,10 +52,12 @@ def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
 
 
 def record(model: type[R], serializer: str | None = None) -> Serde[R]:
-    """A model of Faust's as a serde. A model's own serializer is used, else `serializer`, else JSON, as by a topic.
+    """A serde for a Faust model.
+
+    As in a Faust topic, the codec is the model's own serializer, else `serializer`, else JSON.
 
     A model whose fields are lists, dicts or sets cannot be in rows of relations or in keys.
-    Raises: TopologyError if `model` is no model, or its codec unpickles.
+    Raises: TopologyError if `model` is no Faust model, or if its codec unpickles.
     """
     if not (isinstance(model, type) and issubclass(model, faust.Record)):
         raise TopologyError(
@@ -93,7 +95,7 @@ def _codec(name: str) -> Codec:
 
 
 def _is_hashable(model: type[faust.Record]) -> bool:
-    """Whether values of all fields can be in keys, as far as their types tell."""
+    """Whether the values of all fields can be in keys, judging by their types."""
 
     def allowed(kind: Any) -> bool:
         origin = typing.get_origin(kind) or kind
@@ -105,7 +107,7 @@ def _is_hashable(model: type[faust.Record]) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """The value that is written for all that are equal to it: 1 for 1, 1.0 and True."""
+    """The value that stands for all equal values in the bytes of keys: 1 for 1, 1.0 and True."""
     walk: Callable[[Any], Any] = _canonical
     if isinstance(value, dict):
         return {name: walk(part) for name, part in value.items()}

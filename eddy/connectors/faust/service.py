@@ -5,7 +5,7 @@
 
 Faust starts it after its tables are recovered. The loop is never blocked: it waits for the thread's end in an
 executor. An error of the worker ends the app, too (`Service.crash`), since the app would otherwise look alive and
-process nothing; Faust's supervisor or the pod's then starts it again.
+process no records; Faust's supervisor, or the pod's, then starts it again.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class WorkerService(Service):
             await self.sleep(_PUSH_S)
 
     def _failing(self, loop: asyncio.AbstractEventLoop) -> Callable[[BaseException], None]:
-        """A function for the worker's thread, which takes the app down."""
+        """A function with which the worker's thread ends the app."""
 
         def fail(error: BaseException) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
@@ -101,6 +101,6 @@ def _work(
 
 
 def service_class(hosted: HostedTopology) -> type[Service]:
-    """The class of a service for one topology; Faust makes the service of it."""
+    """The service class for one topology. Faust creates the service from it."""
     attributes: dict[str, Any] = {"hosted": hosted, "__module__": __name__, "__doc__": WorkerService.__doc__}
     return type(f"EddyWorker({hosted.topology.name})", (WorkerService,), attributes)

@@ -1,4 +1,4 @@
-"""mode="agents": the agent that subscribes to a topology's sources, and shows in `faust agents`.
+"""mode="agents": the agent that subscribes to a topology's sources. `faust agents` lists it.
 
 Faust's consumer gives their records to the feed in whole batches (`transport.py`). Its positions follow eddy's
 transactions, not the agent: an agent of Faust's acknowledges a record even if it raises.
@@ -22,7 +22,7 @@ __all__ = ["add_agent", "check_app", "source_topics"]
 
 
 def source_topics(app: faust.App, topology: Topology) -> list[str]:
-    """The topics of a topology that Faust reads for it: its sources, but for changelogs of the app's own tables."""
+    """The topics that Faust reads for a topology: its sources, without the changelogs of the app's own tables."""
     own = changelogs(app)
     return [source.topic for source in topology.plan.sources() if source.topic not in own]
 
@@ -50,7 +50,7 @@ def check_app(app: faust.App, topology: Topology) -> None:
 
 
 def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
-    """Let an agent of the app subscribe to the sources of a topology, and the feed know of assignments."""
+    """Add an agent to the app. It subscribes to the sources of a topology, and reports assignments to the feed."""
     topic: Any = SourceTopic(
         app,
         topics=sorted(feed.topics),
@@ -63,7 +63,7 @@ def add_agent(app: faust.App, topology: Topology, feed: Feed) -> None:
 
     async def read(stream: Any) -> None:
         async for _ in stream:
-            pass  # where other agents read the topic, too, Faust brings its records here; the feed has them already
+            pass  # if other agents read the topic, too, Faust delivers its records here; the feed already has them
 
     async def assigned(sender: Any, /, *given: Set[TP], **_: Any) -> None:
         consumer = app.consumer

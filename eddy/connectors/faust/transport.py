@@ -1,12 +1,12 @@
 """A transport that reads committed records only and feeds hosted topologies: Faust's own, with four changes.
 
 Faust reads records of open and aborted transactions, unless the app is `exactly_once`. An app that hosts a topology
-reads topics that are written in transactions, eddy's outputs first of all; without this its agents would see rows of
-epochs that were undone. It is set by the app's own `transport`, once the app is configured.
+reads topics that are written in transactions, such as eddy's outputs; with Faust's default its agents would see rows of
+epochs that were undone. This transport becomes the app's `transport` once the app is configured.
 
-In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them: Faust makes two tasks, a message and an
-event of each record, and so delivers a few thousand records a second. Agents of the app that read the same topic get
-the records as usual.
+In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them: Faust itself makes two tasks, a message and
+an event for each record, and so delivers only a few thousand records a second. Agents of the app that read the same
+topic get the records as usual.
 
 Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So an app
 that was killed and is started again resumes its membership at once; otherwise it would wait for the end of its old
@@ -35,21 +35,22 @@ __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
 _PAUSE_S = 0.005
 _WAIT_S = 0.1
-"""How long a call waits for records, at most; partitions that become active meanwhile wait for its end."""
+"""Seconds that a call waits for records, at most; partitions that become active meanwhile wait for its end."""
 _FETCHED = 5_000
-"""Records that one call fetches, at most; a fetch of the broker's may have many more, compressed."""
+"""The most records that one call returns; a broker's compressed response may have many more."""
 
 Batches = Mapping[TP, list[Any]]
 
 
 class SourceTopic(faust.Topic):
-    """The sources of a hosted topology, as its agent subscribes to them."""
+    """The Faust topic object to which the agent of a hosted topology subscribes: all sources of the topology."""
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         made = super()._create_worker_consumer(transport)
-        made._isolation_level = "read_committed"  # read when it starts; Faust has no setting for it
+        # The consumer reads this attribute when it starts; Faust has no setting for it.
+        made._isolation_level = "read_committed"
         if self._is_named_by_eddy:
             assert isinstance(self.transport, ReadCommittedTransport)
             made._group_instance_id = self.transport.member()
@@ -60,7 +61,9 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return self.app.conf.consumer_group_instance_id is None
 
     def close(self) -> None:
-        """Do nothing: the group rebalances while the app stops, which will stop the consumer too."""
+        """Do nothing: Faust closes connections when the group rebalances while the app stops, and the app stops the
+        consumer later.
+        """
 
     async def on_thread_stop(self) -> None:
         """Leave the group. This needs a member without a name: aiokafka keeps static members in it."""
@@ -83,7 +86,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 
 class CommittedConsumer(driver.Consumer):
-    """Faust's consumer, for committed records; it tells which member of the group it is.
+    """Faust's consumer, restricted to committed records, with the id of its member of the group.
 
     Invariant: the position that it commits for a topic that only feeds read is one that eddy has committed.
     """
@@ -106,16 +109,18 @@ class CommittedConsumer(driver.Consumer):
         return any(topic in channel.topics or (channel.pattern and channel.pattern.search(topic)) for channel in others)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
-        """Fetch records; aiokafka's buffers, which are bounded, keep the records whose feeds are full."""
+        """Fetch records. Records for a full feed remain in aiokafka's buffers, which are bounded."""
         active = active_partitions or set()
         full = self._full(active)
         if full and full == active:
             await asyncio.sleep(_PAUSE_S)
             return {}
-        # a set of its own: should Faust pause all partitions meanwhile, an empty one would stand for all
+        # Copy the set: if Faust pauses all partitions meanwhile, an empty set would mean all partitions.
         records: Batches = await super()._getmany(active - full, _PAUSE_S if full else min(timeout, _WAIT_S))
         if not self.flow_active:
-            return records  # Faust drops them; it seeks back where it has committed, else the worker reads the log
+            # Faust drops these records. It seeks back if it has committed positions; otherwise the worker reads them
+            # from the log.
+            return records
         return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
 
     def _full(self, active: set[TP]) -> set[TP]:
@@ -125,7 +130,7 @@ class CommittedConsumer(driver.Consumer):
         return {tp for tp in active if tp.topic in topics}
 
     def _feed(self, tp: TP, batch: list[Any]) -> bool:
-        """Give a batch to the feeds of its topic. Returns: whether nobody else is to have it."""
+        """Put a batch into the feeds of its topic. Returns whether only feeds read the topic."""
         feeds = self._feeds(tp.topic)
         for feed in feeds:
             feed.put(TopicPartition(tp.topic, tp.partition), batch, self.app.consumer_generation_id)
@@ -133,7 +138,7 @@ class CommittedConsumer(driver.Consumer):
             return False
         monitor = self.app.monitor
         monitor.track_tp_end_offset(tp, self.highwater(tp))
-        monitor.stream_inbound_time[tp] = time.monotonic()  # or Faust says that the stream is idle
+        monitor.stream_inbound_time[tp] = time.monotonic()  # otherwise Faust would log that the stream is idle
         return True
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
@@ -149,7 +154,7 @@ class CommittedConsumer(driver.Consumer):
         return None if None in positions else min(position for position in positions if position is not None)
 
     async def wait_empty(self) -> None:
-        """Faust rebalances or stops: wait for the end of the workers' epochs, and commit their positions."""
+        """Before a rebalance or a stop: wait for the end of the workers' epochs, and commit their positions."""
         assert isinstance(self.transport, ReadCommittedTransport)
         await asyncio.gather(*(feed.revoke() for feed in self.transport.feeds()))
         await super().wait_empty()
@@ -164,9 +169,10 @@ class ReadCommittedTransport(driver.Transport):
 
 
 def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]], member: Callable[[], str]) -> None:
-    """Let all agents and tables of an app read committed records only, from its start on, and feed `feeds()`.
+    """Let all agents and tables of an app read committed records only, from its start on, and deliver records to
+    `feeds()`.
 
-    `member()` is the name of its member of the group, unless the app has one.
+    `member()` returns the static name of the app's member of the group, unless the app's settings have one.
     """
 
     def configured(*_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""Kafka, by confluent-kafka: the only place that imports it."""
+"""The connector to Kafka (confluent-kafka): the only package that imports it."""
 
 try:
     import confluent_kafka  # noqa: F401

@@ -37,19 +37,20 @@ REQUEST_S = 10.0
 """Seconds that one request to a broker may take."""
 _ANSWER_S = REQUEST_S + 5.0
 _RENEWAL_S = 4.0
-"""After so long without an answer a client is replaced: it may have lost its brokers for ever (`trouble`)."""
+"""Seconds without an answer after which a client is replaced: it may have lost its brokers for ever."""
 _LATE_S = 20.0
-"""How long after its end a busy broker may still know a session."""
+"""Seconds for which a busy broker may still know a session after its end."""
 _COORDINATOR_S = 3600.0
-"""The client's own bound of a request to a group's coordinator. Such a request that meets it while the broker stands
-still ends the process once the broker goes on (librdkafka issue 4605). So the wait is bounded, and not the request."""
+"""The client's own time limit for a request to a group's coordinator. If a request meets this limit while the broker is
+paused, the process crashes when the broker resumes (librdkafka issue 4605). So eddy bounds its wait, not the request.
+"""
 _SHOWS_S = 60.0
-"""How long the brokers may take to tell one another of topics that were made or deleted."""
+"""Seconds that brokers may take to tell one another of topics that were made or deleted."""
 _PAUSE_S = 0.01
 _NAMED = 8
-"""So many topics are named in an error."""
+"""The most topics that an error names."""
 _SESSION_PAUSE_S = 0.5
-_LEAST = "__consumer_offsets"  # a topic of Kafka's own, so that the request creates none
+_LEAST = "__consumer_offsets"  # Kafka's own topic, so that the request does not create one
 _SHOWN = (
     "cleanup.policy",
     "retention.ms",
@@ -69,8 +70,8 @@ class Admin:
     `where` names it in errors; `unstable_s` is how long a transaction may be open; `outsider` makes a consumer with a
     group's name that reads committed positions and never joins. It reads positions because the admin client crashes if
     a coordinator has moved or is still loading (librdkafka issue 5040). Other requests about a group use a new client
-    each: a client that knew a coordinator which was away for a while waits for ever (5511). A request to the leaders of
-    partitions may also wait for ever when a broker stops: a request without an answer in time is given up.
+    each: a client waits for ever if the coordinator that it knows was away for a while (5511). A request to the leaders
+    of partitions may also wait for ever when a broker stops: a request without an answer in time is abandoned.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class Admin:
             self._trouble.check(self._where)
             self._miss()
             raise ConnectorError(
-                f"{self._where}: no broker answers: {the_error(exception).str()}; one that runs and can be reached is "
-                "needed. Start it, or check the address: --bootstrap HOST:PORT",
+                f"{self._where}: no broker answers: {the_error(exception).str()}; a running broker is needed. "
+                f"Start it, or check the address: --bootstrap HOST:PORT",
                 retriable=True,
             ) from exception
 
@@ -145,12 +146,12 @@ class Admin:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
 
     def _answer(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
-        """The answer to a request of `client`, of a group's coordinator; or of the shared client if None."""
+        """The answer to a request that `client` has sent to a group's coordinator; None is the shared client."""
         patience_s = _ANSWER_S if client is None else REQUEST_S
         try:
             return future.result(patience_s)
         except TimeoutError as error:
-            keep(client or self._client, future)  # to free it may take for ever, too
+            keep(client or self._client, future)  # freeing the client may also never end
             if client is None:
                 self._client = self._made()
             raise ConnectorError(f"{self._where}: {what}: no answer for {patience_s:g} s", retriable=True) from error
@@ -196,9 +197,9 @@ class Admin:
         try:
             for name, future in futures.items():
                 self._result(f"create topic '{name}'", future)
-        finally:  # also if another process made one at the same time: the caller may look for it next
+        finally:  # Also if another process made a topic at the same time, since the caller may look it up next.
             made = {name for name, future in futures.items() if _is_there(future)}
-            self._wait_until(lambda known: known.keys() >= made, "new topics show in the metadata")
+            self._wait_until(lambda known: known.keys() >= made, "new topics are in the metadata")
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove the topics that exist; return once the metadata no longer has them."""
@@ -208,7 +209,7 @@ class Admin:
         for name, future in self._client.delete_topics(sorted(wanted), operation_timeout=REQUEST_S).items():
             self._result(f"delete topic '{name}'", future)
         self._wait_until(
-            lambda known: not known.keys() & wanted, "deleted topics are gone from the metadata", led=False
+            lambda known: not known.keys() & wanted, "deleted topics are no longer in the metadata", led=False
         )
 
     def _wait_until(self, holds: Callable[[dict[str, int]], bool], what: str, led: bool = True) -> None:
@@ -249,7 +250,8 @@ class Admin:
         def request() -> dict[TopicPartition, int]:
             futures = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_S)
             found = {TopicPartition(tp.topic, tp.partition): self._answer(what, f).offset for tp, f in futures.items()}
-            if any(offset < 0 for offset in found.values()):  # the client's answer if the connection broke
+            # The client answers with negative offsets if the connection broke.
+            if any(offset < 0 for offset in found.values()):
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the broker did not answer"))
             return found
 
@@ -324,7 +326,7 @@ class Admin:
                 f"{self._where}: list groups", error if isinstance(error, KafkaError) else the_error(error)
             )
         names = [group.group_id for group in listed.valid]
-        client = self._made()  # kept until its futures are done: they end with it, or never
+        client = self._made()  # the client is kept until its futures are done, which may be never
         described = client.describe_consumer_groups(names, request_timeout=_COORDINATOR_S) if names else {}
         return {name: len(self._result(f"describe group '{name}'", f, client).members) for name, f in described.items()}
 
@@ -364,7 +366,7 @@ class Admin:
                     "or give this one another: --member NAME"
                 )
             if not told:
-                _log.info("group '%s': '%s' had other topics; waiting until its session is over", group, name)
+                _log.info("group '%s': '%s' had other topics; waiting until its session ends", group, name)
             told = True
             time.sleep(_SESSION_PAUSE_S)
 
@@ -381,7 +383,7 @@ class Admin:
         except KafkaException as exception:
             if the_error(exception).code() != KafkaError._PARTIAL:
                 raise
-            _log.warning("group '%s': not all brokers answer; not looked at how it shares out its topics", group)
+            _log.warning("group '%s': not all brokers answer; the assignment of its partitions was not checked", group)
             return {}
         for found in listed:
             if found.error is not None:
@@ -404,7 +406,7 @@ class Admin:
             if error.code() == KafkaError.NON_EMPTY_GROUP:
                 raise ConnectorError(
                     f"{self._where}: group '{group}' has members; only an empty group can be deleted. Stop its "
-                    "workers, and wait until their sessions have run out"
+                    f"workers, and wait until their sessions have ended"
                 ) from exception
             if error.code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise kafka_error(f"{self._where}: delete group '{group}'", error) from exception

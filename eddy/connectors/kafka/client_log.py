@@ -26,7 +26,8 @@ class ClientLog(logging.Filter):
         super().__init__()
         self._clock = clock
         self._guard = threading.Lock()
-        self._causes: OrderedDict[str, tuple[float, int]] = OrderedDict()  # time of the next line; number suppressed
+        # By cause: the time of its next line, and the number of suppressed lines.
+        self._causes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is shown."""
@@ -34,7 +35,7 @@ class ClientLog(logging.Filter):
             return True
         shown, held_back = self._counted(cause(record))
         if shown and held_back:
-            record.msg, record.args = f"{record.getMessage()}; {held_back} more like it were held back", ()
+            record.msg, record.args = f"{record.getMessage()}; {held_back} similar lines were suppressed", ()
         return shown
 
     def _counted(self, what: str) -> tuple[bool, int]:

@@ -3,13 +3,13 @@
 A client that is refused (a wrong password, an invalid certificate) keeps retrying, and its requests time out. It
 reports the cause through a callback; a permanent one is stored here, and raised when a request has failed.
 
-A client also reports that it has lost a broker, even if an idle connection was closed. So each polled client then asks
-the cluster once a second, until all questions of ten seconds were answered: a broker that starts answers some of them.
-An outage begins with the third question in a row that got no answer: a broker that is busy may miss one.
+A client also reports the loss of a broker when only an idle connection was closed. So each polled client then sends the
+cluster a request every second, until all requests of ten seconds were answered: a broker that starts answers some of
+them. An outage begins with the third request in a row without an answer: a busy broker may miss one.
 
-A client may lose its brokers for ever: a broker that has just started may answer that there are none; the client then
-forgets all brokers and asks nobody any more (librdkafka issue 5301). So a client that gets no answer, while brokers
-answer another client, is replaced.
+A client may lose its brokers for ever: a broker that has just started may answer with an empty list of brokers; the
+client then forgets all brokers and sends no request any more (librdkafka issue 5301). So a client that gets no answer,
+while brokers answer another client, is replaced.
 """
 
 import logging
@@ -27,13 +27,16 @@ _log = logging.getLogger("eddy.kafka")
 _LOOK_S, _REST_S = 1.0, 10.0
 _ASK_S = 0.2
 UNANSWERED = 3
-"""So many questions in a row without an answer are an outage."""
+"""The number of requests in a row without an answer that are an outage."""
 _FINAL = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
 _AWAY = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
-    """Whether a broker answers a client now. A broker that names no brokers, not even itself, is still starting."""
+    """Whether a broker answers a client now.
+
+    An answer with an empty list of brokers is from a broker that is starting.
+    """
     try:
         return bool(client.list_topics(topic, timeout=_ASK_S).brokers)
     except KafkaException:
@@ -43,7 +46,7 @@ def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
 class ClusterTrouble:
     """The latest permanent error and the latest outage, from the clients of one log at `where`.
 
-    `reachable` asks the cluster by a client that is sure to have brokers.
+    `reachable` sends a request by a client that is known to have brokers.
     """
 
     def __init__(self, where: str, reachable: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,18 +66,18 @@ class ClusterTrouble:
 
     @property
     def suspected(self) -> bool:
-        """Whether brokers were reported away, and questions have not been answered for long enough since."""
+        """Whether a client reported the loss of a broker, and requests were not answered for long enough since then."""
         return self._away_since is not None
 
     def unanswered(self, times: int) -> None:
-        """A client has asked in vain, so many times in a row: log an outage, once."""
+        """Count a client's requests in a row without an answer; log an outage, once."""
         self._back_since = None
         if times >= UNANSWERED and not self._told:
             _log.warning("%s: no broker answers; trying until one does", self._where)
             self._told = True
 
     def answered(self) -> None:
-        """A client has asked and got an answer: log the end of an outage, once."""
+        """Note that a client got an answer; log the end of an outage, once."""
         now = self.clock()
         back_since = self._back_since = now if self._back_since is None else self._back_since
         if now - back_since < _REST_S:
@@ -91,7 +94,7 @@ class ClusterTrouble:
 
 
 class ClusterWatch:
-    """Asks the cluster by one client, while there is trouble."""
+    """Sends requests to the cluster by one client, while an outage is suspected."""
 
     def __init__(self, trouble: ClusterTrouble) -> None:
         self._trouble = trouble
@@ -99,7 +102,10 @@ class ClusterWatch:
         self._due = 0.0
 
     def is_lost(self, answers: Callable[[], bool]) -> bool:
-        """Ask if it is time to. Returns whether brokers answer others but not this client, which needs a new one."""
+        """Send a request if one is due.
+
+        Returns whether this client must be replaced: brokers answer others, but not it.
+        """
         now = self._trouble.clock()
         if not self._trouble.suspected or now < self._due:
             return False

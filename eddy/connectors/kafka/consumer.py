@@ -41,7 +41,7 @@ __all__ = ["KafkaConsumer"]
 _log = logging.getLogger("eddy.kafka")
 _REQUEST_S = 10.0
 _LOST = -1
-"""The value of a position that needs a new seek."""
+"""The stored position of a partition that needs a new seek."""
 _NOT_FETCHING = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS}
 """The client's errors for a seek in a partition that it has stopped fetching, or is about to."""
 _IGNORED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
@@ -108,7 +108,7 @@ class KafkaConsumer:
             if self._watch.is_lost(lambda: is_answered(self._client, self._topics[0])):
                 self._join_again("brokers answer others, but not this client")
         if self._revoked or self._assigned:
-            self._give_back(columns)  # returned alone: the records are fetched again
+            self._give_back(columns)  # a change of ownership is returned alone: the records are fetched again
             return self._news()
         return Poll(self._within(records_of(columns, ends, self._positions), max_bytes))
 
@@ -121,7 +121,7 @@ class KafkaConsumer:
         taken = self._holder() not in (None, self._member)
         if taken and not self._is_last():
             raise fenced
-        by = "an earlier worker has taken the name back" if taken else "nobody else has the name"
+        by = "an earlier worker has taken the name back" if taken else "no other member has the name"
         self._join_again(f"{fenced}; {by}")
 
     def _join_again(self, why: str) -> None:
@@ -136,14 +136,14 @@ class KafkaConsumer:
 
     def _news(self) -> Poll:
         if self._assigned:
-            self._member = self._client.memberid()  # not asked in a callback: see above
+            self._member = self._client.memberid()  # not called in a callback, where it could block
         news = Poll(revoked=frozenset(self._revoked), assigned=frozenset(self._assigned))
         self._revoked.clear()
         self._assigned.clear()
         return news
 
     def _within(self, polled: list[Records], max_bytes: int) -> list[Records]:
-        """Records of the last chunk beyond the bytes are given back, and fetched again."""
+        """The records up to `max_bytes`; later records of the last chunk are given back, and fetched again."""
         kept = within(polled, max_bytes)
         self.seek({TopicPartition(r.topic, r.partition): r.next_offset for r in kept})
         return kept
@@ -183,13 +183,14 @@ class KafkaConsumer:
         where = TopicPartition(message.topic(), message.partition())  # type: ignore[arg-type]
         position = self._positions.get(where, _LOST)
         if position == _LOST:
-            return  # no longer ours, or waiting for a seek
-        self._positions[where] = _LOST  # the client has stopped fetching: a seek to the same offset is a seek
+            return  # the partition is no longer owned, or needs a seek
+        # The client has stopped fetching, so that a seek to the same offset is needed, too.
+        self._positions[where] = _LOST
         named = confluent_kafka.TopicPartition(*where)
         first, end = in_slices(lambda wait_s: self._client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
-        # Requested last: another worker commits before it purges, so its purges before `first` are covered.
+        # Positions are requested last: another worker commits before it purges, so purges before `first` are covered.
         found = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0]
-        committed = found.offset if found.metadata else _LOST  # without a note no worker has committed it
+        committed = found.offset if found.metadata else _LOST  # a position without a note was not committed by a worker
         what = f"{self._where}: position {position} of '{where.topic}' partition {where.partition}"
         if committed > position:
             raise FencedError(
@@ -198,22 +199,22 @@ class KafkaConsumer:
             )
         if position < first:
             raise ConnectorError(
-                f"{what} lies before the first offset that is kept, {first}; the records between were deleted before "
-                "they were read. Start anew from the records that are left: eddy reset …"
+                f"{what} lies before the first retained offset, {first}; the records between were deleted "
+                f"before they were read. Start anew from the remaining records: eddy reset …"
             )
         if position > end:
             raise ConnectorError(
-                f"{what} lies after its end, {end}; the topic was made anew, or has lost records that were read. "
-                "Start anew from the records it holds: eddy reset …"
+                f"{what} lies after its end, {end}; the topic was made anew, or has lost records that were "
+                f"read. Start anew from its records: eddy reset …"
             )
-        _log.info("%s is kept, offset %s was asked for and is not; going on", what, message.offset())
+        _log.info("%s is retained, the requested offset %s is not; continuing", what, message.offset())
         self._seek(where, position)
 
     def _give_back(self, columns: Mapping[tuple[str, int], Columns]) -> None:
         """Seek back, so that records taken from the client's queue but not returned are fetched again."""
         taken = self._positions.keys() & {TopicPartition(*where) for where in columns}
         back = {partition: self._positions[partition] for partition in taken if self._positions[partition] != _LOST}
-        # all first, so that after a failed seek the next ones are not skipped
+        # All positions are marked first, so that later seeks are not skipped after a failed one.
         self._positions |= dict.fromkeys(back, _LOST)
         self.seek(back)
 
@@ -283,7 +284,10 @@ class KafkaConsumer:
             self._client.unassign()
 
     def _end_pauses(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Resume. Returns the partitions that were paused. A new assignment does not end the client's pauses."""
+        """Resume partitions, since the client keeps pauses across assignments.
+
+        Returns the partitions that were paused.
+        """
         paused = self._paused.intersection(partitions)
         if paused:
             self._do(self._client.resume, [confluent_kafka.TopicPartition(*p) for p in paused])
@@ -293,7 +297,7 @@ class KafkaConsumer:
     def _on_lost(self, client: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
         if client is not self._live:
             return
-        _log.warning("%s: partitions lost: the group went on without this worker", self._where)
+        _log.warning("%s: partitions lost: the group has continued without this worker", self._where)
         self._on_revoke(client, partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -322,7 +326,8 @@ class KafkaConsumer:
         """As `Consumer.resume`."""
         for partition in self._end_pauses(partitions):
             if (position := self._positions.get(partition, _LOST)) != _LOST:
-                self._seek(partition, position)  # else the client fetches when it next looks, up to a second later
+                # Otherwise the client fetches only at its next check, up to a second later.
+                self._seek(partition, position)
 
     def _do(self, call: Callable[[T], None], argument: T) -> None:
         try:
@@ -343,7 +348,7 @@ class KafkaConsumer:
             self._close_client()
 
     def _close_client(self) -> None:
-        """Release the client, the last reference to it; a thread frees it."""
+        """Release the last reference to the client; a thread frees it."""
         self._live, client, what = None, [self._client], f"{self._where}: consumer"
         del self._client
         if self._incremental:

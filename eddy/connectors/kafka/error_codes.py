@@ -50,7 +50,7 @@ _TRANSIENT = {
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
     KafkaError._RETRY,
-    KafkaError._NOENT,  # no leader is known yet of a partition whose offsets are asked for
+    KafkaError._NOENT,  # the leader of a partition whose offsets are requested is not known yet
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.BROKER_NOT_AVAILABLE,
@@ -99,14 +99,14 @@ def kafka_error(where: str, error: KafkaError, fix: str = "") -> ConnectorError:
     code, text = error.code(), f"{where}: {error.str()} ({error.name()})"
     if code == KafkaError.UNRELEASED_INSTANCE_ID or (code == KafkaError._FATAL and "still used" in error.str()):
         return SlotTakenError(
-            f"{text}; under group.protocol=consumer a name is free again once its last session has run out. Start the "
-            "worker again then",
+            f"{text}; under group.protocol=consumer a name is free again once its last session has ended. Then "
+            f"start the worker again",
             retriable=True,
         )
     if code == KafkaError.FENCED_INSTANCE_ID or (code == KafkaError._FATAL and "group.instance.id" in error.str()):
         return SlotTakenError(f"{text}; each worker needs a name of its own. Give it one: --member NAME")
     if code in _FENCED:
-        return FencedError(f"{text}; another worker has taken over, or this one was silent for too long")
+        return FencedError(f"{text}; another worker has taken over, or this one did not poll for too long")
     if code in _RIGHTS:
         return ConfigurationError(
             f"{text}; a right {_RIGHTS[code]} is missing. List the rights needed: eddy run FILE --no-create-topics"

@@ -1,6 +1,6 @@
 """Reading many partitions side by side without a group: one client that is assigned all of them.
 
-A control record is invisible to a client; the event at the end of a partition tells that it was stepped over.
+A control record is invisible to a client; the event at the end of a partition has the position after it.
 """
 
 import logging
@@ -27,7 +27,8 @@ _IGNORED = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
     KafkaError._RESOLVE,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client wants a group's name, and looks for a coordinator in vain
+    # The client needs a group's name, and searches for its coordinator without success.
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
 }
 
 
@@ -63,7 +64,7 @@ class KafkaFollower:
             self._trouble.check("following")
             client, topic = self._open(), next(iter(self._positions)).topic
             if self._watch.is_lost(lambda: is_answered(client, topic)):
-                _log.warning("following: brokers answer others, but not this client: going on with a new one")
+                _log.warning("following: brokers answer other clients, but not this one: continuing with a new one")
                 self.close()
                 self._client = self._assigned()
         return records_of(columns, ends, self._positions)
@@ -99,8 +100,8 @@ class KafkaFollower:
         client = self._open()
         first, end = in_slices(lambda wait_s: client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
         raise ConnectorError(
-            f"following '{where.topic}' partition {where.partition}: position {position} lies outside what is kept, "
-            f"offsets {first} to {end}; records in between were deleted, or the topic was made anew"
+            f"following '{where.topic}' partition {where.partition}: position {position} lies outside of the "
+            f"retained offsets {first} to {end}; records in between were deleted, or the topic was made anew"
         )
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -115,7 +116,7 @@ class KafkaFollower:
             self._paused -= wanted
             client = self._open()
             client.resume([confluent_kafka.TopicPartition(*tp) for tp in wanted])
-            for tp in wanted:  # else the client goes on fetching when it next looks, up to a second later
+            for tp in wanted:  # a seek, since the client would otherwise resume at its next check, up to a second later
                 client.seek(confluent_kafka.TopicPartition(*tp, self._positions[tp]))
 
     def close(self) -> None:

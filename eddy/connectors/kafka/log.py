@@ -40,7 +40,7 @@ __all__ = ["SWEEP_S", "KafkaLog"]
 T = TypeVar("T")
 
 _TRANSACTION_TIMEOUT_MS = 20_000
-_SILENT = 0  # the admin client would log to stderr; its errors are raised anyway
+_SILENT = 0  # no log of the admin client, which would be written to stderr; its errors are raised anyway
 SWEEP_S = 20.0
 """How long after a transaction's time limit a broker may take to end it."""
 _COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
@@ -216,7 +216,8 @@ class KafkaLog(WritableLog):
         defaults = _CONSUMER | ({} if asked.get("group.protocol") == "consumer" else _MEMBER)
         names = {"group.id": group, "group.instance.id": f"{group}-{member}", "client.id": f"{group}-{member}"}
         settings = _COMMON | defaults | asked | names | self._reports()
-        if "session.timeout.ms" in settings:  # otherwise the broker assigns, by each member's subscription
+        # Only in the classic protocol: in the newer one the broker assigns by each member's subscription.
+        if "session.timeout.ms" in settings:
             session_s = int(str(settings["session.timeout.ms"])) / 1000
             self._admin.outlast(group, f"{group}-{member}", {topic: known[topic] for topic in topics}, session_s)
 

@@ -1,4 +1,4 @@
-"""Groups in transactions without a consumer of ours: positions of a group without members, guarded by another group.
+"""Transactions that commit positions of a group without members, guarded by a member of another group.
 
 A transaction may move positions of several groups. The broker accepts positions of a group without members from
 anybody. So these are sent first, and after them one position in the guarding group, of which another program keeps a
@@ -20,7 +20,7 @@ _GENERATION = struct.Struct("=i")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group, in a generation of it; with the name of a static member, if it has one."""
+    """A member of a group in one generation, with its static name, if it has one."""
 
     group: str
     generation: int = _NO_GENERATION
@@ -38,7 +38,7 @@ class Member:
 class GuardedGroup:
     """For `Producer.commit`: positions of `group`, accepted only while `guard` is a member in its generation.
 
-    `anchor` is a partition of ours, for a position in the guard's group that means nothing.
+    `anchor` is a partition of an internal topic, for the position in the guard's group; that position is never read.
     """
 
     group: str

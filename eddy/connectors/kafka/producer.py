@@ -57,7 +57,7 @@ _OVERHEAD_BYTES = 96
 class _Reports:
     """The delivery reports of one transaction: the ends of partitions, and the first failure.
 
-    A refused record is told before others: the batches after it fail, too, because theirs are out of order.
+    The error of a refused record takes precedence: later batches fail, too, since their sequence numbers have a gap.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Reports:
         self.failed: KafkaError | None = None
 
     def take(self, error: KafkaError | None, message: confluent_kafka.Message) -> None:
-        """A callback of the client: an exception here would make a successful commit fail."""
+        """Store a delivery report, as a callback of the client. It must not raise: a successful commit would fail."""
         if error is not None:
             if self.failed is None or (error.code() in _REFUSALS and self.failed.code() not in _REFUSALS):
                 self.failed = error
@@ -98,7 +98,7 @@ class KafkaProducer:
         self._suspicious = True
 
     def _listen(self) -> None:
-        """Let the client report events since the last call."""
+        """Let the client call back for events since the last call."""
         with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             self._client.poll(0)
 
@@ -116,7 +116,7 @@ class KafkaProducer:
             _log.info("%s: made anew, since requests of an ended transaction may be under way", self._where)
             self._close_client()
             self._client = self._made()
-            self._suspicious = False  # not earlier: if none could be made, the next call retries
+            self._suspicious = False  # after the new client: if none could be made, the next call retries
         self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
         self._open = True
 
@@ -143,7 +143,8 @@ class KafkaProducer:
         reports: list[object] = [None] * len(keys)
         for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
             reports[last] = self._reports.take
-        if max(timestamps) > (now_ms := time.time() * 1000):  # the broker may refuse the batch of such a record
+        # The broker may refuse a batch with a record of the future.
+        if max(timestamps) > (now_ms := time.time() * 1000):
             for place, timestamp in enumerate(timestamps):
                 if timestamp > now_ms:
                     reports[place] = self._reports.take
@@ -162,7 +163,7 @@ class KafkaProducer:
                 deque(map(self._client.produce, repeat(topic), first, *others), maxlen=0)
                 return
             except BufferError:
-                taken = count - length_hint(first) - 1  # the refused one is sent again
+                taken = count - length_hint(first) - 1  # the last record was refused, and is sent again
                 if taken > start:
                     deadline = time.monotonic() + PATIENCE_S
                 start = taken
@@ -183,7 +184,7 @@ class KafkaProducer:
             if time.monotonic() > deadline:
                 self._suspicious = True
                 raise ConnectorError(
-                    f"{self._where}: {len(self._client)} records were not taken by the broker within "
+                    f"{self._where}: {len(self._client)} records were not accepted by the broker within "
                     f"{PATIENCE_S:.0f} s",
                     retriable=True,
                 )
@@ -196,10 +197,10 @@ class KafkaProducer:
         """One slice of the client's flush. Returns the number of records left."""
         try:
             return self._client.flush(SLICE_S)
-        except SystemError as trouble:  # the client reports a fatal error of a callback this way
+        except SystemError as trouble:  # the client reports a fatal error of a callback as a SystemError
             self._done = True
             raise FencedError(
-                f"{self._where}: flush: {trouble.__cause__ or 'a fatal error'}; this producer is done"
+                f"{self._where}: flush: {trouble.__cause__ or 'a fatal error'}; this producer cannot be used any more"
             ) from trouble
         except KafkaException as exception:
             raise self._error(exception, "flush") from exception
@@ -230,8 +231,9 @@ class KafkaProducer:
     def _send_positions(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
         """Send positions in a thread: if a coordinator has stopped, the call may never return (librdkafka issue 5511).
 
-        So a client that has seen the network fail does not make the call, and one that is stuck in it is abandoned.
-        Meanwhile the broker takes the last record, a cut: two round trips less. `flush` reports on it.
+        So a client that has seen the network fail does not make the call, and a client whose call does not return is
+        abandoned. Meanwhile the broker receives the last record, a cut, which saves two round trips. `flush` reports on
+        it.
         """
         self._listen()
         if self._suspicious:
@@ -254,7 +256,7 @@ class KafkaProducer:
         except Empty:
             self._stuck = self._done = True
             raise ConnectorError(
-                f"{self._where}: no end of sending positions; a new one is needed", retriable=True
+                f"{self._where}: a call that sends positions does not return; a new producer is needed", retriable=True
             ) from None
         if error is not None:
             raise error
@@ -292,21 +294,24 @@ class KafkaProducer:
         failed = self._reports.failed is not None
         self._close_transaction()
         if self._stuck:
-            raise ConnectorError(f"{self._where}: it does not answer any more; a new one is needed", retriable=True)
+            raise ConnectorError(
+                f"{self._where}: the client does not answer any more; a new producer is needed", retriable=True
+            )
         started = time.monotonic()
         self._suspicious |= failed or self._records_under_way()
         try:
             self._insist(self._abort_transaction, "abort", patience_s)
         except ConnectorError as error:
-            self._stuck = error.retriable  # closing would abort again, and wait as long as there is no answer
+            self._stuck = error.retriable  # closing the client would abort again, and wait for an answer
             raise
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
 
     def _records_under_way(self) -> bool:
-        """Wait a moment for the records under way. Whether some are left: the abort throws them away.
+        """Wait a moment for the records under way. Returns whether some are left, which an abort drops.
 
-        The next transaction of this client would then begin with a gap in the sequence of their partitions.
+        If it drops records, the next transaction of this client would begin with a gap in the sequence of their
+        partitions.
         """
         if self._suspicious:
             return True
@@ -315,7 +320,7 @@ class KafkaProducer:
         return True
 
     def _abort_transaction(self, wait_s: float) -> None:
-        """Abort. The coordinator knows of no transaction yet if it has not taken the first of its partitions."""
+        """Abort the transaction. If no partition was added to it yet, the coordinator does not know of it."""
         try:
             self._client.abort_transaction(wait_s)
         except KafkaException as exception:
@@ -348,7 +353,7 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: {what} without a transaction; begin one first")
 
     def _insist(self, call: Callable[[float], object], what: str, patience_s: float = PATIENCE_S) -> None:
-        """Retry a call of the transactional API until it is done, in slices between which signals are handled."""
+        """Retry a call of the transactional API until it succeeds, in slices between which signals are handled."""
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -373,7 +378,7 @@ class KafkaProducer:
         made = kafka_error(f"{self._where}: {what}", error)
         fatal = error.fatal() or error.code() == KafkaError._FATAL
         if isinstance(made, SlotTakenError) or (fatal and not isinstance(made, FencedError | ConfigurationError)):
-            made = FencedError(f"{made}; this producer is done")
+            made = FencedError(f"{made}; this producer cannot be used any more")
         self._done |= fatal
         return made
 
@@ -383,8 +388,9 @@ class KafkaProducer:
             return None
         topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
         return RecordRefusedError(
-            f"{self._where}: {what} to {topics}: {error.str()} ({error.name()}); a record has a timestamp that its "
-            "topic does not take. Set message.timestamp.after.max.ms or message.timestamp.before.max.ms of the topic"
+            f"{self._where}: {what} to {topics}: {error.str()} ({error.name()}); a record has a timestamp that "
+            f"its topic does not accept. Set message.timestamp.after.max.ms or message.timestamp.before.max.ms "
+            f"of the topic"
         )
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:

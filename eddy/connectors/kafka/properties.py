@@ -72,7 +72,7 @@ def resolved(setting: Setting, environ: Mapping[str, str]) -> Setting:
             except (OSError, UnicodeError) as error:
                 problem = f"this file cannot be read ({getattr(error, 'strerror', None) or 'it is no UTF-8 text'})"
         else:
-            name, problem = "…", "eddy knows no such reference; ${env:NAME} and ${file:PATH} are those it knows"
+            name, problem = "…", "eddy knows no such reference; ${env:NAME} or ${file:PATH} is needed"
         raise ConfigurationError(f"{setting.origin}: {setting.key} refers to ${{{source}:{name}}}: {problem}")
 
     return setting._replace(value=_REFERENCE.sub(text, setting.value))

@@ -1,8 +1,8 @@
 """Reading a partition without a group: restores, plans, cuts and the command line.
 
 One client serves all reads. Between slices of one read it keeps its position and fetches ahead, so that the next slice
-needs no seek; at the end of a read it is unassigned, or it would fetch a hundred times a second. A client without an
-answer is replaced, since it may have lost its brokers for ever (`trouble`).
+needs no seek; at the end of a read it is unassigned, since it would otherwise fetch a hundred times a second. A client
+that gets no answers is replaced, since it may have lost its brokers for ever (`trouble.py`).
 """
 
 import time
@@ -30,7 +30,8 @@ _PASSED_OVER = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,  # the client needs a group's name, and looks for its coordinator in vain
+    # The client needs a group's name, and searches for its coordinator without success.
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
 }
 
 
@@ -60,7 +61,7 @@ class KafkaReader:
 
     def _read(self, columns: Columns, partition: TopicPartition, start: int, end: int, room: int) -> int:
         client = self._placed(partition, start)
-        self._at = None  # until all messages taken from the queue are processed
+        self._at = None  # not known until all messages taken from the queue are processed
         position = start
         deadline, renewal = time.monotonic() + _PATIENCE_S, time.monotonic() + _RENEWAL_S
         while True:
@@ -102,7 +103,8 @@ class KafkaReader:
         if self._client is None:
             self._client = confluent_kafka.Consumer(self._settings)
         if self._at != (partition, start):
-            if partition.topic not in self._known:  # otherwise the client would look for its leader once a second
+            # Otherwise the client would search for the leader of an unknown topic once a second.
+            if partition.topic not in self._known:
                 client = self._client
                 in_slices(lambda wait_s: client.list_topics(partition.topic, wait_s), _METADATA_S)
                 self._known.add(partition.topic)
@@ -126,7 +128,7 @@ class KafkaReader:
         if not first <= position <= end:
             raise ConnectorError(
                 f"position {position} of '{partition.topic}' partition {partition.partition} lies outside the "
-                f"retained offsets {first} to {end}; earlier records are gone"
+                f"retained offsets {first} to {end}; earlier records were deleted"
             )
         client.assign([confluent_kafka.TopicPartition(*partition, position)])
 
@@ -139,5 +141,5 @@ class KafkaReader:
 
 
 def _is_record(message: Message) -> bool:
-    """Whether it is a record. The error objects themselves are not compared: they do not compare with None."""
+    """Whether a message is a record. Its error is tested by `is None`: error objects cannot be compared with None."""
     return message.error() is None

@@ -1,4 +1,4 @@
-"""From the client's messages to columns, one set a partition.
+"""From the client's messages to columns, one set of columns for each partition.
 
 Invariant: the positions move exactly with the records that are returned.
 """
@@ -14,11 +14,14 @@ from eddy.connectors.log import Headers, Records, TopicPartition
 
 __all__ = ["CHUNK", "Columns", "fitting", "gather", "records_of", "take", "within"]
 
-CHUNK = 500  # larger chunks cost more a record: the client fills a queue of its own first
+CHUNK = 500  # larger chunks cost more for each record: the client fills a queue of its own first
 
 
 def _is_one_run(batch: list[Message]) -> bool:
-    """Whether all are records of one partition, as most are. Told without bytecode for each."""
+    """Whether all messages are records of one partition, as they usually are.
+
+    No Python bytecode runs for each message.
+    """
     topics, partitions = set(map(Message.topic, batch)), set(map(Message.partition, batch))
     return len(topics) == len(partitions) == 1 and not any(map(Message.error, batch))
 
@@ -132,7 +135,7 @@ def records_of(
         partition = TopicPartition(*where)
         at = positions.get(partition)
         if at is None:
-            continue  # it was revoked
+            continue  # the partition was revoked
         records = columns.get(where, Columns()).records(*partition, ends.get(partition))
         if records.next_offset > at:
             positions[partition] = records.next_offset

@@ -1,4 +1,4 @@
-"""The settings of a connection to Kafka: the user's settings, checked, and never shown with secrets.
+"""The settings of a connection to Kafka: read from the user's files and options, checked, and shown without secrets.
 
     NAME=VALUE                                 every client that has this setting
     consumer. producer. admin. + NAME=VALUE    only that client, overriding the general one, as in Kafka Streams
@@ -34,13 +34,13 @@ _REFUSED = {
     "enable.auto.offset.store": _POSITIONS,
     "isolation.level": "records of open and aborted transactions are never read",
     "auto.offset.reset": "a new application begins at the first record, and a position that is lost is an error",
-    "partition.assignment.strategy": "partition i of every topic has to go to the same worker",
-    "partitioner": "records go to the partition that Kafka's Java producers choose",
+    "partition.assignment.strategy": "partition i of every topic has to belong to the same worker",
+    "partitioner": "records are sent to the partition that Kafka's Java producers choose",
     "enable.idempotence": "transactions need it",
     "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature prove nothing. Set sasl.oauthbearer.method",
 }
 _REFUSED_OF_TOPICS = {
-    "cleanup.policy": "the purpose of a topic decides it",
+    "cleanup.policy": "it follows from the purpose of a topic",
     "retention.ms": "records are deleted after they were read, and never by age",
     "retention.bytes": "records are deleted after they were read, and never by size",
     "message.timestamp.type": "records keep the timestamps of their input records",

@@ -13,13 +13,13 @@ __all__ = ["SLICE_S", "in_slices"]
 T = TypeVar("T")
 
 SLICE_S = 1.0
-"""How long a signal may have to wait, in seconds."""
+"""Seconds that a signal waits at most."""
 
 
 def in_slices(call: Callable[[float], T], patience_s: float) -> T:
-    """Retry a call, which gets a time limit in seconds, until it succeeds or `patience_s` are over.
+    """Retry a call, whose argument is a time limit in seconds, until it succeeds or `patience_s` seconds have passed.
 
-    Raises: KafkaException, the last one.
+    Raises: KafkaException, the error of the last try.
     """
     deadline = time.monotonic() + patience_s
     while True:

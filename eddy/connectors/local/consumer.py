@@ -14,13 +14,13 @@ from eddy.errors import ConnectorError, FencedError
 
 __all__ = ["LocalConsumer", "share"]
 
-_END = 1 << 62  # after every offset
+_END = 1 << 62  # an offset after every other
 
 
 def share(lags: Mapping[TopicPartition, int], room: int) -> dict[TopicPartition, int]:
-    """The number of records to read of each partition: as even as the lags allow, `room` in all.
+    """The number of records to read from each partition: as equal as the lags allow, `room` in total.
 
-    If there is less room than partitions, the first ones get one each.
+    If `room` is less than the number of partitions, the first partitions get one record each.
 
     >>> a, b, c = (TopicPartition("t", i) for i in range(3))
     >>> share({a: 1, b: 90, c: 90}, 11) == {a: 1, b: 5, c: 5}
@@ -101,7 +101,10 @@ class LocalConsumer:
         self._paused.clear()
 
     def _fetch(self, max_records: int, max_bytes: int) -> list[Records]:
-        """Each partition gets an equal share of the bytes, and of the bytes that earlier ones did not use."""
+        """Read records.
+
+        Each partition gets an equal share of the bytes, and of the bytes that earlier partitions did not use.
+        """
         lags = self._lags()
         shares = share(lags, max_records)
         fetched: dict[TopicPartition, Records] = {}
@@ -110,7 +113,7 @@ class LocalConsumer:
             begin = partition, self._positions[partition], _END
             found = self._storage.read(*begin, shares[partition], room)
             if not len(found) and not any(map(len, fetched.values())):
-                found = self._storage.read(*begin, 1)  # longer than the bound: alone
+                found = self._storage.read(*begin, 1)  # a record longer than the bound is read alone
             fetched[partition] = found
             if len(fetched) < len(shares):
                 max_bytes = max(0, max_bytes - found.bytes())
@@ -118,7 +121,9 @@ class LocalConsumer:
         return list(fetched.values())
 
     def _lags(self) -> dict[TopicPartition, int]:
-        """The distance of each partition to its end (holes count), starting with another one each time."""
+        """The offsets from each partition's position to its end (holes count), starting with another partition at each
+        call.
+        """
         wanted = [partition for partition in self._positions if partition not in self._paused]
         self._turn += 1
         start = self._turn % len(wanted) if wanted else 0
@@ -166,6 +171,6 @@ class LocalConsumer:
         with self._storage.mutex:
             if not self._closed:
                 self._closed = True
-                with contextlib.suppress(FencedError):  # another member has the name: nothing to leave
+                with contextlib.suppress(FencedError):  # another member has the name, so this one is no member any more
                     self._groups.leave(self._membership)
         self._storage.announce()

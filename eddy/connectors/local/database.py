@@ -71,7 +71,7 @@ class Database:
     def changing(self) -> Iterator[None]:
         """Commit the statements of the block together at its end, and release the writer's lock.
 
-        Raises: any exception of the block, after which nothing of it was done.
+        Raises: any exception of the block; then none of its statements has an effect.
         """
         with self.mutex:
             try:
@@ -89,8 +89,8 @@ class Database:
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_FSYNC:
                 raise IndeterminateCommitError(
-                    f"{self.where}: the disk did not confirm a commit ({error}); it may or may not be there"
-                    f" after a restart. Open the log again and read the committed positions."
+                    f"{self.where}: the disk did not confirm a commit ({error}); it is not known whether the"
+                    f" log has it after a restart. Open the log again and read the committed positions."
                 ) from error
             raise connector_error(self.where, error) from error
 
@@ -166,7 +166,7 @@ class Database:
             return
         with self._news:
             if self._changes == seen[0]:
-                # Changes of other processes are not announced: check again after a step.
+                # Other processes do not announce their changes, so the version is checked after each step of waiting.
                 self._news.wait(min(left, step) if self._shared else left)
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class LocalFollower:
             begin = partition, self._positions[partition], _END
             read = self._storage.read(*begin, records, room)
             if not len(read) and read.next_offset == begin[1]:
-                read = self._storage.read(*begin, 1)  # longer than the bound: alone
+                read = self._storage.read(*begin, 1)  # a record longer than the bound is read alone
             self._positions[partition] = read.next_offset
             found.append(read)
         return found
@@ -49,7 +49,7 @@ class LocalFollower:
         if position > end:
             raise ConnectorError(
                 f"{self._storage.where}: position {position} of {partition.topic}-{partition.partition} lies after its "
-                f"end {end}; the log must hold what was read of it. The topic was made anew"
+                f"end {end}; the log must have the records that were read. The topic was made anew"
             )
         return end - position
 

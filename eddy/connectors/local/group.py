@@ -117,7 +117,8 @@ class ConsumerGroups:
         if found is not None and found.joined != membership.joined:
             raise SlotTakenError(
                 f"{self._where}: member {membership.member!r} of group {membership.group!r} was replaced by a"
-                f" later one of the same name; a name has one holder. Stop one, or give each its own name."
+                f" later one of the same name; a name belongs to one member. Stop one of them, or give each its "
+                f"own name."
             )
         return found is not None
 
@@ -139,7 +140,7 @@ class ConsumerGroups:
         if newest.generation != membership.generation:
             raise FencedError(
                 f"{where} commits in generation {membership.generation} of {newest.generation};"
-                f" others may own its partitions by now. Abort, and poll to get its partitions."
+                f" other members may own its partitions now. Abort, and poll to get its partitions."
             )
         if foreign := sorted(set(partitions) - owned):
             raise FencedError(
@@ -157,7 +158,7 @@ class ConsumerGroups:
         """Raises: ConnectorError while the group has members."""
         if size := self.sizes().get(group):
             raise ConnectorError(
-                f"{self._where}: group {group!r} has {size} members; it must have none to be forgotten or moved."
+                f"{self._where}: group {group!r} has {size} members; a group must have none to be deleted or moved."
                 f" Stop its workers first."
             )
 

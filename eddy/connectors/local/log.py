@@ -126,7 +126,7 @@ class LocalLog(WritableLog):
         return {partition: self._storage.extent(partition).begin for partition in partitions}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Log.end_offsets`; an open transaction of another process is not visible."""
+        """As `Log.end_offsets`, without the open transactions of other processes."""
         return {partition: self._storage.end(partition) for partition in partitions}
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

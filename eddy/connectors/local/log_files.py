@@ -84,7 +84,7 @@ def connector_error(where: str, error: sqlite3.Error) -> ConnectorError:
     if primary in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return ConnectorError(
             f"{where}: cannot be written or read ({error}); it needs room on the disk and a file size"
-            f" limit (ulimit -f) above its size. Nothing of this transaction was kept: make room, run again."
+            f" limit (ulimit -f) above its size. The transaction had no effect: make room, run again."
         )
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return ConnectorError(
@@ -92,7 +92,7 @@ def connector_error(where: str, error: sqlite3.Error) -> ConnectorError:
             f" backup, or move the directory away and start from an empty one."
         )
     return ConnectorError(
-        f"{where}: SQLite cannot go on ({error}); the file must be open, readable and writable."
+        f"{where}: SQLite cannot continue ({error}); the file must be open, readable and writable."
         f" Check the directory's permissions and that the log was not closed before its users."
     )
 
@@ -130,7 +130,7 @@ def _claim_directory(path: pathlib.Path, where: str) -> pathlib.Path:
 
 
 def _connect(file: str, busy_timeout_s: float) -> sqlite3.Connection:
-    # Transactions are opened by hand; threads take turns by `Storage`'s mutex.
+    # Transactions are opened explicitly; the mutex of `Storage` is held for each use of the connection.
     return sqlite3.connect(
         file, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False, cached_statements=512
     )
@@ -154,7 +154,9 @@ def _initialised(connection: sqlite3.Connection, where: str, busy_timeout_s: flo
 
 
 def _write_ahead(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Set WAL mode. Processes that open a new log at once keep each other from it, and SQLite does not wait there."""
+    """Set WAL mode, with retries: processes that open a new log at the same time block each other, and SQLite does not
+    wait.
+    """
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:
@@ -167,7 +169,7 @@ def _write_ahead(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
 
 
 def _check_format(connection: sqlite3.Connection, where: str) -> None:
-    connection.execute("BEGIN")  # one look: another process may be making the log
+    connection.execute("BEGIN")  # read in one transaction: another process may be making the log
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -187,7 +189,7 @@ def _check_format(connection: sqlite3.Connection, where: str) -> None:
 
 
 def _create_schema(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")  # two processes may open a new log at once; one makes it
+    connection.execute("BEGIN IMMEDIATE")  # of two processes that open a new log at the same time, one makes it
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             for statement in _SCHEMA.split(";"):
@@ -205,7 +207,7 @@ class GroupLock:
     """The right of one process to run a group on the log in a directory; held until `release`."""
 
     def __init__(self, directory: pathlib.Path, group: str, where: str) -> None:
-        # Not inherited by children that exec; flock belongs to this open file, not to the process.
+        # Child processes that exec do not inherit the file. The flock belongs to this open file, not to the process.
         self._file = _open_lock(directory / f"{group}.lock", where)
         if not _try_lock(self._file):
             self._file.seek(0)

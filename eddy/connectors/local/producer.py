@@ -126,7 +126,7 @@ class LocalProducer:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Hold the writer's lock from here on, and the mutex in the block.
+        """Take the writer's lock, which remains held after the block, and hold the mutex within the block.
 
         Raises: FencedError, also if `fence` has released the lock since it was taken.
         """
@@ -180,12 +180,12 @@ class LocalProducer:
     def _taken_over(self) -> str:
         return (
             f"{self._storage.where}: transactional id {self._id!r} was taken over by a later producer;"
-            f" an id has one. Make a new producer, or give each worker an id of its own."
+            f" an id belongs to one producer. Make a new producer, or give each worker its own id."
         )
 
     def _misused(self, what: str, fix: str) -> ConnectorError:
         return ConnectorError(
-            f"{self._storage.where}: producer {self._id!r} {what}; it goes begin, send, commit. {fix}"
+            f"{self._storage.where}: producer {self._id!r} {what}; the order is begin, send, commit. {fix}"
         )
 
 

@@ -78,7 +78,7 @@ class Storage(Database):
             self.rows(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def extent(self, partition: TopicPartition) -> Extent:
-        """The current begin and end of a partition. Raises: ConnectorError if it does not exist."""
+        """The current begin and end offsets of a partition. Raises: ConnectorError if it does not exist."""
         found = self.rows(
             "SELECT id, begin_offset, next_offset FROM partitions WHERE topic = ? AND partition = ?",
             partition,
@@ -169,7 +169,7 @@ class Storage(Database):
             raise ConnectorError(
                 f"{self.where}: position {start} of {partition.topic}-{partition.partition} lies before its"
                 f" first offset {extent.begin}: the records between were deleted; all of them are needed."
-                f" Seek to {extent.begin} to go on without them, or reset the application."
+                f" Seek to {extent.begin} to continue without them, or reset the application."
             )
 
     def delete_before(self, partition: TopicPartition, offset: int) -> None:

@@ -27,11 +27,15 @@ from eddy.topology.plan.scopes import Scopes
 __all__ = ["Ordered", "check_commutes", "folds_in_any_order", "in_one_order", "order_dependent", "ordered", "tainted"]
 
 Ordered = Literal["no", "within keys", "all"]
-"""Which records of a stream have an order: none, those of a key, or those without a key as well."""
+"""The records of a stream that have a determined order: none, the records of one key, or records without a key as well.
+"""
 
 
 def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
-    """The steps whose result the input does not determine, with reasons. `commutes` names folds to skip."""
+    """The steps whose result the input does not determine, with reasons.
+
+    `commutes` names folds that are exact in any order.
+    """
     found: dict[str, str] = {}
     kept = _taken_up_as_tables(plan)
     for node in plan.nodes:
@@ -44,7 +48,9 @@ def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collect
             continue
         found[node.name] = arrival.reason
         if arrival.folds:
-            found[node.name] += f". If its function gives the same in any order, say so: --commutes {node.name}"
+            found[node.name] += (
+                f". If its function gives the same result in any order, declare it: --commutes {node.name}"
+            )
     return found
 
 
@@ -87,7 +93,7 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
 
 
 def _taken_up_as_tables(plan: Plan) -> set[Node]:
-    """Streams of table changes that only become tables again, under the same keys, and these tables."""
+    """The streams of table changes that only become tables again, under the same keys, and these tables."""
     readers: dict[Node, list[Node]] = {}
     for node in plan.nodes:
         for source in node.inputs:
@@ -117,7 +123,7 @@ def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
 
 
 def ordered(node: Node, partitions: Mapping[str, int]) -> Ordered:
-    """The records of a stream whose order the input determines."""
+    """The kind of records of a stream whose order the input determines."""
     rekeyed = False
     while True:
         if node.reads:

@@ -67,7 +67,7 @@ original bytes."""
 Reader = Callable[[Iterable[Any]], Iterator[Any]]
 """A function from Arrow batches to Arrow batches."""
 _UNMARKED = frozenset({str, int, bytes})
-"""Types all of whose equal values have one native encoding, as long as no value of another type is among them."""
+"""The types whose equal values have one native encoding, as long as a column has no value of another type."""
 _LONG_S, _INDEX_BYTES = 8, 4
 _FILE, _TOPIC = b"\x00", b"\x01"
 """Records of files sort before those of the topic; their partition is -1."""
@@ -298,7 +298,9 @@ class RecordsEntry:
             yield record_batch(columns, schema)
 
     def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
-        """Records as a worker decodes them, their partitions, and the rejected ones in `RECORDS` columns.
+        """Decode records as a worker does.
+
+        Returns them, their partitions, and the rejected records in `RECORDS` columns.
 
         Raises: DataError.
         """
@@ -313,7 +315,10 @@ class RecordsEntry:
         return batch.select(good), list(compress(raw["p"], good)), bad
 
     def _decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
-        """Columns without the records known to be rejected; keys, values, and the problem of each bad row."""
+        """Decode records.
+
+        Returns the columns without records known to be rejected, the keys, the values, and the error of each bad row.
+        """
         if self.left_out:
             keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
             raw = {
@@ -376,7 +381,7 @@ def identified(
     except EddyError:
         raise
     except Exception:
-        encoded(values, serde, where)  # which raises, and names the value
+        encoded(values, serde, where)  # raises an error that names the value
         raise
     return identities, [None if came == identity else came for identity, came in zip(identities, written, strict=True)]
 
@@ -402,7 +407,7 @@ class RowsExit:
         object.__setattr__(self, "schema", FACTS if self.facts else ROWS)
 
     def columns(self, batch: Batch) -> list[list[Any]]:
-        """Encode. Equal rows are merged, but for facts. Raises: DataError."""
+        """Encode. Equal rows are merged, unless they are facts. Raises: DataError."""
         if not self.facts:
             batch = batch.consolidated(self.where)
         columns = encode_rows(batch.rows, self.key, self.value, f"step '{self.where}'", self.facts)
@@ -411,7 +416,7 @@ class RowsExit:
 
 @dataclass(frozen=True)
 class SentExit:
-    """Rows as records of a sink: a fact as often as its weight, a row of a table once."""
+    """Rows as records of a sink: a fact is repeated by its weight, a row of a table is written once."""
 
     topic: str
     key: Serde[Any]

@@ -7,9 +7,9 @@ there.
     4  set the group's positions
     5  write plan, incarnation and a cut, and that the backfill has finished, in one transaction
 
-If it is killed, it is run again and continues. Before 2 nothing was written; from 2 on the record has the offsets and
-files it was computed from and where its outputs begin. Rows that are already written are not written twice. Run again
-after 5, it finds that it is finished, unless a worker has continued from there.
+A backfill that was killed continues when it is run again. Before stage 2 nothing is written; from stage 2 on the record
+of the backfill has the offsets and files that it reads, and the offsets at which its outputs begin. No row is written
+twice. After stage 5 another run has nothing to do, unless a worker has continued from there.
 """
 
 import time
@@ -49,7 +49,7 @@ __all__ = ["Backfill", "Backfilled"]
 class Backfilled:
     """The result of a backfill: its cut, records written by topic, the number of records rejected, remarks.
 
-    `already` says that an earlier run had finished, and this one had nothing to do.
+    `already`: an earlier run had finished, so that this one had nothing to do.
     """
 
     cut: Cut
@@ -80,7 +80,7 @@ class Backfill:
     wall: Callable[[], float] = time.time
 
     def run(self) -> Backfilled:
-        """Run it. Raises: ConfigurationError if it is refused; DataError; LoopLimitError; ConnectorError."""
+        """Run the backfill. Raises: ConfigurationError if it is refused; DataError; LoopLimitError; ConnectorError."""
         self.stage("checks")
         application = Application.of(self.topology, self.log, anew=self.replace)
         frames = Frames(self.spark, self.program)
@@ -157,7 +157,7 @@ class Backfill:
         return Backfilled(msgspec.structs.replace(cut, inputs=finished.inputs), {}, 0, [], already=True)
 
     def _may_begin(self, application: Application, files: Mapping[str, FilesRead]) -> Unfinished | None:
-        """Refuse if there is state. Returns an unfinished backfill, if there is one."""
+        """Refuse if the application has state. Returns the record of an unfinished backfill, if there is one."""
         name, log = self.topology.name, self.log
         where = f"backfill of application '{name}'"
         begun = application.metadata.backfill
@@ -167,13 +167,13 @@ class Backfill:
         if begun is not None:
             if begun.plan != _lines(application):
                 raise ConfigurationError(
-                    f"{where}: one has begun, and the topology has been changed since. Bring the topology back, and it "
-                    "goes on; or begin anew: --replace"
+                    f"{where}: an unfinished backfill was made with another topology. Restore that topology to "
+                    f"continue it, or begin anew: --replace"
                 )
             if begun.files is not None and not _same(begun.files, files):
                 raise ConfigurationError(
                     f"{where}: one has begun from other files: {described(begun.files) or 'none'}; those given now are "
-                    f"{described(files) or 'none'}. Give the same, and it goes on: "
+                    f"{described(files) or 'none'}. Give the same files to continue it: "
                     f"{options(begun.files) or 'no --input'}; or begin anew: --replace"
                 )
             return begun
@@ -188,23 +188,24 @@ class Backfill:
             found.append("changelogs")
         if found:
             raise ConfigurationError(
-                f"{where}: it has run here before and has {', '.join(found)}; a backfill is for one that has nothing "
-                "yet. Delete its states and begin anew: --replace; outputs stay, except for keys that are no longer in "
+                f"{where}: the application has run on this log and has {', '.join(found)}; a backfill needs an "
+                f"application without state. Delete its states and begin anew: --replace; outputs remain, "
+                f"except for keys that are no longer in "
                 "a table"
             )
         application.internal.make(log, create=False)
         return None
 
     def _check_replaced(self, application: Application, files: Mapping[str, FilesRead]) -> None:
-        """Refuse to delete by oversight rows that an earlier backfill read from files."""
+        """Refuse to delete rows that an earlier backfill read from files, unless the files are given again."""
         metadata = application.metadata
         before = metadata.files if metadata.backfill is None else metadata.backfill.files or {}
         missing = {topic: read for topic, read in before.items() if topic not in files}
         if missing and not self.retained_only:
             raise ConfigurationError(
                 f"backfill of application '{self.topology.name}': the states that are to be replaced were made from "
-                f"files as well: {described(missing)}; without them the rows that only files hold would be gone. Give "
-                f"them: {options(missing)}; or begin with the records in the topics: --retained-only"
+                f"files as well: {described(missing)}; without them the rows that are only in files would be "
+                f"lost. Give them: {options(missing)}; or begin with the records in the topics: --retained-only"
             )
 
     def _check(self, computation: Computation) -> None:
@@ -288,7 +289,7 @@ class Backfill:
         return tombstones.withColumns(_stamps(topic)).select(*names(OUTGOING))
 
     def _tick(self, application: Application) -> int:
-        """The wall-clock time in milliseconds if it decides which rows there are, else -1."""
+        """The wall-clock time in milliseconds if rows of the plan expire by it, otherwise -1."""
         return round(self.wall() * 1000) if application.circuit.reads.wall else -1
 
     def _begin(
@@ -330,7 +331,9 @@ class Backfill:
             offsets = self.log.begin_offsets(tp for tp, found in counters.items() if found.tick >= 0) | offsets
         positions = {tp: Position(at, counters.get(tp, Counters()).note()) for tp, at in offsets.items()}
         if self.log.groups().get(name):
-            raise ConnectorError(f"backfill of application '{name}': a worker has come in between; stop it, run again")
+            raise ConnectorError(
+                f"backfill of application '{name}': a worker has started meanwhile; stop it, and run the backfill again"
+            )
         self.log.set_positions(name, positions)
         written = {topic: 1 for topic in begun.outputs if topic != internal.dead_letter}
         ends = self._ends(TopicPartition(t, p) for t in written for p in range(len(begun.outputs[t])))
@@ -372,7 +375,7 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
 
 
 def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool:
-    """Whether both name files of the same topics with the same rows."""
+    """Whether two sets of files have the same rows for the same topics."""
     return before.keys() == now.keys() and not unlike(before, now)
 
 
@@ -383,7 +386,7 @@ def _lines(application: Application) -> list[str]:
 
 
 def _positions(application: Application) -> dict[str, int]:
-    """The topics with whose positions a worker commits clocks, by partition count; without the topics of constants."""
+    """The topics whose positions carry a worker's clocks, by partition count; without the topics of constants."""
     internal = application.internal
     exchanges = {topic: count for topic, count in internal.exchanges.items() if topic not in internal.constants}
     return {source.topic: application.counts[source.topic] for source in application.sources} | exchanges

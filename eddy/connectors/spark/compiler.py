@@ -1,6 +1,6 @@
 """From plan to DataFrames: the steps of `StepCompiler`, and loops.
 
-Small loops run in one task. Of the others, linear recursions run by `linear_loops`, all else by `nested_loops`.
+Small loops run in one task. Other linear recursions are computed by `linear_loops`, all other loops by `nested_loops`.
 """
 
 from eddy.connectors.spark import linear_loops, nested_loops

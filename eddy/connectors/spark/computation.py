@@ -52,9 +52,9 @@ class Application:
 
     @classmethod
     def of(cls, topology: Topology, log: Log, anew: bool = False) -> "Application":
-        """Load all of it; `anew`: states that earlier runs have written are replaced.
+        """Load the application. `anew`: the states that earlier runs have written are to be replaced.
 
-        Raises: ConfigurationError for missing or unfit topics; TopologyError.
+        Raises: ConfigurationError for missing topics, or topics with unsuitable settings; TopologyError.
         """
         plan, name = topology.plan, topology.name
         check_reads(plan)
@@ -115,10 +115,10 @@ class Computation:
         for (topic, partition), begin in begins.items():
             if begin and topic not in self.histories and not self.retained_only:
                 raise ConfigurationError(
-                    f"topic '{topic}' partition {partition} begins at offset {begin}: records before it are kept no "
-                    "longer, so their effect cannot be computed. Give the history as files: "
-                    f"--input {topic}=FILES.parquet; or, for a backfill, begin with the records that are left: "
-                    "--retained-only"
+                    f"topic '{topic}' partition {partition} begins at offset {begin}: records before it were "
+                    f"deleted, so their effect cannot be computed. Give the history as files: "
+                    f"--input {topic}=FILES.parquet; or, for a backfill, begin with the remaining records: "
+                    f"--retained-only"
                 )
 
     def run(self) -> ComputedResults:
@@ -244,10 +244,11 @@ class Computation:
         end = log.end_offsets([tp])[tp] if end is None else end
         while position < end:
             records = log.read(tp, position, end, 1_000)
-            if records.next_offset == position:  # an open transaction, which a worker at rest does not have
+            if records.next_offset == position:  # an open transaction; a worker at rest has none
                 break
             position = records.next_offset
             for headers in records.headers or ():
                 where = dict(headers)
-                if "eddy.topic" in where and "eddy.step" not in where:  # else it is a row, and the record counts
+                # A letter with a step is of a row, and its record counts.
+                if "eddy.topic" in where and "eddy.step" not in where:
                     yield where["eddy.topic"].decode(), int(where["eddy.partition"]), int(where["eddy.offset"])

@@ -1,8 +1,8 @@
 """Files of CSV, each read whole and in order by one task, with the parser of `eddy produce`.
 
-Spark finds the files, decompresses them and passes their lines; its own reader of CSV does not tell "" from nothing. A
-quoted value may contain line breaks, so where a row begins is known from the file's beginning alone: files are not
-split, and several of them are read at a time.
+Spark finds the files, decompresses them and passes their lines. Spark's own CSV reader is not used: it does not
+distinguish `""` from an empty cell. A quoted value may contain line breaks, so the start of a row depends on the whole
+file before it: files are not split, and several files are read at a time.
 """
 
 from collections.abc import Iterable, Iterator

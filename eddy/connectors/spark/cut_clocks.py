@@ -64,7 +64,9 @@ class CutClocks:
         return replace(self, event_times={**given, **both})
 
     def at(self, source: str | None, partitions: int) -> Sequence[int]:
-        """For a table of so many partitions: the event times of a source, or with None the ticks."""
+        """The clocks of a table with `partitions` partitions: the event times of a source, or the ticks if `source` is
+        None.
+        """
         return (self.event_times.get(source) if source else self.ticks.get(partitions)) or [-1] * partitions
 
     def counters(

@@ -1,6 +1,8 @@
-"""The daemon of Spark's Python workers. It imports their modules before it forks them, so that each starts at once.
+"""The daemon of Spark's Python workers.
 
-Spark starts it by its module's name: `spark.python.daemon.module`.
+It imports their modules before it forks them, so that workers start without delay.
+
+Spark starts the daemon by the module name in its setting `spark.python.daemon.module`.
 """
 
 import pandas  # noqa: F401

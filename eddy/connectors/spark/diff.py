@@ -1,7 +1,7 @@
 """A full outer join of expected and found rows: by key, or by record for the facts of a stream.
 
-A record outside of the partition of its key is *misplaced*: a reader of the key's partition does not see it. The facts
-of a key have an order, where the input determines it: equal records in another order differ.
+A record outside of the partition of its key is *misplaced*: a reader of the key's partition does not see it. If the
+input determines the order of a key's facts, equal records in another order are a difference.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ DIFF = (
     "topic string, k binary, expected binary, found binary, times_expected long, times_found long, misplaced int, "
     "differs boolean"
 )
-"""`misplaced` is a partition that holds a record of the key and is not the key's, or null."""
+"""The columns of a diff. `misplaced` is a partition other than the key's that has a record of the key, or null."""
 PLACED = f"{RAW}, misplaced int"
 
 
@@ -55,7 +55,7 @@ class _Placed:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Rows (topic, partition, start, end) → `PLACED` columns."""
         schema = arrow_schema(PLACED)
-        for batch in self.reading(batches):  # of one partition each
+        for batch in self.reading(batches):  # each batch is of one partition
             topic, partition = batch.column("topic")[0].as_py(), batch.column("p")[0].as_py()
             homes = self.homes.of(topic, batch.column("k").to_pylist())
             misplaced = pa.array([int(home != partition) for home in homes], pa.int32())
@@ -95,7 +95,7 @@ def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
 
 
 def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFrame:
-    """`rows`, the diff of facts, with the first record of each key that is in the place of another one.
+    """Adds to `rows`, the diff of facts, the first record of each key that is in the place of another record.
 
     `expected` has the columns `topic k v s`, sorted by `s` within a key, `found` the `PLACED` ones. Keys that have
     other records, or other numbers of them, have no order to compare.
@@ -141,8 +141,8 @@ def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFram
 
 
 def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
-    """The same for tables whose equal keys may have different bytes; both sides have a column `known`, equal for equal
-    keys.
+    """As `diff`, for tables whose equal keys may have different bytes; both sides have a column `known`, equal for
+    equal keys.
 
     If the encodings of a key lie in different partitions, the last record is undetermined: one of them has to be right.
     """

@@ -36,7 +36,7 @@ _LARGEST_PLAIN = 2.0**100
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How to read the bytes of a topic: keys and values, or the rows of a state of another `kind`.
+    """The format of a topic's bytes: keys and values, or the rows of a state of another `kind`.
 
     `near` says whether numbers are compared with the tolerance.
     """
@@ -48,7 +48,7 @@ class RowFormat:
 
     @property
     def rows(self) -> bool:
-        """Whether they are rows of a relation, whose key includes the value."""
+        """Whether the records are rows of a relation, whose key includes the value."""
         return self.kind not in {"table", "calendar"}
 
     @property
@@ -77,13 +77,16 @@ class RowFormat:
 
 
 def _read(serde: Serde[Any], data: bytes) -> Any:
-    """A value. Bytes of the plain serde are read as a number if no other reading is possible, else as bytes."""
+    """Read a value.
+
+    Bytes of the plain serde are read as a number if no other reading is possible, otherwise as bytes.
+    """
     if serde.name != Plain.name:
         return serde.decode(data)
     if len(data) != _WEIGHT_BYTES or _printable(data):
         return data
     number = Float64.decode(data)
-    # The bytes of an integer of up to 4.1e18, as identifiers are, are a float next to 0, or below all that is written.
+    # The bytes of an integer up to 4.1e18, such as an identifier, are as a float implausibly close to 0.
     plausible = number == 0 or 1 / _LARGEST_PLAIN <= abs(number) <= _LARGEST_PLAIN
     return number if plausible else Int64.decode(data)
 
@@ -150,7 +153,7 @@ class Classifying:
         yield from ((row, "near" if at in near else "differs") for at, row in enumerate(lonely))
 
     def _how_row(self, form: RowFormat, row: dict[str, Any]) -> str:
-        """Classify a row of a relation that both sides have: the weight has to be equal, the value is."""
+        """Classify a row of a relation that both sides have. Its value is equal; the weights are compared."""
         expected, found = row["expected"], row["found"]
         if expected[:_WEIGHT_BYTES] != found[:_WEIGHT_BYTES]:
             return "differs"
@@ -222,4 +225,4 @@ def _flat(value: Any, numbers: list[float]) -> Any:
 
 
 _NUMBER = ...
-"""Stands where a number was."""
+"""The placeholder of a number in the structure of a value."""

@@ -27,7 +27,7 @@ _SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
-    "spark.sql.session.timeZone": "UTC",  # of timestamps without a zone, on every machine
+    "spark.sql.session.timeZone": "UTC",  # the zone of timestamps without a zone, on every machine
 }
 _KINDS = (ConfigurationError, ConnectorError, DataError, LoopLimitError)
 _RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in _KINDS}
@@ -95,7 +95,10 @@ class Frames:
         schema: str,
         latest: "Maximum | None" = None,
     ) -> DataFrame:
-        """`frame` through a function over Arrow batches in Python workers. `latest` observes the times of `RECORDS`."""
+        """Apply a function over Arrow batches to `frame`, in Python workers.
+
+        `latest` observes the times of `RECORDS`.
+        """
         pickled = Pickled(function, self._program)
         return frame.mapInArrow(pickled if latest is None else latest.observing(pickled), schema)
 
@@ -150,7 +153,8 @@ class Frames:
 
     def release(self) -> None:
         """Drop all cached frames."""
-        for frame in reversed(self._kept):  # derived frames first: else Spark plans them again each time
+        # Derived frames first, since Spark would otherwise plan them again each time.
+        for frame in reversed(self._kept):
             frame.unpersist()
         self._kept = []
 
@@ -254,22 +258,23 @@ class spark_errors:  # noqa: N801 - reads as a part of a sentence
 
 
 def error_of(text: str) -> EddyError:
-    """The error of eddy that a Python worker raised, or else one of Spark's with the last lines of the traceback.
+    """The error of eddy that a Python worker raised; otherwise a ConnectorError with the last lines of Spark's
+    traceback.
 
     >>> trace = "…: An exception was thrown:\\nTraceback (most recent call last):\\n  File …\\n    raise …\\n"
     >>> error_of(f"{trace}eddy.errors.DataError: step 'x':\\n\\nthe function raised E\\n\\n\\tat org.apache…")
     DataError("step 'x':\\n\\nthe function raised E")
     >>> print(error_of(f"{trace}ImportError: no 'family'\\n SQLSTATE: 38000"))
-    spark: a Python worker raised ImportError: no 'family'; a job that ends is needed. See Spark's own log
+    spark: a Python worker raised ImportError: no 'family'; the job has failed. See Spark's own log
     """
     found = _RAISED_IN_A_WORKER.search(_CHAINED.split(text)[-1])
     if found is None:
         lines = [line for line in text.splitlines() if line.strip()]
         return ConnectorError(
-            f"spark: {' '.join(lines[:3])[:_LONGEST_MESSAGE]}; a job that ends is needed. See Spark's own log"
+            f"spark: {' '.join(lines[:3])[:_LONGEST_MESSAGE]}; the job has failed. See Spark's own log"
         )
     if ours := _OF_EDDY.fullmatch(found[1]):
         return _RAISED.get(ours[1], DataError)(ours[2])
     return ConnectorError(
-        f"spark: a Python worker raised {found[1][-_LONGEST_MESSAGE:]}; a job that ends is needed. See Spark's own log"
+        f"spark: a Python worker raised {found[1][-_LONGEST_MESSAGE:]}; the job has failed. See Spark's own log"
     )

@@ -1,4 +1,4 @@
-"""Rows that a recursion holds, in a comparison with a worker's states.
+"""The rows that a recursion holds are left out of the comparison with a worker's states.
 
 The row of a cycle at which the waves stop depends on arrival order. So if a recursion holds rows, X is compared only
 for keys that no cycle reaches, and `-held`, `-reached` and the states inside op are not compared. Outputs and all other

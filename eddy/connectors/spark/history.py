@@ -5,7 +5,7 @@ Records of one time, and all records if one has no timestamp, are in the order o
 places in the file. All files of a topic are one history, however many options name them.
 
 Rows that a backfill has read from files are in its states and not in the topics. So a fingerprint of them is stored
-with the application, and a computation without the same rows is not a proof.
+with the application, and a computation without the same rows cannot prove a difference.
 """
 
 import hashlib

@@ -102,7 +102,7 @@ class RangeReading:
 def committed_records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
     """The committed records of a range.
 
-    An open transaction is waited for, up to a minute. Raises: ConnectorError, retriable after that.
+    Waits up to a minute for the end of an open transaction. Raises: ConnectorError, retriable if it is still open.
     """
     position, deadline = start, None
     while position < end:
@@ -134,7 +134,7 @@ def _arrow(records: Records) -> Any:
 def records_of(
     frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum, twice: bool = False
 ) -> DataFrame:
-    """A source's records, in `RECORDS` columns; kept if they are read `twice`, or if there can be rejected ones.
+    """A source's records, in `RECORDS` columns; cached if they are read `twice`, or if records can be rejected.
 
     `raw` are frames with readers that return `RAW` columns. `latest` observes the times of facts.
     """

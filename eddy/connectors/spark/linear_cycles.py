@@ -1,10 +1,10 @@
 """The rows of a linear recursion that cycles reach, from a frontier on, found with DataFrames.
 
     R    the frontier, and all that op makes of its rows, again and again
-    L    R without the rows that op makes of no row of L, until none is left out
+    L    R without the rows that op makes of no row of L; rows are removed until none is left to remove
 
-If R is finite, each row of L has a predecessor in L, and so an endless path back: a cycle leads to it. Weights do not
-count, only rows: so it is right as long as no row is taken back.
+If R is finite, each row of L has a predecessor in L, and so an endless path back: a cycle leads to it. Only rows are
+compared, not weights, so the result is right as long as no row is retracted.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from eddy.connectors.spark.frames import Frames, names, spark_errors
 __all__ = ["TakenBackError", "reached_by_cycles", "without"]
 
 _AHEAD = 4
-"""So many iterations run in one job."""
+"""The number of iterations in one job."""
 
 Op = Callable[[DataFrame], DataFrame]
 
 
 class TakenBackError(Exception):
-    """Rows of negative weight: whether something arrives at a cycle depends on weights."""
+    """The recursion has rows of negative weight, so that it depends on weights whether rows arrive at a cycle."""
 
 
 def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:
@@ -37,7 +37,7 @@ def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tu
 
 
 def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = False) -> DataFrame:
-    """The rows that are not in `others` by these columns; with `keep` those that are."""
+    """The rows that are not in `others`, compared by these columns; with `keep` the rows that are in `others`."""
     same = f.lit(True)
     theirs = others.select(*(f.col(name).alias(f"other_{name}") for name in columns)).distinct()
     for name in columns:

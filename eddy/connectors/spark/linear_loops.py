@@ -8,9 +8,9 @@ of a join inside the loop is already partitioned by key, and so is a merged fron
 A frontier equal to an earlier one repeats for ever, since op is a function of the frontier alone. Then, and at
 iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`), and the recursion runs again
 without them: they wait, and their keys have no row downstream, as in a worker (docs/adr/0027-held.md). No other row
-depends on them. Rows that are ever new are an error, and so are cycles in a stream.
+depends on them. An endless sequence of new rows is an error, and so is a cycle in a stream.
 
-If a frontier is small, several iterations run in one job; those after the end have no rows.
+If a frontier is small, several iterations run in one job; iterations after the end of the recursion have no rows.
 """
 
 from pyspark.sql import DataFrame
@@ -29,11 +29,13 @@ from eddy.topology.plan.plan import Node, Recursion
 __all__ = ["run"]
 
 _FEW, _AHEAD = 20_000, 4
-"""A frontier below the first number runs the second number of iterations in one job: a job costs more than they do."""
+"""For a frontier of fewer rows than the first number, the second number of iterations run in one job, which costs less
+than several jobs.
+"""
 _FIRST_LOOK = 16
 _FEWEST_ITERATIONS = 32
-"""A search of cycles goes on for so many iterations, and at least for `limit`, before rows are considered ever new."""
-_AGAIN = "its rows of this wave are those of an earlier one"
+"""The iterations of a search for cycles, at least `limit`, after which rows are considered endless."""
+_AGAIN = "its rows of this wave equal the rows of an earlier one"
 _ENDLESS = "its path does not end"
 _TAKEN_BACK = (
     "rows with negative weights lead to a cycle, and whether they cancel there is not known where the recursion is "
@@ -84,8 +86,8 @@ def run(compiler: StepCompiler, node: Recursion) -> None:
 class _Loop:
     """One run of a recursion; an object runs once.
 
-    `reached` are the rows that cycles reach. Given to `waves`, they are not expanded; else they are set if the waves
-    cannot end.
+    `reached` are the rows that cycles reach. If they are passed to `waves`, op is not applied to them; otherwise
+    `waves` sets them if the waves cannot end.
     """
 
     def __init__(self, compiler: StepCompiler, node: Recursion) -> None:
@@ -102,7 +104,7 @@ class _Loop:
     def waves(self, reached: DataFrame | None) -> bool:
         """Run all iterations, without the rows of `reached`.
 
-        Returns whether they ended; else `reached` are the rows that cycles reach. Raises: LoopLimitError.
+        Returns whether they ended; if not, `reached` has the rows that cycles reach. Raises: LoopLimitError.
         """
         frames, node, facts = self._frames, self._node, self._facts
         self.reached = reached
@@ -131,7 +133,7 @@ class _Loop:
         return True
 
     def _op(self, frontier: DataFrame, capture: Capture, captures: bool) -> DataFrame:
-        """op of a frontier, not merged; states of its steps are captured."""
+        """Apply op to a frontier. Equal rows are not merged; the states of op's steps are captured."""
         compiler, node = self._compiler, self._node
         with compiler.inner_scope(capture, nested=False, captures=captures) as scope:
             scope[node.variable] = PendingRows(frontier, RowsEntry(*self._serdes, self._facts))
@@ -180,7 +182,7 @@ class _Loop:
         return True
 
     def _check(self, frontier: DataFrame, iteration: int, count: int) -> None:
-        """Refuse rows that a worker would not hold, or not for sure. Raises: LoopLimitError."""
+        """Raises: LoopLimitError for rows that a worker would not hold, or might not hold."""
         assert self.reached is not None
         with spark_errors():
             taken_back = self._total.sum().where("w < 0").first() is not None
@@ -230,7 +232,7 @@ class _Loop:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """Capture nothing: a search for cycles is no wave, so its states are not compared."""
+    """Ignore a state: a search for cycles is not a wave, so its states are not compared."""
 
 
 def _merged(frames: Frames, made: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The folder of all differences, as Parquet: it is there if and only if the last comparison found some."""
+"""The folder of all differences, as Parquet. It exists if and only if the last comparison found differences."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MISMATCHES = (
     "part string, name string, key binary, expected binary, found binary, times_expected long, times_found long, "
     "partition int"
 )
-"""The columns of the mismatches of a sink or a store, as bytes; `partition` is that of a misplaced record."""
+"""The columns of the mismatches of a sink or a store, as bytes; `partition` is the partition of a misplaced record."""
 
 
 class Mismatches:
@@ -39,7 +39,7 @@ class Mismatches:
             )
 
     def replace(self, differing: DataFrame | None) -> None:
-        """Write the rows that differ in place of earlier ones; None: take the folder away. Raises: ConnectorError."""
+        """Write the rows that differ in place of earlier ones; with None, remove the folder. Raises: ConnectorError."""
         with spark_errors():
             if differing is not None:
                 differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.path)

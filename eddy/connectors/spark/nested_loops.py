@@ -3,13 +3,13 @@
     bindings     X(0) = ∅       X(n+1) = op(X(n))
     recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
-Each iteration computes the definitions from the rows of the one before, and compares. The traces that a worker keeps
-are the differences between iterations: the result determines them, however the worker computed it. Traces of loops
-inside loops are indexed by two iterations, and are not computed.
+Each iteration computes the definitions from the rows of the previous iteration, and compares the two. A worker's traces
+are the differences between iterations, however the worker computed them. Traces of loops inside loops are indexed by
+two iterations, and are not computed.
 
 If a loop exceeds a bound, a worker withholds its rows, or, in a loop that keeps all keys, the rows of some keys, and
-queues its input (docs/adr/0029-bounds.md). Whether a worker's rows or seconds would suffice is not known here, so a
-bound is an error, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
+queues its input (docs/adr/0029-bounds.md). Spark cannot know whether a worker's rows or seconds would suffice, so a
+bound is an error here, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
 """
 
 from pyspark.sql import DataFrame
@@ -141,7 +141,7 @@ def _leave(compiler: StepCompiler, loop: Loop, bindings: list[DataFrame]) -> Non
 def _numbered(rows: DataFrame, index: int) -> DataFrame:
     """Rows of a binding with its number before their keys and values, as in states of several bindings."""
     number = f.lit(bytes([index]))
-    columns = {name: f.concat(number, f.col(name)) for name in ("k", "kc", "v", "vc")}  # null where it is null
+    columns = {name: f.concat(number, f.col(name)) for name in ("k", "kc", "v", "vc")}  # `concat` keeps null
     return rows.withColumns(columns)
 
 
@@ -160,4 +160,4 @@ def _limit_error(compiler: StepCompiler, loop: Loop, index: int, changed: DataFr
     binding = f"{loop.label}.{label}" if loop in compiler.scopes.around else label
     what = f"binding '{binding}' still changed in its last iteration, e.g. by row {shown!r}"
     fix = loop.bound.advice("Mend the data, bound it (max_depth=, or limit= with on_limit='return'), or raise limit=")
-    return LoopLimitError(f"{loop.bound.where(loop.name)}: {what}; a state at rest is needed. {fix}")
+    return LoopLimitError(f"{loop.bound.where(loop.name)}: {what}; a recursion that ends is needed. {fix}")

@@ -2,11 +2,11 @@
 
     the whole plan                    if its input is small: a Spark job takes a second, a shuffle half a second,
                                       however few the rows
-    a loop                            if it is small, in a plan that is not
+    a loop                            if the loop is small and the plan is not
     recursive_fixpoint, tree_totals   always: they follow links one by one in memory, as their owner in a worker does
 
-*Small* means at most `limit` records or rows to read, and rows in the loop. If there are more, the task stops and
-returns that, and the part is computed with Spark's joins and groupings.
+*Small* means that the part reads at most `limit` records or rows, and that its loops have no more. Otherwise the task
+stops and returns a row that says so, and the part is computed with Spark's joins and groupings.
 
 All results and states of the circuit are returned in one frame; its first columns tell them apart.
 """
@@ -57,11 +57,11 @@ Serdes = tuple[Serde[Any], Serde[Any]]
 
 
 class _TooManyError(EddyError):
-    """The part is not small. An `EddyError`, so that a circuit does not wrap it."""
+    """The part is too large for one task. It is an `EddyError`, so that a circuit does not wrap it."""
 
 
 class _Bounded(Budget):
-    """Raises after so many rows instead of ending the epoch."""
+    """A budget that raises `_TooManyError` after `rows` rows, instead of ending the epoch."""
 
     def spend(self, rows: int) -> bool:
         if super().spend(rows):
@@ -70,7 +70,7 @@ class _Bounded(Budget):
 
 
 def _first(key: bytes, count: int) -> int:
-    """The partition of every key, where partitions decide nothing."""
+    """Partition 0 for every key: the partitions do not matter in one task."""
     return 0
 
 
@@ -114,7 +114,7 @@ class OneTask:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The task: all input rows → `_MADE` rows. Raises: DataError; LoopLimitError."""
-        gc.disable()  # all objects live until the end
+        gc.disable()  # all objects are in use until the end of the task
         try:
             yield from self._made(batches)
         except _TooManyError:
@@ -147,7 +147,7 @@ class OneTask:
                 yield from _state(name, state)
 
     def _check_errors(self, circuit: Circuit) -> None:
-        """Raises: LoopLimitError if the errors of a recursion are read, and there are some."""
+        """Raises: LoopLimitError if the plan reads the errors of a recursion, and the recursion has errors."""
         read = {node.inputs[0].name for node in self.plan.nodes if node.tells_errors}
         if whys := [why for (name, _), why in circuit.held().items() if name in read]:
             raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
@@ -178,7 +178,7 @@ class OneTask:
             yield from _batches("clock", topic, len(found), p=list(range(len(found))), t=found)
 
     def _note_times(self, times: list[int], entry: RecordsEntry, batch: Batch, homes: list[int]) -> None:
-        """Move the event times of a topic's partitions on."""
+        """Advance the event times of a topic's partitions."""
         keys = [
             None if key is None or home >= 0 else entry.key.identify_many([key])[0]
             for (key, _), home in zip(batch.rows, homes, strict=True)
@@ -208,7 +208,7 @@ class OneTask:
 
 
 def _check_ends(circuit: Circuit) -> None:
-    """Refuse rows that are ever new: which of them a worker met is not known. Raises: LoopLimitError."""
+    """Raises: LoopLimitError for endless rows, since it is not known how many of them a worker computed."""
     for recursion in circuit.recursions.values():
         if isinstance(recursion, Waves) and recursion.quarantine is not None and recursion.quarantine.holds_all:
             raise LoopLimitError(next(iter((recursion.held() or {}).values())))
@@ -226,7 +226,8 @@ def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
         batch = Batch(batch.rows, batch.weights, batch.time, stamps, batch.headers)
     records: Any = zip(*exit_.columns(batch), strict=True)
     if not exit_.facts and any(weight < 0 for weight in batch.weights):
-        merged = consolidate(list(records), batch.weights, name)  # as bytes: values need not be hashable
+        # Rows are merged as bytes, since values need not be hashable.
+        merged = consolidate(list(records), batch.weights, name)
         records = (record for record, weight in merged.items() if weight > 0)
     if columns := list(map(list, zip(*records, strict=True))):
         key, value, t, s, h = columns

@@ -20,7 +20,7 @@ _AT_ONCE = 8
 
 
 def has_nanoseconds(spark: SparkSession, frame: DataFrame, where: str) -> bool:
-    """Whether the column `timestamp` of a frame of Parquet files, as far as it is of numbers, has nanoseconds.
+    """Whether the column `timestamp` of a frame of Parquet files is in nanoseconds; False if it has no numbers.
 
     Raises: ConfigurationError if files differ in its type, or a key or a value is a time in nanoseconds.
     """
@@ -35,7 +35,7 @@ def has_nanoseconds(spark: SparkSession, frame: DataFrame, where: str) -> bool:
         if len(found) > 1:
             raise ConfigurationError(
                 f"{where}: column '{name}' is {' and '.join(f'{kind} in {file}' for kind, file in found.items())}; one "
-                "type is needed. Write the files alike, or name them apart"
+                "type is needed. Write all files with one type, or name them in separate options"
             )
         if name != "timestamp" and any(kind.startswith(_NANOSECONDS) for kind in found):
             raise ConfigurationError(

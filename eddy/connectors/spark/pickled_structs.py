@@ -1,11 +1,11 @@
 """Structs of a notebook, of `__main__` or of a function, pickled by value.
 
-cloudpickle makes such a class anew as an empty one and then sets its attributes, while `msgspec` makes fields of the
-annotations when a class is made; so the fields were lost. Here a class is made of all it needs at once: bases, own
-annotations, defaults, methods, options. Names in annotations that are text are looked up in a module of their own,
-since the one where the class was defined is another one, or none, in a worker.
+cloudpickle creates such a class empty and sets its attributes afterwards. But `msgspec` derives the fields from the
+annotations when a class is created, so the fields would be lost. Here a class is created in one step, with its bases,
+own annotations, defaults, methods and options. Names in textual annotations are resolved in a separate module, since a
+worker does not have the module in which the class was defined.
 
-In a worker a class is made once, so that values of it are equal whichever function made them.
+In a worker a class is created once, so that its values are equal, whichever function made them.
 """
 
 import ast
@@ -32,7 +32,7 @@ _OPTIONS = (
 _MADE_ANEW = frozenset({"__slots__", "__dict__", "__weakref__", "__parameters__", "__annotations__", "__module__"})
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _CACHE = "__msgspec_cache__"
-"""msgspec keeps what it knows of an enum, a dataclass or a typed dict there, which cannot be pickled, nor has to be."""
+"""The attribute in which msgspec caches its view of an enum, a dataclass or a typed dict. It is not pickled."""
 _by_reference: Any = cloudpickle._should_pickle_by_reference
 _identities: "weakref.WeakKeyDictionary[type, str]" = weakref.WeakKeyDictionary()
 _made: dict[str, type] = {}
@@ -55,7 +55,7 @@ def dumps(item: Any) -> bytes:
 
 class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        """As cloudpickle, but for structs that no module holds."""
+        """As cloudpickle, except for structs that no module defines."""
         if isinstance(obj, msgspec.StructMeta) and not _by_reference(obj):
             return _reduced(obj)
         if type(obj) is msgspec.Meta:
@@ -93,7 +93,7 @@ def _meta(limits: dict[str, Any]) -> msgspec.Meta:
 
 
 def _default(default: Any) -> tuple[Any, Any]:
-    """A field's default and its factory, one of them missing."""
+    """A field's default and its default factory, of which at least one is missing."""
     return (None, default.factory) if isinstance(default, _Factory) else (default, None)
 
 
@@ -119,7 +119,7 @@ def _make(
 
 
 def _name(made: Any, named: dict[str, Any]) -> None:
-    """Let the annotations of a class find their names."""
+    """Make the names in the textual annotations of a class resolvable."""
     if named:
         made.__module__ = f"{__name__}.{_identities[made]}"
         module = sys.modules.setdefault(made.__module__, types.ModuleType(made.__module__))
@@ -127,7 +127,7 @@ def _name(made: Any, named: dict[str, Any]) -> None:
 
 
 def _named(module: str, annotations: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The names in annotations that are text, or parts of them, with their values."""
+    """The names in textual annotations, or in textual parts of annotations, with their values."""
     known = vars(sys.modules[module]) if module in sys.modules else {}
     for text in _texts(list(annotations.values())):
         for part in _parts(text):

@@ -24,13 +24,15 @@ class Readable:
 
     @classmethod
     def of_sink(cls, plan: Plan, counts: Mapping[str, int], sink: Sink) -> "Readable":
-        """For a sink's records. Bytes that the serde cannot read are shown as bytes."""
+        """The readable forms of a sink's records. Bytes that the serde cannot read are shown as bytes."""
         key, value = sink_forms(plan, counts, sink)
         return cls(key.decode, lambda _, data: value.decode(data))
 
     @classmethod
     def of_state(cls, spec: StateSpec) -> "Readable":
-        """For a changelog's rows: a table's value, a calendar's entry, or key and value together with their weight."""
+        """The readable forms of a changelog's rows: a table's value, a calendar's entry, or key and value with their
+        weight.
+        """
         if spec.kind == "table":
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
 

@@ -1,8 +1,8 @@
 """Files of records: Parquet, CSV, JSON lines; the last two also compressed with gzip.
 
 The columns are `key` and `value`, and `timestamp` where there is one, in milliseconds or as Parquet's own type. Binary
-columns hold the bytes that the topic would hold; the source's serde reads text: a string as it is, a number from its
-digits, JSON as JSON.
+columns have the bytes that the topic would have. Text is converted for the source's serde: a string is unchanged, a
+number is read from its digits, JSON is parsed.
 
 Spark gives several small files to one task, in its own order, and splits large ones of Parquet and JSON lines. A row's
 place is known nevertheless:
@@ -35,7 +35,7 @@ __all__ = ["FileRows", "FromText", "file_rows"]
 
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 _NANOSECONDS = 1_000_000
-"""In a millisecond."""
+"""The number of nanoseconds in a millisecond."""
 _TEXT = "key string, value string, timestamp long"
 
 

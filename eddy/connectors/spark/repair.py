@@ -1,4 +1,4 @@
-"""Repair: the corrections of a verification, written as records of the worker's own input, or nothing.
+"""Repair: writes the corrections that a verification has found as records of the worker's input, or refuses to.
 
 A worker applies a record of a table's topic as  old → new,  where old is the value in its table, and updates all
 downstream results by the difference. So a source table can be corrected through its topic, and with it its downstream
@@ -6,9 +6,9 @@ results, if
 
     found = f(the tables as they are)       and then, with the corrections,       found + Δf = f(the inputs)
 
-This is computed before anything is written: f again, with the differing tables as they are. If the results found do not
-follow from these tables, corrected tables would not correct them, or would make right ones wrong: the repair is
-refused. It is also refused if results differ and no table does.
+This is checked before anything is written: f is computed again, with the differing tables as they are. If the results
+found do not follow from these tables, corrected tables would not correct them, or would make correct results wrong: the
+repair is refused. It is also refused if results differ and no table does.
 
 The corrections are one transaction. It is aborted if another producer has written to their partitions after the cut, so
 that no correction replaces a newer record.
@@ -75,7 +75,7 @@ class Repair:
         return self._write(self._corrections(differing, tables, as_found), tables)
 
     def _does_not_follow(self, verdict: Verdict, tables: list[Source], as_found: "_AsFound") -> str:
-        """Why the corrections would not lead to the results of the inputs; empty if they would."""
+        """The reason why the corrections would not lead to the results of the inputs; empty if they would."""
         plan = self.computation.application.topology.plan
         downstream = tainted(plan, [source.name for source in tables])
         self.stage("compute with the tables as they are")
@@ -89,16 +89,16 @@ class Repair:
         apart = [part for part in verdict.compared if part.differing and (part.what, part.name) not in reached]
         if wrong := [*apart, *(part for part in judged.compared if part.differing)]:
             return (
-                f"{_named(wrong)}: it does not follow from the tables as they are, so corrections of these "
-                f"would not make it right. {_ANEW}"
+                f"{_named(wrong)}: it does not follow from the tables as they are, so corrections of the tables would "
+                f"not correct it. {_ANEW}"
             )
         names = ", ".join(f"'{source.name}'" for source in tables)
         for what, why in judged.undetermined.items():
             return f"{what} is downstream of {names}, and whether it follows from them is unknown: {why}. {_ANEW}"
         if any(part.moved for part in judged.compared):
             return (
-                f"keys downstream of {names} have changed since the cut; whether they follow from them is unknown. Let "
-                "the worker come to rest, and run again"
+                f"keys downstream of {names} have changed since the cut; whether they follow from them is unknown. "
+                "Wait until the worker is idle, and run again"
             )
         return ""
 
@@ -143,7 +143,7 @@ class Repair:
         if late := [f"'{row['topic']}' partition {row['p']}" for row in sent if row["late"]]:
             return Repaired(
                 refused=f"topic {', '.join(late)}: records have arrived after the cut, and a correction could replace "
-                "a newer one. Stop their producers, let the worker come to rest, and run again"
+                "a newer one. Stop their producers, wait until the worker is idle, and run again"
             )
         written: Counter[str] = Counter()
         for row in sent:
@@ -153,7 +153,7 @@ class Repair:
 
 @dataclass
 class _AsFound(Computation):
-    """The results if some tables are as found, by topic, and all else follows from the inputs."""
+    """The results that follow from the inputs, with some tables, by topic, as they were found."""
 
     found: Mapping[str, DataFrame] = field(default_factory=dict)
 
@@ -164,7 +164,7 @@ class _AsFound(Computation):
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         if source.topic not in self.found:
             return super()._raw(source)
-        # As with records of files, no worker has rejected any of these.
+        # Partition -1 is of files: no worker has rejected such a record.
         return [(self.found[source.topic].withColumns({"p": f.lit(-1), "topic": f.lit(source.topic)}), iter)]
 
     def original_keys(self, source: Source) -> DataFrame:
@@ -204,7 +204,7 @@ class Sending:
                     if late.isdisjoint(sent):
                         to.send(topic, homes, keys, values, [self.time] * len(keys))
             if late.isdisjoint(sent):
-                reached = to.flush()  # after all records that others have sent meanwhile
+                reached = to.flush()  # the ends after all records that other producers have sent meanwhile
                 late |= {tp for tp, count in sent.items() if reached[tp] != ends[tp] + count}
             if late.isdisjoint(sent):
                 to.commit({}, None)

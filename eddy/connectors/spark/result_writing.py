@@ -34,7 +34,10 @@ _RECORDS_A_TRANSACTION = 50_000
 
 @dataclass(frozen=True)
 class Writing:
-    """The job's target: for each topic the offset in each partition where it began. `time` is for rows without one."""
+    """The target of a job: for each topic and partition, the offset at which the job began.
+
+    `time` is for rows without one.
+    """
 
     open_log: OpenLog
     job: str
@@ -150,7 +153,7 @@ def write_topics(
 ) -> dict[str, int]:
     """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
-    alone = max(counts.values()) == 1  # no key has to be hashed
+    alone = max(counts.values()) == 1  # with single partitions only, no key has to be hashed
     placed = frame.withColumn("p", f.lit(0)) if alone else frames.through(frame, _Placing(partitioner, counts), _PLACED)
     lying = placed.repartition(frames.partitions, "topic", "p")
     lying = lying.sortWithinPartitions("topic", "p", "s", "key", "value", "t")

@@ -46,7 +46,7 @@ def local_session(
 ) -> "SparkSession":
     """A session in this process. `settings` are Spark's, and override the settings that eddy gives.
 
-    Raises: ConfigurationError where PySpark is not installed, or Java does not start.
+    Raises: ConfigurationError if PySpark is not installed, or Java does not start.
     """
     require_spark()
     from pyspark.errors import PySparkException

@@ -53,7 +53,9 @@ __all__ = ["StepCompiler"]
 
 
 class StepCompiler(ABC):
-    """Compiles the steps of one plan; `inputs` has a frame of facts for each source, `clocks` those after them.
+    """Compiles the steps of one plan.
+
+    `inputs` has a frame of facts for each source, `clocks` the clocks after these facts.
 
     With `traced`, states of nested loops are computed too, which costs a pass over them in every iteration.
     """
@@ -113,7 +115,7 @@ class StepCompiler(ABC):
         return self.rows(node) if node.kind == "table" else self.with_key(node, self.rows(node))
 
     def with_key(self, node: Node, rows: DataFrame) -> DataFrame:
-        """The ones of `rows` that have a key; `rows` are encoded by the serdes of `node`."""
+        """The rows with a key among `rows`, which are encoded by the serdes of `node`."""
         native = self.serdes(node)[0].name == Native.name  # Native encodes None; other serdes leave it null
         return rows.where(f.col("k") != f.lit(Native.encode(None))) if native else rows.where("k IS NOT NULL")
 
@@ -132,7 +134,7 @@ class StepCompiler(ABC):
 
     @contextmanager
     def inner_scope(self, capture: Capture, nested: bool, captures: bool) -> Iterator[StepFrames]:
-        """The frames of one iteration of a loop, inside the current scope; steps are compiled into them meanwhile."""
+        """Within the block, compile steps into new frames, for one iteration of a loop inside the current scope."""
         outer = self.scope
         self.scope = StepFrames(capture, nested=nested, captures=captures, around=outer)
         try:
@@ -209,7 +211,7 @@ class StepCompiler(ABC):
         return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"), *found)
 
     def expiring(self, node: ExpiringTable) -> None:
-        """The last value of each key, of facts, unless the clock of its partition has reached the deadline."""
+        """The last value of each key among facts, unless the clock of its partition has reached the deadline."""
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         expiry, (table, deadlines, calendar) = node.expiry, (kept.name_of(node.name) for kept in node.keeps)
@@ -246,7 +248,7 @@ class StepCompiler(ABC):
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node.inputs[0]), True))
 
     def exchanged(self, node: nodes.Exchange) -> None:
-        """The rows of the input, without those that have no key where one is needed."""
+        """The rows of the input; without rows that have no key, if the exchange needs keys."""
         (source,) = node.inputs
         pending = self.scope[source]
         self.scope[node] = pending.then(WithKeys(node.name)) if self.plan.needs_keys(node) else pending
@@ -404,7 +406,7 @@ class StepCompiler(ABC):
         self.in_one_task(node)
 
     def errors(self, node: Node) -> None:
-        """No rows. Raises: LoopLimitError if the recursion holds something."""
+        """A frame without rows. Raises: LoopLimitError if the recursion holds rows."""
         (recursion,) = node.inputs
         reached = self.states.get(f"{recursion.name}-reached")
         with spark_errors():

@@ -13,7 +13,8 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The time since a cut was recorded, if that is known, and the offsets since then, by topic: no more records.
+    """The time since a cut was recorded, if known, and the number of offsets since then by topic, at most as many
+    records.
 
     `limit_s` is the longest time for which records may wait.
     """
@@ -32,9 +33,13 @@ class Since:
         """The age and the lag of the cut."""
         age = "the cut" if self.age_s is None else f"the cut is {_duration(self.age_s)} old"
         if not self.waiting:
-            return f"{age}: nothing has come since" if self.age_s is None else f"{age}; nothing has come since"
+            return (
+                f"{age}: no records have arrived since"
+                if self.age_s is None
+                else f"{age}; no records have arrived since"
+            )
         topics = ", ".join(f"{topic} {count:,}" for topic, count in self.waiting.items())
-        lag = f"up to {sum(self.waiting.values()):,} records have come since, and are not compared ({topics})"
+        lag = f"up to {sum(self.waiting.values()):,} records have arrived since, and are not compared ({topics})"
         return f"{age}{':' if self.age_s is None else ';'} {lag}"
 
 
@@ -56,7 +61,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A sink or a store: its number of keys (of a stream: different records), how many differ, how many have moved.
+    """A sink or a store: its number of keys (of a stream: of different records), and how many of them differ or have
+    moved.
 
     `near` counts keys whose floats are within the tolerance but not equal; `misplaced` counts differing keys with a
     record in a partition other than the key's.
@@ -85,8 +91,8 @@ class Verdict:
     """The result of a verification.
 
     `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
-    `other_files` is not empty if the files given differ from those that the states were made from: they may then
-    explain differences. `tolerance` is that for floats. `since` is the time and the records since the cut.
+    `other_files` is not empty if the given files differ from the files that the states were made from: the files may
+    explain differences. `tolerance` is the tolerance for floats. `since` is the time and the records since the cut.
     """
 
     application: str
@@ -130,7 +136,7 @@ class Verdict:
             if self.since.stale and not self.differs:
                 yield "could not tell: records wait for a worker longer than --max-age allows. Start one: eddy run …"
         for part in self.compared:
-            moved = f", {part.moved:,} moved on since the cut and not compared" if part.moved else ""
+            moved = f", {part.moved:,} changed since the cut and not compared" if part.moved else ""
             differ = f"{part.differing:,} differ" if part.differing else "all equal"
             near = f", {part.near:,} of them to {self.tolerance:g}, being floats" if part.near else ""
             yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
@@ -143,9 +149,9 @@ class Verdict:
         for what, why in self.notes.items():
             yield f"{what}: {why}"
         if self.left_out:
-            yield f"{self.left_out:,} records were left out"
+            yield f"{self.left_out:,} records were rejected"
         if self.mismatches:
-            yield f"all that differs: {self.mismatches}"
+            yield f"all differences: {self.mismatches}"
         if self.repaired:
             yield from self._repair(self.repaired)
 
@@ -154,4 +160,4 @@ class Verdict:
             yield f"not repaired, nothing was written: {repaired.refused}"
         else:
             written = ", ".join(f"{count:,} to {topic}" for topic, count in repaired.written.items())
-            yield f"corrections written: {written}; when the worker has taken them up, verify again"
+            yield f"corrections written: {written}; when the worker has processed them, verify again"

@@ -3,8 +3,8 @@
 A cut names offsets of the inputs, and the offsets of outputs and changelogs at which these are exactly f(inputs). All
 topics are read up to these offsets, and f is computed anew, so a worker may continue meanwhile.
 
-    equal            every compared sink and state is right
-    different        some are not; each differing key is named, with the expected and the found value
+    equal            every compared sink and state has the expected rows
+    different        some have other rows; each differing key is named, with the expected and the found value
     could not tell   arrival order decides results, records were deleted, or the input does not determine a state
 
 In a compacted topic a record after the cut may have replaced an earlier one: a key that differs and has such a record
@@ -58,11 +58,13 @@ _POLL_S = 0.2
 
 @dataclass
 class Verify:
-    """One verification. `commutes` names folds of streams that give the same in any order; `repair` corrects tables.
+    """One verification.
+
+    `commutes` names folds of streams that give the same result in any order; `repair` corrects tables.
 
     `empty` is the meaning of empty cells in CSV `files`. `tolerance` is for floats downstream of folds whose order the
-    input does not determine; 0 compares them exactly. `max_age_s` is the age of a cut from which on waiting records
-    are no verdict; `wall` returns the seconds since 1970.
+    input does not determine; 0 compares them exactly. If a cut is older than `max_age_s` and records wait, the result
+    is "could not tell"; `wall` returns the seconds since 1970.
     """
 
     topology: Topology
@@ -195,9 +197,9 @@ class Verify:
         read = {topic for topic, offsets in cut.inputs.items() if any(offsets)}
         if (lossy & read) - clocks.event_times.keys() or (reads.wall and read and not clocks.ticks):
             raise ConfigurationError(
-                f"verify of application '{self.topology.name}': rows of tables expire, and the cut does not say at "
-                "which moment; a release before this one wrote it. Let a worker of this release take in a record, and "
-                "run again"
+                f"verify of application '{self.topology.name}': rows of tables expire, and the cut has no "
+                f"clock, since an earlier release wrote it. Let a worker of this release process a record, and "
+                f"run again"
             )
         return clocks
 
@@ -293,7 +295,7 @@ class Verify:
         return parts
 
     def _unreadable(self, part: ExpectedTopic, cut: Cut) -> str:
-        """Why a topic does not hold all records of the cut; empty if it does."""
+        """The reason why a topic does not have all records of the cut; empty if it has them."""
         spec = self.log.topics([part.topic]).get(part.topic)
         partitions = [TopicPartition(part.topic, p) for p in range(part.partitions)]
         if part.topic not in cut.outputs:
@@ -301,8 +303,10 @@ class Verify:
         if spec is None:
             return "its topic does not exist"
         if part.facts and spec.compacted:
-            return "its topic is compacted, and so does not hold every record of a stream"
+            return "its topic is compacted, and so does not have every record of a stream"
         begins = self.log.begin_offsets(partitions)
         if gone := [tp for tp, begin in begins.items() if begin]:
-            return f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records are gone"
+            return (
+                f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records were deleted"
+            )
         return ""

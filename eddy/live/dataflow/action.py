@@ -5,7 +5,7 @@
     nothing           a row of a table that the query reads has changed, and no bucket shows or showed it
     recompute         the rows were computed from the tables: when the query was opened
 
-A window over an index repairs itself from it, so that nothing but the opening of a query is a recomputation.
+A window is updated from its index, so that rows are recomputed only when a query is opened.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One effect. `own` is whether the row itself changed in the batch; `key` are the values of its key.
+    """One effect. `own`: the row itself changed in the batch; `key` has the values of its key.
 
     `table` names the row's table; `bucket` is the id of the bucket, None where there is no effect.
     """

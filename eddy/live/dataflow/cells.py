@@ -10,9 +10,9 @@ from typing import Any
 __all__ = ["cell_bytes", "cell_of"]
 
 _VERSION = 2
-"""The version of `marshal`'s format. Later ones look for objects that occur twice, of which a row has few."""
+"""The version of `marshal`'s format. Later versions search for objects that occur twice, which a row seldom has."""
 _WRAPPED = b"\x00"
-"""Begins data with decimals, which `marshal` has not. None of its own begins so."""
+"""The first byte of data with decimals, a type that `marshal` does not support. No data of `marshal` begins with it."""
 
 
 def cell_bytes(cell: Any) -> bytes:
@@ -31,7 +31,7 @@ def cell_of(data: bytes) -> Any:
 
 
 def _wrapped(cell: Any) -> Any:
-    """A cell whose decimals are sets, which plain data never has."""
+    """The cell with each decimal replaced by a set: plain data has no sets, so that a set marks a decimal."""
     if type(cell) is Decimal:
         return frozenset((str(cell),))
     if type(cell) is dict:

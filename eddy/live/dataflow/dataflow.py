@@ -1,10 +1,10 @@
-"""The operators of all live queries: who reads whom, and one batch of changes on its way through them.
+"""The graph of the operators of all live queries, and the processing of one batch of changes by them.
 
 A batch is a delta of each table: by key, the new row or None. An operator computes its changes from its inputs'
 changes, once for each batch; only operators that a change reaches are called, in the order in which they were made. A
 change is a triple (key, old row, new row), with None for a row that does not exist: a pair −old +new of a Z-set.
 
-Operators are shared: `Dataflow.shared` returns the same operator for equal identities, until nobody uses it.
+Operators are shared: `Dataflow.shared` returns the same operator for equal identities, as long as it has users.
 """
 
 import heapq
@@ -27,19 +27,22 @@ class QueryOperator:
 
     is_output = False
     is_spent = False
-    """Whether new queries need another one in its place."""
+    """Whether the operator is spent, so that new queries need a new operator in its place."""
 
     def __init__(self, inputs: "Iterable[QueryOperator]" = ()) -> None:
         self.inputs = list(inputs)
         self.dependents: dict[QueryOperator, None] = {}
-        self.out: Iterable[Change] = ()  # false where there are none
+        self.out: Iterable[Change] = ()  # false if it is empty
         self.rank = 0
         self.is_scheduled = False
         self.users = 0
         self.identity: Hashable = None
 
     def step(self, schedule: Schedule) -> None:
-        """Process the changes of the inputs. `schedule(operator)` has an operator called that reads none of them."""
+        """Process the changes of the inputs.
+
+        `schedule(operator)` adds an operator that reads none of them to the batch.
+        """
         raise NotImplementedError
 
     def end(self) -> None:
@@ -47,7 +50,7 @@ class QueryOperator:
         self.out = ()
 
     def rebind(self, found: "Mapping[QueryOperator, QueryOperator]") -> None:
-        """Replace the operators that it reads: `found` maps each to one with the same rows."""
+        """Replace the operators that this operator reads: `found` maps each to an operator with the same rows."""
         self.inputs = [found.get(each, each) for each in self.inputs]
         for name, value in vars(self).items():
             if isinstance(value, QueryOperator):
@@ -58,7 +61,7 @@ class QueryOperator:
         return sum(held_bytes(value) for value in vars(self).values() if isinstance(value, dict | list | set))
 
     def discard(self) -> None:
-        """Remove its data on disk, once nobody uses the operator."""
+        """Remove the operator's data on disk. Called when it has no users any more."""
         for value in vars(self).values():
             if isinstance(value, StoredMap):
                 value.close()
@@ -67,7 +70,7 @@ class QueryOperator:
 class TableRows(QueryOperator):
     """The rows of a table by key; `take` applies changes to them.
 
-    In `spaces` the operators over the table keep their rows; None means memory. `rows` are the rows at the beginning.
+    The operators over the table keep their rows in `spaces`; None means memory. `rows` are the rows at the beginning.
     """
 
     def __init__(self, rows: MutableMapping[Flat, Row], name: str = "", spaces: Spaces | None = None) -> None:
@@ -99,7 +102,7 @@ class TableRows(QueryOperator):
 
     @property
     def olds(self) -> dict[Flat, Row | None]:
-        """The former rows of keys that the batch changes."""
+        """The former rows of the keys that the batch changes."""
         if self._olds is None:
             self._olds = {key: old for key, old, _ in self.out}
         return self._olds
@@ -143,7 +146,7 @@ class Dataflow:
         return identity in self.operators and not self.operators[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
-        """The operator of this identity; made where there is none. Call `release` once for each call."""
+        """The operator of this identity; made if it does not exist. Call `release` once for each call."""
         self._part_with_spent(identity)
         found = self.operators.get(identity)
         if found is None:
@@ -160,7 +163,7 @@ class Dataflow:
         return cast("Op", found)
 
     def _part_with_spent(self, identity: Hashable) -> None:
-        """Give an operator that is spent an identity of its own: its present users keep it, and it gets no others."""
+        """Give a spent operator an identity of its own: its present users keep it, and it gets no new ones."""
         found = self.operators.get(identity)
         if found is not None and found.is_spent:
             del self.operators[identity]
@@ -211,7 +214,8 @@ class Dataflow:
             operator.is_scheduled = False
             operator.step(schedule)
             called.append(operator)
-            while operator.out and not queue and len(operator.dependents) == 1:  # the next one, without the queue
+            # Step the only dependent directly, without the queue.
+            while operator.out and not queue and len(operator.dependents) == 1:
                 (operator,) = operator.dependents
                 operator.step(schedule)
                 called.append(operator)

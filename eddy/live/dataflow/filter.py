@@ -1,17 +1,17 @@
 """Filters, and counts of rows for `exists`: one rule for every change of a condition.
 
-    Filter       a row is there as long as the condition is true: −old where it was, +new where it is
+    Filter       has the rows for which the condition is true: −old if it was true, +new if it is true
     MatchCount   count[key] += Σ weights, by the columns that an `exists` compares; `flipped` are keys where 0 ↔ > 0
     RowIndex     the keys of a table's rows by some columns: the rows whose condition a flipped key decides
 
-The whole condition is evaluated before and after, whichever parts have changed: and, or, not exists need no rule of
-their own. A null in the columns matches nothing.
+The whole condition is evaluated for the old and the new row, whichever parts have changed: `and`, `or` and `not exists`
+need no rules of their own. A null in the columns matches nothing.
 
-One key may decide many rows. On disk they are read page by page; each operator that takes in the changes reads once
-more the rows whose condition changed.
+One key may decide many rows. If they are on disk, they are read page by page; each operator that processes the changes
+reads the rows whose condition changed once more.
 
-A new filter evaluates the condition for every row of its table (parent-first). Where the condition requires an
-`exists`, and the exact counts say that fewer rows have a match, it evaluates only these (child-first).
+A new filter evaluates the condition for every row of its table (parent-first). If the condition requires an `exists`,
+and by the exact counts fewer rows have a match, the filter evaluates only those rows (child-first).
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -27,9 +27,9 @@ __all__ = ["MANY_KEYS", "READ_ROWS", "ConditionFilter", "MatchCount", "RowIndex"
 
 _PAGE, _ALL = 1_000, 1 << 62
 READ_ROWS, MANY_KEYS = 100, 10_000
-"""Rows that are read at a time, and keys of changes from which on they are on disk."""
+"""The number of rows that are read at a time, and the number of keys from which on changes are on disk."""
 _SHARE = 20
-"""To look for a key on disk takes as long as to read and evaluate so many rows in turn, at most."""
+"""A look-up of a key on disk takes no longer than reading and evaluating this number of rows in turn."""
 
 
 class ConditionFilter(QueryOperator):
@@ -40,7 +40,7 @@ class ConditionFilter(QueryOperator):
         required: the indexes in `matches` of the counts that have to be more than 0 in each row that passes.
 
     Attributes:
-        start: the index in `matches` by which the first rows were found; None where all rows were evaluated.
+        start: the index in `matches` by which the first rows were found; None if all rows were evaluated.
         evaluated: the number of rows for which the condition was evaluated at the beginning.
     """
 
@@ -136,7 +136,9 @@ class ConditionFilter(QueryOperator):
                 found.append((key, row, None))
 
     def _decided(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows that the flipped keys decide; a row that several keys decide is yielded several times."""
+        """The rows whose condition depends on the flipped keys; a row that depends on several of them is yielded
+        several times.
+        """
         rows = self.table.rows
         keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
         while page := list(islice(keys, READ_ROWS)):
@@ -155,7 +157,7 @@ class ConditionFilter(QueryOperator):
 class StoredChanges:
     """Changes of rows on disk. `own`, the changes of the table, are in memory.
 
-    Of rows that only a flipped key adds or removes the keys are kept, in memory or, where they are many, on disk: the
+    For rows that only a flipped key adds or removes, their keys are kept: in memory, or on disk if they are many. The
     rows themselves do not change, and are read again.
     """
 
@@ -208,7 +210,7 @@ class MatchCount(QueryOperator):
     def led_to(self, index: "RowIndex", most: int) -> int | None:
         """The number of rows of an index that have a match: from the map with fewer keys, the counts or the index.
 
-        On disk they are counted only where this takes much less time than reading `most` rows, else None.
+        If the maps are on disk, returns None unless counting takes much less time than reading `most` rows.
         """
         one, two = self.counts, index.keys
         if isinstance(one, StoredMap) or isinstance(two, StoredMap):
@@ -233,7 +235,7 @@ class MatchCount(QueryOperator):
             del self.counts[key]
 
     def step(self, schedule: Schedule) -> None:
-        """Count, and note in `flipped` the keys whose count became 0 or is no longer 0."""
+        """Update the counts, and note in `flipped` the keys whose count became 0 or is no longer 0."""
         before: dict[Flat, bool] = {}
         for _, old, new in self.source.out:
             one = None if old is None else self._key(old)

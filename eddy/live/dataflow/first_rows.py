@@ -1,14 +1,14 @@
 """The first rows of an order, for windows over a table that is not in memory.
 
     kept    the rows up to a position `end`, in order: as many as a window needs, and some more, the slack
-    beyond  all others: nothing is known of them, and their changes have no effect
+    beyond  all other rows: they are not known, and their changes have no effect
 
 A change beyond `end` is ignored; a row whose new position is `end` or before it is kept. So the kept rows are correct
-without the others, as long as there are enough of them for the window. Each row that is removed uses up slack. Once
-less than half of the slack is left, these rows are *spent*: a new query reads the table again, and the windows are
-told to be opened anew. Once there are fewer rows than a window needs, it is *short*, and is not updated any more.
+without the others, as long as they suffice for the window. Each removed row uses up slack. Once less than half of the
+slack is left, the kept rows are *spent*: a new query reads the table again, and the owners of the windows are notified
+to open them anew. A window that needs more rows than are kept is *short*, and is not updated any more.
 
-Of a change only the new row is needed: the former row is kept here, or beyond `end`.
+A change only needs to have the new row: the former row is either kept here, or beyond `end`.
 """
 
 import heapq
@@ -27,15 +27,15 @@ _SLACK, _MOST_SLACK = 100, 10_000
 def slack_of(limit: int, scanned: int) -> int:
     """The number of rows to keep in addition to a window of `limit` rows, over a table of `scanned` rows.
 
-    At least a tenth of the table, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions, not 50.
+    At least a tenth of the table's rows, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions.
     """
     return min(max(limit, _SLACK, scanned // 10), _MOST_SLACK)
 
 
 class PassingRows(TableRows):
-    """A table whose rows are not in memory: it passes changes on, without the former rows.
+    """A table whose rows are not in memory: the operator passes changes on, without the former rows.
 
-    `scan` reads the rows with all changes of former batches. A change may contain a row that is equal to the former.
+    `scan` reads the rows with all changes of former batches. The new row of a change may equal the former one.
     """
 
     def __init__(self, scan: "Callable[[], Iterable[tuple[Flat, Row]]]", name: str = "") -> None:
@@ -54,7 +54,7 @@ class PassingRows(TableRows):
 class FirstRows(Ordered):
     """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows, in one bucket.
 
-    `bounds` are the bounds of the window that needs them: rows before its start are not kept, and it has a limit.
+    `bounds` are the bounds of the first window: rows before its start are not kept, and it has a limit.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class FirstRows(Ordered):
         return row
 
     def covers(self, bounds: Bounds) -> bool:
-        """Whether these rows are enough for a window that is moved."""
+        """Whether these rows suffice for a window with these bounds."""
         return bounds.needed is not None and bounds.needed <= self.needed and not self.is_spent
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
-        """A window that is told of changes until it is closed. `values` are ignored: they are part of the test."""
+        """Open a window, which is updated until it is closed. `values` are ignored: they are part of the test."""
         return self.bucket.open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
@@ -118,7 +118,7 @@ class FirstRows(Ordered):
         self.bucket.close(window)
 
     def exhaust(self) -> None:
-        """Mark the rows as spent and their windows as short: they are not updated any more."""
+        """Mark the rows as spent and their windows as short: the windows are not updated any more."""
         self._warn(lambda operator: None, is_short=True)
 
     def step(self, schedule: Schedule) -> None:
@@ -156,7 +156,7 @@ class FirstRows(Ordered):
         self.bucket.change(before, after, delta)
 
     def _place(self, key: Flat, row: Row | None) -> Flat | None:
-        """The position of a row that is to be kept; None where it does not pass or lies beyond `end`."""
+        """The position of a row that is to be kept; None if the row fails the test or lies beyond `end`."""
         if row is None or not self._test(row):
             return None
         position = self._order(row) + key
@@ -165,7 +165,7 @@ class FirstRows(Ordered):
         return position
 
     def end(self) -> None:
-        """End the batch. Where too many rows are kept, drop the last ones, and set `end` before them."""
+        """End the batch. If too many rows are kept, drop the last ones, and set `end` before them."""
         super().end()
         self._olds = {}
         count = len(self._kept)

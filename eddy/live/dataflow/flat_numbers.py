@@ -1,4 +1,4 @@
-"""Numbers as bytes that order as they do, exactly: integers of any size, floats and decimals mixed, without NaN.
+"""Numbers as bytes in exactly the order of the numbers: integers of any size, floats and decimals mixed, without NaN.
 
     x ≥ 0        06, near(x) in 8 bytes, the remainder x − near(x)
     x < 0        05, and the same of −x with all bits inverted
@@ -6,8 +6,8 @@
     remainder    7F and the bits of −r inverted; 80 where there is none; 81 and r
     r > 0        the exponent of its first digit in 8 bytes, its digits, 00
 
-Of a number beyond the largest float, `near` is that float and the remainder the number itself, which is larger than all
-others. No number's bytes begin with another number's bytes, and equal numbers have equal bytes.
+For a number beyond the largest float, `near` is the largest float and the remainder is the number itself, which exceeds
+all remainders. No number's bytes begin with another number's bytes, and equal numbers have equal bytes.
 """
 
 import struct
@@ -19,9 +19,9 @@ __all__ = ["EXACT", "INVERTED", "MINUS", "PLUS", "WHOLE", "flat_number", "read_n
 
 MINUS, PLUS = 5, 6
 EXACT = 2**53
-"""All integers up to here are floats."""
+"""The largest integer up to which all integers are floats."""
 WHOLE = 0x80
-"""The byte of a number that is equal to its float: no remainder follows."""
+"""The byte of the remainder of a number that equals its nearest float."""
 INVERTED = bytes(range(255, -1, -1))
 """A table for `bytes.translate` that inverts all bits, for descending orders."""
 
@@ -30,7 +30,7 @@ _MOST = sys.float_info.max
 _SIMPLE, _FLOAT, _EXPONENT = struct.Struct(">dB"), struct.Struct(">d"), struct.Struct(">Q")
 _MIDDLE = 1 << 63
 _MOST_DIGITS = 10_000
-"""An integer that is stored as a decimal comes back as one if it has more of them: it could need all memory."""
+"""A decimal with more digits is read as a decimal even if it is an integer, which might need too much memory."""
 _exactly = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
 
 
@@ -70,7 +70,7 @@ _DIGITS = bytes((byte + 0x30) & 0xFF for byte in range(256))
 
 
 def read_number(data: bytes, at: int) -> tuple[Any, int]:
-    """The number at index `at`, as an integer where it is one, and the index after it."""
+    """The number at index `at`, as an int if it is an integer, and the index after it."""
     is_less = data[at] == MINUS
     number, end = _read_magnitude(data.translate(INVERTED) if is_less else data, at + 1)
     return (_negated(number) if is_less else number), end

@@ -1,15 +1,15 @@
-"""Groups with aggregates: a table of its own, of one row for each combination of the columns that it groups by.
+"""Groups with aggregates: a table with one row for each combination of the grouping columns.
 
     count     Σ weights                     sum, avg   Σ weight · value, exactly: the order of changes does not matter
-    min, max  the ends of a sorted list of the values, which is on disk where the rows are
+    min, max  the ends of a sorted list of the values, which is on disk if the rows are
 
 Sums are integers in units of 2^-1074, of which every finite float is a multiple: a retracted value is subtracted
-exactly. Values that are not finite numbers do not count for sums and means; null counts for no aggregate. Without
-values all aggregates but `count` are None. A group without rows has no row.
+exactly. Sums and means ignore values that are not finite numbers; all aggregates ignore null. Without values all
+aggregates except `count` are None. A group without rows has no row.
 
-Equal values may be spelled differently, as 1 and 1.0, 0.0 and -0.0. A group counts the spellings of its columns, and
-shows the first one in the order of `spelling` that still has rows, in whichever order the rows arrived. Among equal
-values `min` shows the first spelling, `max` the last.
+Equal values may be spelled differently, such as 1 and 1.0, or 0.0 and -0.0. A group counts the spellings of its
+columns, and shows the first spelling with rows in the order of `spelling`, so that the order of arrival does not
+matter. Among equal values `min` shows the first spelling, `max` the last.
 """
 
 import math
@@ -33,7 +33,7 @@ __all__ = ["Groups", "hidden"]
 _SHIFT = 1074
 _FETCHED = 5_000
 _VALUE_BYTES = 150
-"""About those of a value in a sorted list, as a tuple."""
+"""The approximate bytes of a value in a sorted list, as a tuple."""
 
 Spelled = dict[str, tuple[int, Row]]
 """By the spelling of a group's columns, the number of rows that have it, and the columns."""
@@ -42,12 +42,12 @@ Measure = tuple[str, str, str | None]
 
 
 def hidden(column: str) -> str:
-    """The name under which a group keeps the column that a nest compares."""
+    """The name of the hidden column of a group that has a column's value for the comparison by a nest."""
     return f"\0{column}"
 
 
 class Groups(TableRows):
-    """The groups of `source` by `by`, which a nest compares, and by `group`, which are shown."""
+    """The groups of `source` by the columns `by`, which a nest compares, and `group`, which are shown."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Groups(TableRows):
             self._begin_on_disk(self.spaces)
 
     def _begin_on_disk(self, spaces: Spaces) -> None:
-        """Sort the rows by group, then make the groups one after the other."""
+        """Make the groups of rows on disk: sort the rows by group, then make one group after the other."""
         groups = self._groups = StoredMap(spaces.make(), _RowGroup.frozen, self._thawed)
         rows: StoredMap[Row] = self.stored
         columns = {column for column, _ in self._names} | {column for _, _, column in self._measures if column}
@@ -98,7 +98,7 @@ class Groups(TableRows):
 
     @property
     def key_columns(self) -> list[str]:
-        """The columns of its rows that are their key."""
+        """The columns that are the key of the groups' rows."""
         return [shown for _, shown in self._names]
 
     def _new(self, key: Flat) -> "_RowGroup":
@@ -116,12 +116,12 @@ class Groups(TableRows):
             total.add(1 if column is None else row.get(column), weight)
 
     def _fetch(self, keys: Iterable[Flat]) -> None:
-        """Read groups that are on disk, before they are used."""
+        """Read groups from disk together, before they are used."""
         if isinstance(self._groups, StoredMap):
             self._groups.fetch(keys)
 
     def _totals(self, key: Flat) -> list[Any]:
-        """A total for each aggregate of a group; on disk one map has the values of all groups."""
+        """A new total for each aggregate of a group. Totals on disk keep the values of all groups in one map."""
         if self._values is None:
             return [_TOTALS[function]() for _, function, _ in self._measures]
         return [
@@ -150,7 +150,8 @@ class Groups(TableRows):
             first = islice(self.source.out, _FETCHED)
             self._fetch(self._key(row) for _, old, new in first for row in (old, new) if row is not None)
         for _, old, new in self.source.out:
-            for row, weight in ((new, 1), (old, -1)):  # first what comes: a group that stays is not made anew
+            # The new row first, so that a group with one row is not removed and made anew.
+            for row, weight in ((new, 1), (old, -1)):
                 if row is not None:
                     key = self._key(row)
                     group = touched[key] if key in touched else groups.get(key)
@@ -167,7 +168,7 @@ class Groups(TableRows):
 
 
 class _RowGroup:
-    """A group: its key, its columns by their spelling, the number of its rows, and a total for each aggregate."""
+    """One group: its key, its columns by their spelling, the number of its rows, and a total for each aggregate."""
 
     __slots__ = ("key", "rows", "spelled", "totals")
 
@@ -188,7 +189,7 @@ class _RowGroup:
 
 
 class _Count:
-    """The number of values. As in all totals, `state` is plain data, and `resume` continues from such data."""
+    """Counts values. As in all totals, `state` is plain data, and `resume` continues from such data."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -207,7 +208,7 @@ class _Count:
 
 
 class _Sum:
-    """The sum of numbers. `_count` is how many numbers there are, `_floats` how many of them are floats."""
+    """The sum of numbers. `_count` is the number of numbers, `_floats` the number of floats among them."""
 
     def __init__(self) -> None:
         self._sum = self._count = self._floats = 0
@@ -245,7 +246,7 @@ class _Mean(_Sum):
 
 
 def _quotient(one: int, other: int) -> float:
-    """The nearest float; infinite where it is beyond the largest one."""
+    """The nearest float to a quotient of integers; infinite beyond the largest float."""
     try:
         return one / other
     except OverflowError:
@@ -281,9 +282,9 @@ class _Greatest(_Least):
 
 
 class _StoredLeast:
-    """The least value, of values on disk. A key is `group`, then the value and its spelling as flat bytes.
+    """The least of values on disk. A key in the map is `group`, then the value and its spelling as flat bytes.
 
-    Invariant: the group has no value before `_first`. So a search skips deleted values, which would take long to pass.
+    Invariant: the group has no value before `_first`. So a search does not read deleted values, which would take long.
     """
 
     def __init__(self, values: StoredMap[tuple[int, int, Any]], group: Flat) -> None:
@@ -318,7 +319,7 @@ class _StoredLeast:
 
 
 class _StoredGreatest(_StoredLeast):
-    """The greatest value: the first one in the opposite order."""
+    """The greatest of values on disk: the first value in the opposite order."""
 
     def _place(self, value: Any) -> Flat:
         return self._group + (flat(value) + flat(spelling(value))).translate(INVERTED)

@@ -1,4 +1,5 @@
-"""How many bytes data holds in memory, about: containers are counted by their length and a sample of their items.
+"""An estimate of the bytes that data takes in memory: containers are counted by their length and a sample of their
+items.
 
 Cost: only the sample is read, whatever the size. An item that several containers share is counted in each.
 """

@@ -1,4 +1,4 @@
-"""Of the rows that remain in a window at other positions: the rows that a patch has to move."""
+"""The rows that a patch has to move, among the rows that remain in a window at other positions."""
 
 from bisect import bisect_left
 
@@ -11,8 +11,8 @@ __all__ = ["moves"]
 def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
     """The rows of the delta whose position changed, and that a patch has to move.
 
-    A row may keep its place where as many untouched rows are ahead of it as before. Of such rows, a longest sequence
-    that keeps its order is not moved.
+    A row can keep its place if the number of untouched rows ahead of it is the same as before. Among such rows, a
+    longest sequence that keeps its order is not moved.
     """
     stayed, left, entered = delta.stayed, delta.left, delta.entered
     if len(stayed) == 1 and not left and not entered:
@@ -34,7 +34,7 @@ def _rising(numbers: list[int]) -> list[int]:
     >>> _rising([3, 1, 2, 5, 4])
     [1, 2, 4]
     """
-    ends: list[int] = []  # the least number that ends a run of each length
+    ends: list[int] = []  # by length, the least number that ends a rising subsequence
     previous: dict[int, int | None] = {}
     for number in numbers:
         at = bisect_left(ends, number)

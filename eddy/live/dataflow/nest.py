@@ -1,18 +1,19 @@
-"""Nests: which buckets a view has, through any depth and through cycles.
+"""Nests: the buckets of a view, at any depth and also in cycles.
 
     active(root)
     active(b') ← active(b), row ∈ window(b), b' = the bucket of the row's values in a nest
 
 A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
 *anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
-loses its anchor takes another one that does not lead back to it: a walk up the tree. Where there is none, all buckets
-below it are suspected, and those without a route from outside are dropped: a cycle that was cut off is not kept.
+loses its anchor takes another one that does not lead back to it, which a walk up the tree finds out. If there is none,
+the buckets below it are suspects, and suspects without a route from outside are dropped: so a cycle that was cut off is
+not kept.
 
 Within a batch routes are added before others are removed. So a subtree that moves is kept: its top always has a route,
-and no bucket below is touched. Cost: of a move O(depth), of a removal O(rows removed).
+and no bucket below is touched. Cost: O(depth) for a move, O(rows removed) for a removal.
 
-Rows of a level whose nest is plucked carry their position as the column `$at`: rows of several buckets become one list,
-and the columns that are shown tell neither their order nor their identity.
+Rows of a plucked nest have their position in the column `$at`: rows of several buckets become one list, and the shown
+columns determine neither their order nor their identity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,24 +34,25 @@ __all__ = ["AT", "Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator
 
 
 AT = "$at"
-"""The column that a row of a plucked nest carries its position in, as text that orders as the rows do."""
+"""The column with the position of a row of a plucked nest, as text in the order of the rows."""
 
 
 class TooManyRowsError(QueryError):
-    """A view has more rows than it may have."""
+    """A view has more rows than its `max_rows`."""
 
 
 Levels = tuple[tuple[str, int], ...]
-"""By label of a bounded recursion, the level that a bucket is at."""
+"""The level of a bucket in each bounded recursion, by the recursion's label."""
 
 
 @dataclass(slots=True)
 class Nesting:
     """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
 
-    `begins` has label and depth of a recursion that begins here, `again` of one that the nest continues a level deeper.
-    `kept` is set where the nest leads back to a level further out: the bounded recursions around `below`. The numbers
-    of inner recursions are dropped, so that each level has one number for each bounded recursion around it.
+    `begins` has the label and depth of a recursion that begins here, `again` of a recursion that the nest continues one
+    level deeper. `kept` is set if the nest leads back to a level further out: it has the bounded recursions around
+    `below`. The numbers of inner recursions are dropped, so that each level has one number for each bounded recursion
+    around it.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Nesting:
         self.key = join_key(self.columns)
 
     def levels(self, levels: Levels) -> Levels | None:
-        """The levels of a bucket below; None where a recursion has reached its depth."""
+        """The level numbers of a bucket below; None if a recursion has reached its depth."""
         if self.begins is not None:
             label = self.begins[0]
             return (*(pair for pair in levels if pair[0] != label), (label, 1))
@@ -81,7 +83,7 @@ class Nesting:
 class Level:
     """The plan of one Select within a view: the arrangement of its rows, the window, the columns shown, the nests.
 
-    `is_plucked` says that its rows are shown in place of the rows that lead to them.
+    `is_plucked`: its rows are shown in place of the rows that lead to them.
     """
 
     name: str
@@ -92,13 +94,13 @@ class Level:
     is_plucked: bool = False
 
     def shown(self, row: Row) -> Row:
-        """The columns that are shown, and the position where it is needed."""
+        """The shown columns of a row, with its position if the level is plucked."""
         shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
         return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
 
 
 class Bucket:
-    """The rows of a level for some values: a window, the routes to it, and the bucket that it hangs from."""
+    """The rows of a level for some values: a window, the number of routes to the bucket, and its anchor."""
 
     __slots__ = ("anchor", "id", "level", "levels", "routes", "values", "view", "window")
 
@@ -134,7 +136,7 @@ class ViewOperator(QueryOperator):
     """One query: its active buckets, and the patch of the batch in `ops`.
 
     `max_rows` bounds the rows that it holds in all buckets, with the skipped rows that are in memory for its windows
-    alone. A view that exceeds it gets an error as `failure`, and does not change until it is opened anew.
+    alone. A view with more rows has an error as `failure`, and does not change until it is opened anew.
     """
 
     is_output = True
@@ -168,13 +170,13 @@ class ViewOperator(QueryOperator):
         return self._buckets.values()
 
     def snapshot(self) -> list[Op]:
-        """A patch that builds the view from no buckets."""
+        """A patch that builds the view from an empty one."""
         return [
             op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions(), self._below)
         ]
 
     def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
-        """Show the rows through another window at the root."""
+        """Replace the window at the root by one with other bounds."""
         root = self.root
         root.level.ordered.widen(root.window, bounds)
         delta = root.window.moved(bounds)
@@ -188,7 +190,7 @@ class ViewOperator(QueryOperator):
         if self.failure is not None or self.is_short:
             return
         gone: list[tuple[Bucket, Row]] = []
-        bound = self.rows + self._held + self.max_rows  # those that go are still counted when others come
+        bound = self.rows + self._held + self.max_rows  # removed rows are still counted when new rows are added
         for bucket, delta in pending:
             if self.actions is not None:
                 self._note(bucket, delta)
@@ -223,7 +225,10 @@ class ViewOperator(QueryOperator):
             self.actions = []
 
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
-        """Add one window's changes to the patch; add new routes, and put former rows into `gone` for `_unroute`."""
+        """Add one window's changes to the patch.
+
+        New routes are added; rows that lose theirs are put into `gone`, for `_unroute`.
+        """
         ops, level = self.ops, bucket.level
         for index, position in delta.left:
             self.rows -= 1
@@ -278,7 +283,10 @@ class ViewOperator(QueryOperator):
     def _inserts(
         self, bucket: Bucket, positions: Iterable[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
     ) -> list[Op]:
-        """Inserts of all rows of a bucket: `below` is `_routed` where their routes are to be made, else `_below`."""
+        """The inserts of all rows of a bucket.
+
+        `below` is `_routed` if their routes are to be made, otherwise `_below`.
+        """
         level = bucket.level
         rows = map(level.ordered.row, positions)
         return [Insert(bucket.id, i, level.shown(row), below(bucket, row)) for i, row in enumerate(rows)]
@@ -297,7 +305,7 @@ class ViewOperator(QueryOperator):
         }
 
     def _routed(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
-        """The ids of the buckets below a row; a route to each of them is added."""
+        """Add a route from a row to each bucket below it. Returns the ids of these buckets."""
         below: dict[str, str | None] = {}
         if not bucket.level.nests:
             return below
@@ -323,7 +331,10 @@ class ViewOperator(QueryOperator):
         return made
 
     def _route_news(self, bound: int) -> bool:
-        """Show the rows of new buckets, and of the buckets below them; False where there are more than `bound` rows."""
+        """Show the rows of new buckets, and of the buckets below them.
+
+        Returns False if they have more than `bound` rows.
+        """
         while self._news:
             bucket, positions = self._news.pop()
             if self.rows + self._held > bound:
@@ -346,7 +357,7 @@ class ViewOperator(QueryOperator):
                     self._suspects[found] = None
 
     def _settle(self) -> None:
-        """Anchor the suspects anew, and drop the buckets that nothing reaches."""
+        """Find new anchors for the suspects, and drop the buckets that are not reached."""
         while self._suspects:
             stuck = [bucket for bucket in self._suspects if not self._anchored(bucket)]
             self._suspects = dict.fromkeys(stuck)
@@ -356,7 +367,7 @@ class ViewOperator(QueryOperator):
             self._suspects = {bucket: None for bucket in stuck if bucket.anchor is None}
 
     def _anchored(self, bucket: Bucket) -> bool:
-        """Whether it hangs from a bucket that is reached without it; finds one where it does not."""
+        """Whether a bucket has an anchor that is reached without it; finds one if it has none."""
         if bucket.anchor is not None or bucket is self.root:
             return True
         for route in bucket.routes:
@@ -366,7 +377,7 @@ class ViewOperator(QueryOperator):
         return False
 
     def _leads_up(self, at: "Bucket | None", avoided: Bucket) -> bool:
-        """Whether the anchors lead from a bucket to the root without the avoided one."""
+        """Whether the anchors lead from a bucket to the root without passing `avoided`."""
         while at is not None and at is not avoided:
             if at is self.root:
                 return True
@@ -374,7 +385,7 @@ class ViewOperator(QueryOperator):
         return False
 
     def _drop_unreached(self, stuck: Iterable[Bucket]) -> None:
-        """Of the stuck buckets and those below them, keep those with a route from outside, and all that these reach."""
+        """Drop the stuck buckets and the buckets below them, except those that a route from outside reaches."""
         suspects: dict[Bucket, None] = {}
         todo = list(stuck)
         while todo:
@@ -407,7 +418,7 @@ class ViewOperator(QueryOperator):
         return bucket is self.root
 
     def _routes_of(self, bucket: Bucket) -> Iterable[Bucket]:
-        """The buckets that its rows lead to, as the rows are now."""
+        """The buckets to which the present rows of a bucket lead."""
         row = bucket.level.ordered.row
         for position in bucket.positions() if bucket.level.nests else ():
             for nest, values, levels in self._targets(bucket, row(position)):
@@ -416,7 +427,7 @@ class ViewOperator(QueryOperator):
                     yield found
 
     def _drop(self, bucket: Bucket, dropped: dict[Bucket, None]) -> None:
-        """Remove a bucket that nothing reaches, its rows, and the routes from it to buckets that are kept."""
+        """Remove a bucket that is not reached, with its rows, and its routes to buckets that are kept."""
         for below in self._routes_of(bucket):
             if below not in dropped:
                 below.routes.pop(bucket, None)
@@ -428,7 +439,7 @@ class ViewOperator(QueryOperator):
 
 
 def _id(level: Level, values: Flat, levels: Levels) -> str:
-    """The name of a bucket: the same on each replica, and whichever of equal values, as 1 and 1.0, leads to it."""
+    """The id of a bucket. It is the same on each replica, and for equal values, such as 1 and 1.0."""
     if values == EMPTY:
         return level.name
     shown = [plain(value) for value in values_of(values)]

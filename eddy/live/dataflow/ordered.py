@@ -1,10 +1,10 @@
 """The ordered arrangement: rows in buckets by some columns, sorted within each; shared by all queries that sort alike.
 
-A position ends with the row's key, so that the order is total and a position leads to its row. Rows with a null in the
-bucket's columns are in none: null equals nothing. Queries that differ in the constant of an equality are buckets of one
-arrangement.
+A position ends with the row's key, so that the order is total and a row is found by its position. Rows with a null in
+the bucket's columns are in no bucket: null equals nothing. Queries that differ in the constant of an equality use
+buckets of one arrangement.
 
-Without columns there is one bucket, of the key `EMPTY`.
+Without columns all rows are in one bucket, with the key `EMPTY`.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Ordered(QueryOperator):
         self._fill()
 
     def _fill(self) -> None:
-        """Take in the rows that exist at the beginning."""
+        """Add the rows that the source has at the beginning."""
         filled: dict[Flat, list[Flat]] = {}
         for key, row in rows_of(self.source):
             values = self._values(row)
@@ -62,7 +62,7 @@ class Ordered(QueryOperator):
         return row
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
-        """A window that is told of changes until it is closed."""
+        """Open a window, which is updated until it is closed."""
         return self._opened(values).open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
@@ -79,7 +79,7 @@ class Ordered(QueryOperator):
         """Prepare for moving a window to these bounds."""
 
     def held_before(self, bounds: Bounds) -> int:
-        """The rows that a window does not show, and that are in memory for it alone."""
+        """The number of rows that a window does not show and that are in memory for it alone."""
         return 0
 
     def _opened(self, values: Flat) -> SortedBucket:
@@ -93,7 +93,7 @@ class Ordered(QueryOperator):
             del self.buckets[values]
 
     def step(self, schedule: Schedule) -> None:
-        """Move positions, and tell the windows of buckets that changed."""
+        """Update the positions, and the windows of the changed buckets."""
         if self._has_buckets:
             self._step_buckets(schedule)
             return

@@ -1,12 +1,12 @@
-"""Patches: the changes of a view, bucket by bucket, and the copy of a view that is made of patches alone.
+"""Patches: the changes of a view by bucket, and the copy of a view that is built from patches alone.
 
 A view is a set of buckets: lists of rows, by an id. A row refers to the buckets below it by their ids, so that rows
 below two parents are in one bucket, which is changed once, and a subtree moves with the one row at its top.
 
-In one patch the indexes of rows that are taken out of a bucket (`Remove`, `Move.before`) are the indexes before the
-patch; the indexes of rows that are put in or set (`Insert`, `Move.index`, `Set`) are the indexes after it. Apply it to
-each bucket in three turns: take rows out, by falling index; put rows in, by rising index; set the rows that change.
-A bucket that is dropped has no other change in the patch.
+In one patch the indexes of rows that are removed from a bucket (`Remove`, `Move.before`) are the indexes before the
+patch; the indexes of rows that are inserted or set (`Insert`, `Move.index`, `Set`) are the indexes after it. Apply it
+to each bucket in three steps: remove rows, by falling index; insert rows, by rising index; set the rows that change. A
+bucket that is dropped has no other change in the patch.
 """
 
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ Entry = tuple[Row, dict[str, str | None]]
 
 
 class Buckets:
-    """The buckets of a view, made of patches alone."""
+    """The buckets of a view, built from patches alone."""
 
     def __init__(self) -> None:
         self.entries: dict[str, list[Entry]] = {}
@@ -77,7 +77,7 @@ class Buckets:
         leaving: list[tuple[int, str, int | None]] = []
         arriving: list[tuple[int, str, Entry]] = []
         setting: list[Set] = []
-        for op in ops:  # of these classes `isinstance` takes three times as long as `type`
+        for op in ops:  # `type(op) is` takes a third of the time of `isinstance` for these classes
             if type(op) is Insert:
                 arriving.append((op.index, op.bucket, (op.row, op.below)))
             elif type(op) is Set:

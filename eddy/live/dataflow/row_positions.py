@@ -2,9 +2,10 @@
 
     runs[i]    positions p with ends[i − 1] < p ≤ ends[i], sorted; the first run begins anywhere, the last has no end
 
-A run is split where it has grown to twice its length, and joined with the one beside it where few positions are left.
-A single run is kept by itself, as most buckets are small. Cost: of `add`, `remove` O(log n + length of a run); of
-`rank`, `at`, `between` beyond the first run one step for each run after a change, then O(log n) until the next one.
+A run that has grown to twice its length is split, and a run with few positions left is joined with the one beside it. A
+single run is stored without the lists of runs, since most buckets are small. Cost: `add` and `remove` take O(log n +
+length of a run); `rank`, `at` and `between` beyond the first run take one step for each run after a change, and O(log
+n) until the next change.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -18,7 +19,7 @@ __all__ = ["RUN", "SHORT_RUN", "RowPositions"]
 RUN, SHORT_RUN = 1_024, 256
 """Positions of a run, which is split at twice as many; a run of fewer than `SHORT_RUN` is joined with another."""
 _UNUSED: list[Any] = []
-"""The value of `_runs` and `_ends` where there is one run, and of unknown `_starts`: never changed."""
+"""The value of `_runs` and `_ends` if there is one run, and of `_starts` if they are not known. It is never changed."""
 
 
 class RowPositions:
@@ -27,7 +28,7 @@ class RowPositions:
     __slots__ = ("_ends", "_runs", "_single", "_starts")
 
     def __init__(self, positions: list[Flat]) -> None:
-        """`positions` are sorted; the list is the object's own from now on, and may be changed."""
+        """`positions` are sorted. The object owns the list from now on, and may change it."""
         self._single: list[Flat] | None = None
         self._runs: list[list[Flat]] = _UNUSED
         self._ends: list[Flat] = _UNUSED
@@ -45,7 +46,7 @@ class RowPositions:
         return self._single is None or bool(self._single)
 
     def first(self, count: int) -> list[Flat]:
-        """Some of the first positions: at most so many, and of the first run."""
+        """Up to `count` of the first positions; only positions of the first run."""
         return (self._runs[0] if self._single is None else self._single)[:count]
 
     def add(self, position: Flat) -> None:
@@ -80,7 +81,7 @@ class RowPositions:
         self._ends.insert(at, run[RUN - 1])
 
     def _join(self, at: int) -> None:
-        """Join a run with the next one, or the last one with the run before it."""
+        """Join a run with the next one, or the last run with the one before it."""
         at = min(at, len(self._ends) - 1)
         del self._ends[at]
         run = self._runs[at] + self._runs[at + 1]
@@ -91,9 +92,9 @@ class RowPositions:
             self._runs, self._ends, self._single = _UNUSED, _UNUSED, run
 
     def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
-        """The run with the positions from index `begin` to before `end`, as far as there are any, and its own index.
+        """The run with the positions from index `begin` to before `end`, and the index of its first position.
 
-        It is not to be changed. None where they are in several runs.
+        The caller must not change the run. None if the positions are in several runs.
         """
         if self._single is not None:
             return self._single, 0

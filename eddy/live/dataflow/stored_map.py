@@ -1,10 +1,10 @@
-"""A map of flat keys to plain data that is not in memory: a space on disk, and its latest cells before it.
+"""A map from flat keys to plain data on disk: a space, with a cache of its latest cells in memory.
 
     cells     keys that were read or written lately, with their values; None for a key without a value
     dirty     the cells that the space does not have yet, as bytes
 
-Cells are written many at a time: before a scan, and when they are too many, or too large. So a row that is changed
-again and again costs each time a look into a dictionary, and its bytes. The map ends with the process.
+Cells are written many at a time: before a scan, and when they are too many, or too large. So a row that changes often
+costs only a dictionary look-up and its encoding each time. The map exists as long as the process.
 
 A snapshot of a map is another map: it keeps its own changes in memory.
 """
@@ -24,13 +24,13 @@ V = TypeVar("V")
 MAX_CELLS, PAGE_CELLS, _FETCHED = 5_000, 1_000, 100
 """Cells that are kept in memory, and cells that are read at a time: in order, and of given keys."""
 _BYTES = PAGE_BYTES
-"""Of the cells that are kept, as they are on disk, and of those that are not written yet."""
+"""The bound of the bytes of the cells in memory, and of the cells that are not written yet."""
 _LAST = b"\xff"
-"""No flat value begins with it."""
+"""A byte with which no flat value begins."""
 
 
 def map_in(spaces: Spaces | None) -> MutableMapping[Flat, Any]:
-    """An empty map: on disk, or a dictionary where there are no spaces."""
+    """An empty map: on disk, or a dictionary if `spaces` is None."""
     return {} if spaces is None else StoredMap(spaces.make())
 
 
@@ -39,7 +39,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 class StoredMap(MutableMapping[Flat, V]):
-    """Values by key, in the order of keys. `freeze` makes plain data of a value, `thaw` the value again."""
+    """Values by key, in the order of keys. `freeze` turns a value into plain data, `thaw` turns it back."""
 
     def __init__(
         self,
@@ -92,19 +92,20 @@ class StoredMap(MutableMapping[Flat, V]):
         self.remove(key)
 
     def add(self, key: Flat, value: V) -> None:
-        """Put a key that is not there. Cost: nothing is read."""
+        """Add a key that the map does not have. Cost: nothing is read."""
         self._count += 1
         self._change(key, value)
 
     def remove(self, key: Flat) -> None:
-        """Delete a key that is there. Cost: nothing is read."""
+        """Delete a key that the map has. Cost: nothing is read."""
         self._count -= 1
         self._change(key, None)
 
     def fetch(self, keys: Iterable[Flat]) -> None:
-        """Read the cells of keys that will be asked for next: the first 5,000, or fewer where they are large."""
+        """Read the cells of keys that are needed next: up to 5,000 of them, or fewer if they are large."""
         asked = list(dict.fromkeys(keys))[:MAX_CELLS]
-        if len(self._cells) - len(self._dirty) + len(asked) > MAX_CELLS:  # else they go while the others are read
+        # Otherwise cells would be dropped while others are read.
+        if len(self._cells) - len(self._dirty) + len(asked) > MAX_CELLS:
             self._let_go()
         missing = [key for key in asked if key not in self._cells]
         room = _BYTES
@@ -117,7 +118,7 @@ class StoredMap(MutableMapping[Flat, V]):
                 return
 
     def fill(self, items: Iterable[tuple[Flat, V]]) -> None:
-        """Put keys that are not there, page by page. Cost: no cell is kept."""
+        """Add keys that the map does not have, page by page. Cost: no cell is kept in memory."""
         page: list[tuple[bytes, bytes | None]] = []
         room = _BYTES
         for key, value in items:
@@ -148,7 +149,7 @@ class StoredMap(MutableMapping[Flat, V]):
             self.flush()
 
     def _keep_read(self, key: Flat, data: bytes | None) -> V | None:
-        """Keep a cell as the space has it. Returns its value."""
+        """Keep a cell that was read from the space. Returns its value."""
         found = None if data is None else self._thaw(cell_of(data))
         self._keep(key, found)
         self._kept_bytes += _size(key, data)
@@ -194,7 +195,7 @@ class StoredMap(MutableMapping[Flat, V]):
                 yield key, found
 
     def beginning(self, prefix: Flat, start: Flat = b"", *, after: bool = False, limit: int) -> Iterator[Flat]:
-        """The first `limit` keys that begin with `prefix` and continue with `start` or more; with `after`, with more.
+        """The first `limit` keys with this prefix whose rest is at least `start`, or with `after` greater than `start`.
 
         Not for a snapshot that has changed. The map must not change while the keys are read.
         """
@@ -210,7 +211,7 @@ class StoredMap(MutableMapping[Flat, V]):
             first = page[-1][0] + b"\x00"
 
     def snapshot(self) -> "StoredMap[V]":
-        """The map as it is now, for another thread. `close` it in the end."""
+        """A snapshot of the map, for another thread. The caller closes it."""
         self.flush()
         return StoredMap(self._space_to_write().snapshot(), self._freeze, self._thaw, self._count)
 

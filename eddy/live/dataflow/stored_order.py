@@ -1,13 +1,13 @@
-"""The ordered arrangement of rows that are not in memory: positions on disk, in memory the stretches that are shown.
+"""The ordered arrangement of rows on disk: the positions are on disk, and the stretches of open buckets in memory.
 
-    entries   on disk, of all rows: the values of the bucket's columns and the position
+    entries   on disk, for each row: the values of the bucket's columns and the position
     stretch   of an open bucket the positions from a start up to `end`, or all of them: as many as its windows need, and
               some more, the slack
 
-A change beyond `end` only changes the entries. A stretch that has become shorter than its windows need reads the next
-entries, which have the batch's changes already; a stretch that has become too long drops its last positions.
+A change beyond `end` only changes the entries. A stretch with fewer positions than its windows need reads the next
+entries, which already have the batch's changes; a stretch with too many positions drops its last ones.
 
-Cost: a bucket that nobody shows costs nothing but its entries; a bucket that is opened is read from its start.
+Cost: a bucket without windows has only its entries; a bucket that is opened is read from its start.
 """
 
 from eddy.live.dataflow.dataflow import Schedule
@@ -22,11 +22,13 @@ __all__ = ["LEAST_SLACK", "StoredOrdered"]
 LEAST_SLACK, _MOST_SLACK = 8, 1_000
 """The fewest and the most rows that a window keeps beyond the rows that it shows."""
 _MOVED = 20_000
-"""Positions that a window that is moved may need; beyond them it is opened anew, as that takes long."""
+"""The most positions that moving a window may read; a window that needs more is opened anew instead."""
 
 
 class Stretch(SortedBucket):
-    """Positions of one bucket from `start` on: at least `needed` of them if there are, None for all."""
+    """The positions of one bucket from `start` on: at least `needed` of them, if the bucket has as many; all if it is
+    None.
+    """
 
     __slots__ = ("end", "needed", "start", "values")
 
@@ -46,18 +48,18 @@ class Stretch(SortedBucket):
         return (self.start is None or position >= self.start) and (self.end is None or position <= self.end)
 
     def serves(self, needed: int | None) -> bool:
-        """Whether it has the positions that another window needs; if so, it keeps them from then on."""
+        """Whether the stretch has the positions that another window needs; if so, it keeps them from now on."""
         if self.end is None and _covers(needed, self.needed):
             self.needed = needed
         return _covers(self.needed, needed)
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """Move a row from position `before` to `after`; None where it is not in this bucket."""
+        """Move a row from position `before` to `after`; None is a position in another bucket, or no row."""
         before = None if before is None or not self.has(before) else before
         super().change(before, None if after is None or not self.has(after) else after, delta)
 
     def trim(self) -> None:
-        """Drop the last positions where there are many more than are needed."""
+        """Drop the last positions if there are many more than needed."""
         if self.needed is not None and len(self) > self.needed + 2 * self.slack:
             kept = self.needed + self.slack
             for position in self.between(kept, len(self)):
@@ -69,7 +71,7 @@ class StoredOrdered(Ordered):
     """Rows of `source` by the columns `by`, sorted by `order`; only positions near open windows are in memory."""
 
     def _fill(self) -> None:
-        """Write the entries of the rows that exist at the beginning."""
+        """Write the entries of the rows that the source has at the beginning."""
         assert self.table.spaces is not None
         self._stretches: dict[Flat, list[Stretch]] = {}
         self._changed: dict[Stretch, BucketDelta] = {}
@@ -90,7 +92,7 @@ class StoredOrdered(Ordered):
         return sum(len(each) for found in self._stretches.values() for each in found)
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
-        """A window that is told of changes until it is closed."""
+        """Open a window, which is updated until it is closed."""
         needed = bounds.needed
         found = self._stretches.setdefault(values, [])
         for stretch in found:
@@ -102,7 +104,9 @@ class StoredOrdered(Ordered):
         return stretch.open(bounds, owner)
 
     def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
-        """The positions that a window needs; for a window without a limit, up to a few more than its view may have."""
+        """The positions that a window needs; for a window without a limit, up to a few more than the `max_rows` of its
+        view.
+        """
         needed, most = bounds.needed, bounds.skip + most_rows + 2
         stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
         self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
@@ -143,7 +147,7 @@ class StoredOrdered(Ordered):
         return bounds.skip
 
     def step(self, schedule: Schedule) -> None:
-        """Move positions, and tell the windows of buckets that changed."""
+        """Update the positions, and the windows of the changed buckets."""
         for key, old, new in self.source.out:
             one, before = self._place(key, old)
             two, after = self._place(key, new)
@@ -163,7 +167,7 @@ class StoredOrdered(Ordered):
                 stretch.tell(delta, schedule)
 
     def _place(self, key: Flat, row: Row | None) -> tuple[Flat | None, Flat]:
-        """The bucket of a row, None where it is in none, and its position."""
+        """The bucket of a row, None if it is in no bucket, and its position."""
         values = None if row is None else self._values(row)
         return (None, b"") if row is None or values is None else (values, self._order(row) + key)
 
@@ -175,7 +179,7 @@ class StoredOrdered(Ordered):
             stretch.change(before, after, delta)
 
     def _refill(self, stretch: Stretch) -> None:
-        """Read the next positions where there are fewer than are needed."""
+        """Read the next positions if there are fewer than needed."""
         if stretch.end is not None and stretch.needed is not None and len(stretch) < stretch.needed:
             self._extend(stretch, stretch.needed, stretch.end, after=True)
 
@@ -196,5 +200,5 @@ class StoredOrdered(Ordered):
 
 
 def _covers(one: int | None, other: int | None) -> bool:
-    """Whether one number of positions is as many as another one."""
+    """Whether `one` number of positions is at least the `other`; None is all positions."""
     return one is None or (other is not None and one >= other)

@@ -3,17 +3,17 @@
     order     null < false < true < NaN < numbers < strings (as UTF-8) < bytes < all else (as JSON)
     =, !=     by kind and value: 1 is 1.0, but neither "1" nor true
     < <= …    within one kind only; between kinds, as with null, every comparison but != is false
-    LIKE      % is any text, _ any character, \\ takes the next one as it is; the whole text has to fit
+    LIKE      % is any text, _ any character, \\ escapes the next one; the whole text has to match
 
 For a comparison a value becomes a pair (rank, item) that Python orders in this way. For an order or a key it becomes
-bytes that do so, *flat* ones, which a sorted list compares at once (ADR 41): a byte for the kind, and
+*flat* bytes in this order, which a sorted list compares in one operation (ADR 41): a byte for the kind, and
 
     number    05 or 06, and the rest as `flat_numbers` has it
     string    07, UTF-8 with 1 added to each byte, 00          all else: 09, and the same of its JSON
     bytes     08, hexadecimal, 00
 
-No value's bytes begin with another value's bytes. So several values one after the other order as a tuple does, and with
-all bits inverted they order in the opposite direction. A key ends with its length: so the key is found at the end of a
+No value's bytes begin with another value's bytes. So several values one after the other sort as a tuple does, and with
+all bits inverted they sort in the opposite direction. A key ends with its length, so that it is found at the end of a
 position.
 """
 
@@ -48,13 +48,13 @@ __all__ = [
 Row = dict[str, Any]
 """A row of a table by column; a column that is missing is null."""
 Flat = bytes
-"""Values in turn as bytes that order as they do."""
+"""Several values as one string of bytes that sorts as they do."""
 
 _NULL, _BOOL, _NAN, _NUMBER, _STRING, _BYTES, _OTHER = range(7)
 _NULL_TAG, _FALSE_TAG, _TRUE_TAG, _NAN_TAG = range(1, 5)
 _STRING_TAG, _BYTES_TAG, _OTHER_TAG = range(7, 10)
 _RAISED = bytes(min(byte + 1, 0xFF) for byte in range(256))
-"""UTF-8 has no byte above F4, so that 00 is left for the end."""
+"""A table for `bytes.translate` that adds 1 to each byte. UTF-8 has no byte above F4, so 00 is free to end a string."""
 _LOWERED = bytes(max(byte - 1, 0) for byte in range(256))
 _number = struct.Struct(">BdB").pack
 _number_key = struct.Struct(">BdBB").pack
@@ -82,7 +82,7 @@ def ascending(value: Any) -> tuple[int, Any]:
 
 
 def spelling(value: Any) -> str:
-    """Text that orders equal values of different kinds: -0.0, an integer, a decimal, another float.
+    """Text by which equal values of different types are sorted: -0.0, an integer, a decimal, another float.
 
     >>> sorted([0.0, 0, -0.0], key=spelling)
     [-0.0, 0, 0.0]
@@ -103,7 +103,7 @@ def restored(rank: int, item: Any) -> Any:
 
 
 def flat(value: Any) -> Flat:
-    """The bytes that order as the value does.
+    """The bytes of a value, which sort as the value does.
 
     >>> sorted([None, "a", "ab", 2, 10, -0.5, True], key=flat)
     [None, True, -0.5, 2, 10, 'a', 'ab']
@@ -137,7 +137,7 @@ def _text(tag: int, encoded: bytes) -> Flat:
 
 
 def values_of(key: Flat) -> tuple[Any, ...]:
-    """The values of a key; a number as an integer where it is one, so that equal keys have the same values.
+    """The values in a flat key. Whole numbers are returned as int, so that equal keys have the same values.
 
     >>> values_of(flat_key(["a", "b", "c"])({"a": 2.0, "b": "x", "c": -2.5}))
     (2, 'x', -2.5)
@@ -166,7 +166,7 @@ def _read_text(tag: int, text: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value of a key as JSON tells it apart from all others.
+    """The form of a key's value that differs, in JSON, from the form of each other value.
 
     >>> [plain(value) for value in (2, 2.5, float("inf"), "2", True)]
     [2, 2.5, {'': 'inf'}, '2', True]
@@ -209,7 +209,7 @@ def key_of(position: Flat) -> Flat:
 
 
 def join_key(columns: Sequence[str]) -> Callable[[Row], Flat | None]:
-    """A function from a row to the key of these columns, None where a value is null: then it joins with nothing."""
+    """A function from a row to the key of these columns; None if a value is null, since null joins with nothing."""
     if not columns:
         return lambda row: EMPTY
     key = flat_key(columns)
@@ -240,7 +240,7 @@ def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
 
 
 def _rising(column: str) -> Callable[[Row], Flat]:
-    """`flat` of one column; of its most frequent kinds by itself, which saves a call."""
+    """A function from a row to `flat` of one column; it encodes the most frequent types itself, which saves a call."""
 
     def position(row: Row) -> Flat:
         value = row.get(column)

@@ -1,8 +1,8 @@
 """A window over a sorted bucket: the rows from `start`, without the first `skip`, at most `limit`.
 
     lo, hi    the first and the last position inside; both move with the rows
-    left      − rows inside of the old [lo, hi] that are removed, and those between the old and the new bounds
-    entered   + rows inside of the new [lo, hi] that are added, and those between the new and the old bounds
+    left      − rows inside of the old [lo, hi] that are removed, and rows between the old and the new bounds
+    entered   + rows inside of the new [lo, hi] that are added, and rows between the new and the old bounds
 
 So one rule serves a limit, a skip, a start and a window that is moved. Only the rows that cross a bound are read; the
 query is never evaluated again. Cost: O(changes · log n).
@@ -25,7 +25,8 @@ __all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDe
 
 _SORTED = 50_000
 _FEW = 8
-"""Windows of a bucket up to which they are a tuple, which is small, and beyond which a dictionary, which is fast."""
+"""The number of windows up to which a bucket has them in a tuple, which is small, not in a dictionary, which is fast.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ class Bounds:
 
     @property
     def needed(self) -> int | None:
-        """How many positions from its start on a window needs, with the start if it is not shown; None for all."""
+        """The number of positions that a window needs from its start on, with the start itself if it is not shown; None
+        for all.
+        """
         if self.limit is None:
             return None
         return self.skip + self.limit + (self.start is not None and not self.inclusive)
@@ -48,7 +51,7 @@ class Bounds:
 class BucketDelta(msgspec.Struct):
     """A bucket's changes: positions that are removed, positions that are added, and positions with another row.
 
-    Only changes that matter to a window: up to the `edge` of the bucket.
+    It has only changes that matter to a window: up to the `edge` of the bucket.
     """
 
     removed: list[Flat] = []
@@ -64,9 +67,9 @@ class BucketDelta(msgspec.Struct):
 
 
 class WindowDelta(msgspec.Struct):
-    """A window's changes, as (index, position): `left` with the index before, `entered` and `changed` with the one now.
+    """A window's changes, as (index, position): `left` with the old index, `entered` and `changed` with the new one.
 
-    `stayed` are the rows of the window whose position changed: index before, index now, position now.
+    `stayed` are the rows whose position in the window changed: old index, new index, new position.
     """
 
     left: list[tuple[int, Flat]] = []
@@ -79,7 +82,7 @@ class WindowDelta(msgspec.Struct):
 
 
 def in_order(positions: list[Flat]) -> list[Flat]:
-    """The positions, sorted: many of them in runs, so that other threads run in between."""
+    """The positions, sorted. Many positions are sorted in runs, so that other threads run in between."""
     if len(positions) <= _SORTED:
         return sorted(positions)
     runs = [sorted(positions[begin : begin + _SORTED]) for begin in range(0, len(positions), _SORTED)]
@@ -97,13 +100,16 @@ class Owner(Protocol):
         """The rows of the window have changed."""
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
-        """Few rows are kept for the window; with `is_short` fewer than it needs, and it is not updated any more."""
+        """Note that few rows are kept for the window.
+
+        With `is_short` it has fewer than it needs, and is not updated any more.
+        """
 
 
 class SortedBucket(RowPositions):
     """The positions of a bucket's rows, in order, and the windows over it.
 
-    `edge` is the last position at which a change matters to one of the windows; None where all do.
+    `edge` is the last position at which a change matters to one of the windows; None if all changes matter.
     """
 
     __slots__ = ("edge", "windows")
@@ -115,7 +121,7 @@ class SortedBucket(RowPositions):
         self.edge: Flat | None = b""
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """Add, remove, move or replace a row; the change is added to `delta` where it matters to a window."""
+        """Add, remove, move or replace a row. The change is added to `delta` if it matters to a window."""
         edge = self.edge
         if before == after:
             if before is not None and (edge is None or before <= edge):
@@ -131,7 +137,7 @@ class SortedBucket(RowPositions):
                 delta.added.append(after)
 
     def open(self, bounds: Bounds, owner: Owner) -> "Window":
-        """A window that is told of changes until it is closed."""
+        """Open a window, which is updated until it is closed."""
         window = Window(self, bounds, owner)
         if isinstance(self.windows, dict):
             self.windows[window] = None
@@ -194,7 +200,7 @@ class Window:
             at = bucket.rank(bounds.start)
             first += at if bounds.inclusive or bucket.at(at) != bounds.start else at + 1
         hi = bucket.at(first + limit - 1) if limit else None
-        self.first, self.edge = first, hi  # changes after the edge do not matter; all do where it is None
+        self.first, self.edge = first, hi  # changes after `edge` do not matter; if it is None, all changes matter
         if hi is None:
             size = max(0, len(bucket) - first) if limit != 0 else 0
             hi = bucket.at(first + size - 1) if size else None
@@ -216,7 +222,7 @@ class Window:
         return WindowDelta(*delta)
 
     def step(self, delta: BucketDelta) -> WindowDelta:
-        """The rows that left, entered and changed, now that the bucket has its delta."""
+        """Returns the rows that left, entered or changed. The bucket already has the delta."""
         lo, hi, removed, added, changed = self.lo, self.hi, delta.removed, delta.added, delta.changed
         if not removed and not added:
             return WindowDelta(changed=self._changed(changed))
@@ -225,16 +231,17 @@ class Window:
         if found is None:
             found = _told_apart(*self._moved(sorted(removed), sorted(added)))
         if changed:
-            found.changed = self._changed(_inside(changed, lo, hi))  # others have entered, as they are now
+            # The other changed rows are among those that have entered.
+            found.changed = self._changed(_inside(changed, lo, hi))
         return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """Of the rows that changed at their positions, those inside the window, with their indexes."""
+        """The changed rows inside the window, with their indexes, among rows that changed at their positions."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
     def _moved(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
-        """The rows that left, with their index before, and those that entered, with their index now.
+        """The rows that left, with their old index, and the rows that entered, with their new one.
 
         Both lists of positions are sorted.
         """
@@ -243,7 +250,7 @@ class Window:
         self._place()
         first, end = self.first, self.first + self.size
         kept, stop = self._now(lo, hi)
-        shift = bisect_left  # how many of the changes are before a position
+        shift = bisect_left  # the number of changes before a position
         left = [
             (rank(key) - shift(added, key) + shift(removed, key) - old_first, key) for key in _inside(removed, lo, hi)
         ]
@@ -259,10 +266,10 @@ class Window:
         return left, entered
 
     def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
-        """The window's changes where at most one row is removed and one added, and the window has no start.
+        """The window's changes if at most one row is removed and one added, and the window has no start.
 
-        Of the others only a row beside a bound can cross it. None where the window and the rows beside it are not in
-        one run. Local indexes are indexes in the run.
+        Of the other rows, only a row beside a bound can cross it. Returns None if the window and the rows beside it are
+        not in one run. Local indexes are indexes in the run.
         """
         first, limit = self.first, self.bounds.limit
         end = sys.maxsize if limit is None else first + limit
@@ -301,7 +308,7 @@ class Window:
         return WindowDelta([(gone - first, left)], [(come - first, entered)])
 
     def _place_in(self, run: list[Flat], first: int, end: int) -> None:
-        """Find the rows inside: those from index `first` to before `end` of the run, as far as there are any."""
+        """Set the window to the rows of the run from index `first` to before `end`."""
         count = len(run)
         if count >= end:
             self.edge = self.hi = run[end - 1]
@@ -312,7 +319,7 @@ class Window:
         self.lo = run[first] if self.size else None
 
     def _now(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
-        """Where the rows from `lo` to `hi` begin and end in the bucket as it is now."""
+        """The present indexes of `lo` and after `hi` in the bucket."""
         bucket = self.bucket
         if lo is None or hi is None:
             return 0, 0
@@ -332,7 +339,7 @@ class Window:
 
 
 def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
-    """The delta, where a row may be both in `left` and in `entered`: such a row is in `stayed` alone."""
+    """The delta of rows that left and entered. A row that is in both becomes a row of `stayed`."""
     if not left or not entered:
         return WindowDelta(left, entered)
     by_key = {key_of(each[1]): each for each in left}
@@ -348,5 +355,5 @@ def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -
 
 
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """The positions within bounds; none where there are no bounds."""
+    """The positions from `lo` to `hi`; empty if the bounds are None."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

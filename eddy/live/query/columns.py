@@ -1,6 +1,6 @@
 """Columns and conditions as they are written: `t.age >= 18`, `t["name"].like("A%") & ~t.gone`.
 
-A condition here is one of these, before it is used in a query and its names are checked:
+Until a condition is used in a query, and its names are checked, it is one of these:
 
     Comparison   a column with a constant
     Equality     two columns: of the query's own row and of an enclosing row
@@ -56,8 +56,8 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise QueryBuildError(
-            "query: a condition has no truth by itself; & and | and ~ join conditions, in brackets. "
-            "Write: (t.a == 1) & (t.b == 2)"
+            "query: a condition has no truth value; combine conditions by &, | and ~, in brackets. Write: (t.a "
+            "== 1) & (t.b == 2)"
         )
 
 
@@ -108,7 +108,7 @@ class Column:
         return self._compared("in", tuple(values))
 
     def like(self, pattern: str) -> Expression:
-        """Whether the text fits: % is any text, _ any character, \\ takes the next one as it is."""
+        """Whether the text matches: % is any text, _ any character, \\ escapes the next one."""
         return self._compared("like", pattern)
 
     def ilike(self, pattern: str) -> Expression:
@@ -128,7 +128,7 @@ class Column:
         return Measure("count", self)
 
     def sum(self) -> "Measure":
-        """For `aggregate`: the sum of the numbers; None without any."""
+        """For `aggregate`: the sum of the numbers; None if there are no numbers."""
         return Measure("sum", self)
 
     def min(self) -> "Measure":
@@ -140,7 +140,7 @@ class Column:
         return Measure("max", self)
 
     def avg(self) -> "Measure":
-        """For `aggregate`: the mean of the numbers; None without any."""
+        """For `aggregate`: the mean of the numbers; None if there are no numbers."""
         return Measure("avg", self)
 
     def __and__(self, other: "Expression | Column") -> Expression:
@@ -153,7 +153,7 @@ class Column:
         return ~condition_of(self, "~")
 
     def __bool__(self) -> bool:
-        raise QueryBuildError(f"column {self}: it has no truth by itself; a condition is needed. Write: where({self})")
+        raise QueryBuildError(f"column {self}: it has no truth value; a condition is needed. Write: where({self})")
 
     def __repr__(self) -> str:
         return f"{self._table}.{self._name}" if self._name.isidentifier() else f"{self._table}[{self._name!r}]"
@@ -186,7 +186,7 @@ class Link:
 
 
 class Described:
-    """A query while it is built: its syntax, the columns that are known, and links to an enclosing row."""
+    """A query while it is built: its syntax, its known columns, and links to an enclosing row."""
 
     __slots__ = ("_columns", "_kind", "_links", "_select")
 
@@ -247,7 +247,7 @@ class Equality(Expression):
         self.one, self.other = one, other
 
     def __invert__(self) -> Expression:
-        raise QueryBuildError(f"~({self.one} == {self.other}): rows are joined where columns are equal, not otherwise")
+        raise QueryBuildError(f"~({self.one} == {self.other}): rows can only be joined where columns are equal")
 
 
 class Junction(Expression):
@@ -271,7 +271,10 @@ class Has(Expression):
 
 
 def condition_of(found: Any, where: str) -> Expression:
-    """A condition; a column alone has to be true. Raises: QueryBuildError."""
+    """The condition for an argument of `where`; a column alone means that its value is true.
+
+    Raises: QueryBuildError.
+    """
     if isinstance(found, Column):
         return Comparison(found, "=", True)
     if isinstance(found, Expression):
@@ -301,11 +304,11 @@ def _check_constant(column: Column, op: Operator, value: Any) -> None:
             raise QueryBuildError(f"column {column}: {op} takes {each!r}; a finite number is needed")
 
 
-_TEXT = "a string that UTF-8 can have is needed"
+_TEXT = "a string that UTF-8 can encode is needed"
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 can encode a string: it has no lone surrogate."""
+    """Whether UTF-8 can encode a string: whether it has no lone surrogate."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""From conditions as they are written to syntax: checks the names, and separates the links to the enclosing row."""
+"""From the user's conditions to syntax: checks the names, and separates the links to the enclosing row."""
 
 from collections.abc import Sequence
 
@@ -74,7 +74,10 @@ def _own_name(column: Column, query: Described, proxy: RowProxy) -> str:
 
 
 def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
-    """The link of an equality. The query's own column is of `proxy`, or of its table; the other is of another row."""
+    """The link of an equality.
+
+    The query's own column belongs to `proxy` or to its table; the other column to an enclosing row.
+    """
     table = query._select.table.name
     for own, parent in ((found.one, found.other), (found.other, found.one)):
         is_own = own._row is proxy or (own._row is None and own._table == table)
@@ -91,7 +94,8 @@ def linked(query: Described, proxy: RowProxy, where: str) -> tuple[tuple[str, st
     for link in query._links:
         if link.parent._row is not proxy:
             raise QueryBuildError(
-                f"{where}: {link.parent} is a column of a row further out; one of the row right around it is needed"
+                f"{where}: {link.parent} is a column of a row further out; a column of the directly enclosing "
+                f"row is needed"
             )
     if not query._links:
         table = query._select.table.name

@@ -28,7 +28,7 @@ from eddy.state.spaces import Spaces
 __all__ = ["Delta", "LiveQueries"]
 
 Delta = Mapping[Flat, Row | None]
-"""By key, the new row of a table, None where it goes."""
+"""The changes of a table: by key, the new row, or None if the row is removed."""
 
 
 class LiveQueries:
@@ -61,11 +61,14 @@ class LiveQueries:
         self.dataflow.tables[name] = TableRows(rows, shown or name, spaces)
 
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
-        """Add a table whose rows are not in memory, with its name for readers. Only windows at the root can read it."""
+        """Add a table whose rows are not in memory.
+
+        Only windows at the root can read it. `shown` is its name for readers.
+        """
         self.dataflow.tables[name] = PassingRows(scan, shown)
 
     def exhaust(self, name: str) -> list[PlannedView]:
-        """Note that changes of a passing table are lost. Returns its views, which have to be opened anew."""
+        """Note that changes of a passing table are lost. Returns the views over it, which have to be opened anew."""
         found: list[PlannedView] = []
         table = self.dataflow.tables[name]
         assert isinstance(table, PassingRows)
@@ -92,7 +95,7 @@ class LiveQueries:
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
-        """The view of a query; `close` it once for each call. A view's window can be moved if it is not shared.
+        """The view of a query. Close it once for each call. Only the window of a view that is not shared can be moved.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
@@ -107,7 +110,7 @@ class LiveQueries:
         return view
 
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
-        """`open` for a view that is open already, or has at most `at_once` rows; None for others."""
+        """As `open`, for a view that is open already, or has at most `at_once` rows; None for other views."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)
@@ -121,7 +124,10 @@ class LiveQueries:
         return view
 
     def has_begun(self, select: Select) -> bool:
-        """Whether all operators of a query exist, apart from its view. Raises: QueryError where it does not fit."""
+        """Whether all operators of a query exist, apart from its view.
+
+        Raises: QueryError if it does not fit the tables.
+        """
         known = self._shared.get(_identity(select, MAX_ROWS))
         if known is not None and not known.operator.is_low:
             return True
@@ -139,7 +145,7 @@ class LiveQueries:
         self._shared.setdefault(_identity(view.shape.select, view.operator.max_rows), view)
 
     def close(self, view: PlannedView) -> None:
-        """Close a view once for one `open`; after the last one it is no longer kept up to date."""
+        """Close a view, once for each `open`. After the last call it is no longer kept up to date."""
         view.users -= 1
         if not view.users:
             del self._by_operator[view.operator]
@@ -154,7 +160,7 @@ class LiveQueries:
             del self._shared[identity]
 
     def log(self, view: PlannedView) -> None:
-        """From now on keep the actions of each batch on a view, until it is closed."""
+        """Keep the actions of each batch on a view from now on, until it is closed."""
         if view not in self._logged:
             self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
             view.operator.actions = []
@@ -185,7 +191,7 @@ class LiveQueries:
         return seen + unseen(seen, self._logged[view])
 
     def move_window(self, view: PlannedView, skip: int, limit: int | None) -> list[Op] | None:
-        """Show other rows of an unshared view. Returns the patch; None where the view has to be opened anew."""
+        """Move the window of an unshared view. Returns the patch; None if the view has to be opened anew."""
         select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
         bounds = bounds_of(select, view.order)
         if not view.operator.root.level.ordered.covers(bounds):
@@ -204,5 +210,8 @@ def _empty(table: TableRows) -> TableRows:
 
 
 def _identity(select: Select, max_rows: int) -> tuple[int, str]:
-    """A value that is equal for equal queries; not JSON, which cannot show all values of a row of `start`."""
+    """A value that is equal for equal queries.
+
+    It is not JSON, which cannot represent all values of a row of `start`.
+    """
     return max_rows, repr(select)

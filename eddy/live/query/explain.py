@@ -1,9 +1,9 @@
-"""The plan of a query as it runs: which operator reads how many rows, and which choice was made for which reason.
+"""The plan of a running query: its operators, the numbers of rows that they read, and the reasons for choices.
 
     QueryPlan   one step: its operator, the rows that it has, the rows it read at the beginning, the steps it reads
 
 An `exists` that a condition requires is a choice: the condition is evaluated for all rows of the table (parent-first),
-or only for the rows with a match (child-first), where these are fewer by the exact counts of both sides.
+or, if they are fewer by the exact counts of both sides, only for the rows with a match (child-first).
 """
 
 from collections.abc import Iterable
@@ -23,17 +23,17 @@ from eddy.live.query.written import condition_text
 __all__ = ["QueryPlan", "explain"]
 
 _COUNTED = 10_000
-"""Rows on disk that are counted at most for a note."""
+"""The most rows on disk that are counted for a note."""
 
 
 class QueryPlan(msgspec.Struct, frozen=True):
-    """One step of a plan. `str` shows it with the steps that it reads, each in a line of its own.
+    """One step of a plan. `str` shows it with the steps that it reads, one on each line.
 
     Attributes:
         step: the operator and its arguments, such as "sort issues by -created".
-        rows: the rows that it has now.
-        cost: the rows that it read, evaluated or sorted when it began; 0 where another query had begun it.
-        note: the reason for a choice, "" where there is none.
+        rows: the number of rows that it has now.
+        cost: the number of rows that it read, evaluated or sorted when it was made; 0 if it was made for another query.
+        note: the reason for a choice; "" if there was no choice.
         reads: the steps that it reads.
     """
 
@@ -44,7 +44,7 @@ class QueryPlan(msgspec.Struct, frozen=True):
     reads: tuple["QueryPlan", ...] = ()
 
     def total_cost(self) -> int:
-        """The cost of this step and all that it reads."""
+        """The cost of this step and of all steps that it reads."""
         return self.cost + sum(plan.total_cost() for plan in self.reads)
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ def _choice(operator: ConditionFilter, table: str, where: Condition) -> str:
         child = matches[operator.start].query.table.name
         return f"child-first: began with {operator.evaluated:,} rows that {child} led to, fewer than all of {table}"
     if not any(each in terms and not each.negated for each in matches):
-        return f"parent-first: no exists has to hold, so all {operator.evaluated:,} rows were evaluated"
+        return f"parent-first: no exists is required, so all {operator.evaluated:,} rows were evaluated"
     return f"parent-first: no exists led to fewer rows than the {operator.evaluated:,} of {table}"
 
 

@@ -1,4 +1,4 @@
-"""The bytes in memory that some views hold alone: of operators and tables that would be removed with them.
+"""The bytes in memory that only some views hold: the bytes of operators and tables that would be removed with them.
 
 An operator is removed with the views if it has no other users than these views, and operators downstream that are
 removed as well; a table, if all operators that read it are removed. Cost: O(operators of these views).
@@ -14,13 +14,16 @@ __all__ = ["held_alone"]
 
 
 def held_alone(views: Iterable[PlannedView]) -> int:
-    """The bytes that nothing else holds, about. A view counts only if it is given once for each of its users."""
+    """An estimate of the bytes that only these views hold.
+
+    A view counts only if it is given once for each of its users.
+    """
     calls: Counter[QueryOperator] = Counter()
     for view, given in Counter(views).items():
         if given >= view.users:
             calls.update(view.operators)
     gone: set[QueryOperator] = set()
-    for operator in sorted(calls, key=lambda each: each.rank, reverse=True):  # those downstream first
+    for operator in sorted(calls, key=lambda each: each.rank, reverse=True):  # downstream operators first
         released = sum(each.inputs.count(operator) for each in operator.dependents if each in gone)
         if calls[operator] + released >= operator.users:
             gone.add(operator)

@@ -1,10 +1,10 @@
-"""A query that is opened without stopping others: its operators are made over copies of tables.
+"""Opens a query while others are updated: its operators are made over copies of tables.
 
     opening = LongOpening(engine, select) with the lock: copies the tables' rows, and begins a journal of their changes
     opening.open(max_rows)               without the lock: makes filters, sorted tables, buckets
     opening.join()                       with the lock: applies the journal as one batch, and hands the operators over
 
-An operator that another query begins in the meantime is not shared with that query. The engine does not change before
+An operator that another query makes in the meantime is not shared with that query. The engine does not change before
 `join`.
 """
 
@@ -23,7 +23,7 @@ from eddy.live.query.syntax import Select
 __all__ = ["LONG_ROWS", "LongOpening", "is_long"]
 
 LONG_ROWS = 20_000
-"""Rows of its tables from which on a query begins aside."""
+"""The number of rows of its tables from which on a query is opened by a `LongOpening`."""
 
 
 def is_long(engine: LiveQueries, select: Select) -> bool:
@@ -44,7 +44,7 @@ class Scan(Protocol):
 
 
 class LongOpening:
-    """One query while it is opened. `close` it in the end, with the lock."""
+    """One query while it is opened. The caller closes it in the end, with the lock."""
 
     def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
         """`scans` read the rows of passing tables, at any version from now until `join`."""
@@ -83,15 +83,15 @@ class LongOpening:
     def join(self) -> list[Op]:
         """Hand the view to the engine, which keeps it up to date. Returns the patch of all changes since the beginning.
 
-        Raises: NotReadyError where a table was read anew, or too few rows are left for a window; QueryError where the
-        view has too many rows.
+        Raises: NotReadyError if a table was read anew, or too few rows are left for a window; QueryError if the view
+        has too many rows.
         """
         for name, table in self._tables.items():
             if self._main.tables.get(name) is not table or _losses(table) != self._losses[name]:
                 raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
         patches = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
         if self.view.operator.is_short:
-            raise NotReadyError("live query: too many of its rows have gone meanwhile. Try again")
+            raise NotReadyError("live query: too many of its rows were removed meanwhile. Try again")
         if self.view.operator.failure is not None:
             raise self.view.operator.failure
         found: dict[QueryOperator, QueryOperator] = {
@@ -107,12 +107,12 @@ class LongOpening:
             table.journals = [journal for journal in table.journals if journal is not self._journals[name]]
         for scan in self._scans.values():
             scan.close()
-        if self._view is not None:  # it has not joined
+        if self._view is not None:  # the view was not handed to the engine
             self._own.close(self._view)
         for table in self._own.tables.values():
             table.discard()
 
 
 def _losses(table: TableRows) -> int:
-    """How often the journal of a table has missed changes."""
+    """The number of times that the journal of a table has missed changes."""
     return table.losses if isinstance(table, PassingRows) else 0

@@ -1,10 +1,10 @@
 """The answer to a query from scratch: filters, sorts and cuts all rows, with no operators.
 
-Maintained results are compared with it, in tests and by `check_every`; its time is the time of a re-query. It shares
-with the operators only the comparison of values.
+Tests and `check_every` compare maintained results with this answer; benchmarks take its time as the time of a new
+query. It shares only the comparison of values with the operators.
 
-Rows are dicts. A nest is a list under its name, with `one` a row or None, with one aggregate the value. In a cycle the
-result ends at a row that leads back to a nest around it: instead of the nest the row has `"$cycle": True`.
+Rows are dicts. A nest is a list under its name; with `one` it is a row or None, with a single aggregate its value. In a
+cycle the result ends at a row that leads back to a nest around it: the row has `"$cycle": True` instead of the nest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,29 +33,32 @@ Around = dict[str, Select]
 Equal = list[tuple[str, Any]]
 Placed = list[tuple[Flat, Row]]
 Opened = dict[str, tuple[int, int | None]]
-"""By label: the level that the recursion is at, and its bound."""
+"""The present level of each recursion, and its bound, by label."""
 
 
 def evaluate(select: Select, tables: Tables) -> Any:
-    """The rows of a query, from the rows of each table by name. Raises: QueryError for a table that is not given."""
+    """The rows of a query, from the rows of each table by name.
+
+    Raises: QueryError if a table is missing in `tables`.
+    """
     return _Evaluation(tables).shown(select, [], {}, {}, ())
 
 
 class _Evaluation:
-    """One evaluation. `around` has the labelled Selects, `path` the nests that have been opened on the way down."""
+    """One evaluation. `around` has the enclosing labelled Selects, `path` the nests between the root and the row."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     def shown(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
-        """The result where columns have the values that `equal` pairs them with."""
+        """The result of the rows whose columns have the values in `equal`."""
         rows = [row for _, row in self._placed(select, equal, around, opened, path)]
         if select.scalar:
             return rows[0][select.aggregates[0].name]
         return (rows[0] if rows else None) if select.one else rows
 
     def _placed(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Placed:
-        """The rows that are shown, in their order, each with its position, which has columns that are not shown too."""
+        """The shown rows in their order, each with its position, which may depend on columns that are not shown."""
         around = {**around, select.label: select} if select.label else around
         rows = self.rows(select, equal)
         if select.aggregates:
@@ -69,7 +72,9 @@ class _Evaluation:
     def rows(self, select: Select, equal: Equal) -> list[Row]:
         """The rows that fulfil the condition, sorted."""
         if select.table.name not in self._tables:
-            raise QueryError(f"query: there is no table '{select.table.name}'; {', '.join(self._tables)} are there")
+            raise QueryError(
+                f"query: there is no table '{select.table.name}'; the tables are {', '.join(self._tables)}"
+            )
         wanted = [(column, ascending(value)) for column, value in equal]
         if any(value is None for _, value in equal):
             return []
@@ -109,7 +114,7 @@ class _Evaluation:
     def _plucked(
         self, select: Select, rows: list[Row], around: Around, opened: Opened, path: tuple[Any, ...]
     ) -> Placed:
-        """The rows of a nest in place of the rows that lead to them; they count as rows of the same level."""
+        """The rows of a plucked nest, in place of the rows that lead to them. They count as rows of the same level."""
         nest = next(nest for nest in select.nests if nest.name == select.pluck)
         below = nest_select(nest, around)
         levels = _levels(nest, below, opened)
@@ -139,7 +144,7 @@ class _Evaluation:
 
 
 def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
-    """The levels below this nest; None where a recursion has reached its depth."""
+    """The level numbers below this nest; None if a recursion has reached its depth."""
     if below.label is None:
         return opened
     if below is nest.query:

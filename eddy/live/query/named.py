@@ -1,4 +1,4 @@
-"""Named queries: the queries that clients may ask for, by a name and checked arguments.
+"""Named queries: clients request a query by its name, with checked arguments.
 
     queries = eddy.Queries()
 
@@ -41,16 +41,17 @@ _required: Any = inspect.Parameter.empty
 
 
 class Claims(dict[str, Any]):
-    """Facts about a caller, by name: a user, roles. Empty where `Queries` has no function `claims`."""
+    """Facts about a caller, by name, such as a user or roles. Empty if `Queries` has no function `claims`."""
 
 
 FindClaims = Callable[[Mapping[str, str]], "Mapping[str, Any] | None"]
-"""From the headers of a request, by names in lower case, to the caller's claims; None refuses the request."""
+"""A function from the headers of a request, by names in lower case, to the caller's claims; None refuses the request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a query. `default` is `inspect.Parameter.empty` where there is none."""
+    """An argument of a query. `default` is `inspect.Parameter.empty` if there is no default."""
 
     name: str
     type: Any
@@ -67,11 +68,14 @@ class Argument:
         return inspect.formatannotation(self.type)
 
     def convert(self, value: Any) -> Any:
-        """A value from JSON, as the type. Raises: msgspec.ValidationError."""
+        """Convert a value from JSON to the argument's type. Raises: msgspec.ValidationError."""
         return msgspec.convert(value, self.type)
 
     def parse(self, text: str) -> Any:
-        """A value from text: plain, or JSON for lists and objects. Raises: msgspec.ValidationError."""
+        """Convert text to the argument's type; lists and objects are written as JSON.
+
+        Raises: msgspec.ValidationError.
+        """
         try:
             return msgspec.convert(text, self.type, strict=False)
         except msgspec.ValidationError:
@@ -85,14 +89,16 @@ class Argument:
 class NamedQuery:
     """A function that makes a query from arguments.
 
-    Raises: QueryBuildError for a name, or for parameters, that clients cannot give.
+    Raises: QueryBuildError for a name or for parameters that clients cannot send.
     """
 
     def __init__(self, name: str, function: Callable[..., Query]) -> None:
         self.name, self._function = name, function
         self.description = inspect.getdoc(function) or ""
         if not _NAME.fullmatch(name):
-            raise QueryBuildError(f"query '{name}': no name for clients; up to 100 letters, digits, _ or - are needed")
+            raise QueryBuildError(
+                f"query '{name}': not a name for clients; up to 100 letters, digits, _ or - are needed"
+            )
         self.arguments: dict[str, Argument] = {}
         self._claims: list[str] = []
         for argument in _arguments(name, function):
@@ -117,8 +123,8 @@ class NamedQuery:
     def bind(self, given: Mapping[str, Any], claims: Claims, *, as_text: bool = False) -> Query:
         """The query of these arguments, for a caller.
 
-        `as_text` says that arguments are text, as in a URL; else they are data of JSON.
-        Raises: QueryArgumentError, ForbiddenError, QueryFailedError; a QueryError of the function's own.
+        `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON.
+        Raises: QueryArgumentError, ForbiddenError, QueryFailedError; any QueryError that the function raises.
         """
         if unknown := sorted(given.keys() - self.arguments.keys()):
             known = f"its arguments are {', '.join(self.arguments)}" if self.arguments else "it takes none"
@@ -144,7 +150,7 @@ class NamedQuery:
         try:
             made = self._function(**bound)
             if not isinstance(made, Query):
-                raise TypeError(f"it returned {made!r}, and no Query")
+                raise TypeError(f"it returned {made!r}, which is not a Query")
             made.syntax  # noqa: B018 - raises where it depends on another row
         except PermissionError as error:
             raise ForbiddenError(f"query '{self.name}': {error or 'it may not be asked'}") from error
@@ -160,20 +166,20 @@ class NamedQuery:
 
     def _failed(self, error: Exception) -> QueryFailedError:
         _log.error("query '%s' has failed", self.name, exc_info=error)
-        return QueryFailedError(f"query '{self.name}': its function has failed; the log of the server says how")
+        return QueryFailedError(f"query '{self.name}': its function has failed; the server's log has the error")
 
 
 def _arguments(name: str, function: Callable[..., Query]) -> Iterator[Argument]:
     try:
         types = typing.get_type_hints(function)
     except NameError as error:
-        raise QueryBuildError(f"query '{name}': its annotations name something unknown: {error}") from error
+        raise QueryBuildError(f"query '{name}': its annotations have an unknown name: {error}") from error
     for parameter in inspect.signature(function).parameters.values():
         where = f"query '{name}', parameter '{parameter.name}'"
         if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
             raise QueryBuildError(f"{where}: clients give arguments by name; a parameter with a name is needed")
         if parameter.name in _RESERVED:
-            raise QueryBuildError(f"{where}: requests have a meaning of their own for it; another name is needed")
+            raise QueryBuildError(f"{where}: requests use this name for another purpose; another name is needed")
         kind = types.get(parameter.name)
         if kind is None:
             raise QueryBuildError(f"{where}: it has no type; one is needed, as in {parameter.name}: str")
@@ -189,8 +195,8 @@ class Queries:
     """The named queries of an application, which its table server offers to clients.
 
     Args:
-        claims: finds the claims of a caller from the headers of a request, by names in lower case; None refuses the
-            request. Without it, claims are empty.
+        claims: a function from the headers of a request, by names in lower case, to the caller's claims; None refuses
+        the request. Without this function claims are empty.
 
     >>> import eddy
     >>> queries = eddy.Queries()
@@ -213,7 +219,7 @@ class Queries:
     def query(self, *, name: str) -> Callable[[Function], Function]: ...
 
     def query(self, function: Function | None = None, *, name: str | None = None) -> Any:
-        """Let clients ask for the query that the function makes, by the function's name or by another one.
+        """Let clients request the query that the function returns, by the function's name or by `name`.
 
         Returns the function unchanged. Raises: QueryBuildError.
         """
@@ -240,11 +246,11 @@ class Queries:
         return found
 
     def bind(self, name: str, arguments: Mapping[str, Any], claims: Claims | None = None) -> Query:
-        """The query of this name with these arguments, as a client gets it. Raises: QueryError."""
+        """The query of this name with these arguments, as for a client. Raises: QueryError."""
         return self[name].bind(arguments, Claims() if claims is None else claims)
 
     def claims(self, headers: Mapping[str, str]) -> Claims:
-        """The claims of a caller. Raises: ForbiddenError; QueryFailedError where the application's function fails."""
+        """The claims of a caller. Raises: ForbiddenError; QueryFailedError if the application's function fails."""
         if self._find_claims is None:
             return Claims()
         try:
@@ -253,7 +259,9 @@ class Queries:
             raise ForbiddenError(f"caller: {error or 'queries may not be asked'}") from error
         except Exception as error:
             _log.error("the claims of a caller could not be found", exc_info=error)
-            raise QueryFailedError("caller: the application could not tell who it is; its log says why") from error
+            raise QueryFailedError(
+                "caller: the application could not determine its claims; its log has the error"
+            ) from error
         if found is None:
             raise ForbiddenError("caller: unknown; queries may not be asked")
         return Claims(found)

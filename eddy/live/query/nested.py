@@ -1,8 +1,8 @@
 """From the buckets of a view to nested rows.
 
-A row gets its nests under their names: a list, with `one` a row or None, with one aggregate the value. A row that leads
-back to a bucket around it is part of a cycle: instead of the nest it has `"$cycle": True`. Deep nests need no deep call
-stack.
+A row gets its nests under their names: a nest is a list; with `one` it is a row or None, with a single aggregate its
+value. A row that leads back to a bucket around it is part of a cycle: it has `"$cycle": True` instead of the nest. Deep
+nests need no deep call stack.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,10 @@ def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) 
 
 
 class _Assembly:
-    """Makes the rows from the root down. `_todo` has the rows whose nests are to be made, and the ends of buckets."""
+    """Builds the rows from the root down.
+
+    `_todo` has the rows whose nests are not built yet, and the ends of buckets.
+    """
 
     def __init__(self, buckets: Buckets, max_rows: int) -> None:
         self._buckets, self._left = buckets, max_rows
@@ -57,7 +60,8 @@ class _Assembly:
             elif len(below) == 1 or step is None:
                 self._enter(row, name, level.nests[name], bucket, step)
             else:
-                self._todo.append((row, {name: bucket}, level))  # each nest by itself, so that paths do not mix
+                # One task for each nest, so that their paths are separate.
+                self._todo.append((row, {name: bucket}, level))
 
     def _enter(self, row: Row, name: str, shape: Shape, bucket: str | None, step: str | None) -> None:
         if step is not None:
@@ -66,7 +70,7 @@ class _Assembly:
         row[name] = self._value(shape, bucket)
 
     def _value(self, shape: Shape, bucket: str | None) -> Any:
-        """The rows of a bucket, whose nests are still to be made."""
+        """The rows of a bucket, whose nests are not built yet."""
         select = shape.select
         found = self._found(shape, bucket)
         if shape.empty is not None:
@@ -89,7 +93,7 @@ class _Assembly:
         return (rows[0] if rows else None) if select.one else rows
 
     def _found(self, shape: Shape, bucket: str | None) -> list[Found]:
-        """The rows of a bucket; where a nest is plucked, the rows of the nest, each once and in its order."""
+        """The rows of a bucket; if it plucks a nest, the nest's rows instead, each once and in the nest's order."""
         entries = self._buckets.get(bucket, ()) if bucket is not None else ()
         name = shape.select.pluck
         if name is None:

@@ -22,7 +22,7 @@ _MAX_FUNCTIONS = 64
 
 
 class _Call:
-    """A function that is being called, and the rows for which nests have referred to it meanwhile."""
+    """A function during its call, and the rows for which nests refer to it."""
 
     def __init__(self, function: Callable[..., Any], label: str) -> None:
         self.function, self.label = function, label
@@ -53,7 +53,8 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
             if depth is not None:
                 raise QueryBuildError(f"{where}: depth= belongs where the recursion begins, not inside of its function")
             call.rows.append(proxy)
-            return Nest(name, (), Ref(call.label))  # its pairs are those of the nest that begins the recursion
+            # Without pairs: it uses the pairs of the nest that begins the recursion.
+            return Nest(name, (), Ref(call.label))
     if len(calls) >= _MAX_FUNCTIONS:
         raise QueryBuildError(
             f"{where}: {_MAX_FUNCTIONS} functions call one another; a recursion by one function that names itself is "
@@ -65,15 +66,17 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
     if not isinstance(query, Described):
         raise QueryBuildError(f"{where}: its function returned {query!r}; a query is needed")
     if query._kind is not None:
-        raise QueryBuildError(f"{where}: into gives a type to a whole query; the rows of a nest have that of the field")
+        raise QueryBuildError(
+            f"{where}: into gives a type to a whole query; the rows of a nest have the type of the field"
+        )
     on = linked(query, proxy, where)
     if not call.rows:
         if depth is not None:
-            raise QueryBuildError(f"{where}: depth= bounds a recursion; its function names itself nowhere")
+            raise QueryBuildError(f"{where}: depth= bounds a recursion, but its function does not refer to itself")
         return Nest(name, on, query._select)
     for row in call.rows:
         for column, _ in on:
-            row[column]  # each row that the function was called for has the columns that it asks of a row
+            row[column]  # each row that leads to the function needs the columns that the function uses
     return Nest(name, on, _tied(msgspec.structs.replace(query._select, label=call.label), call.label, on), depth)
 
 

@@ -3,7 +3,7 @@
 Equalities with constants are not filters: they choose a bucket. So queries that differ in a constant share one ordered
 arrangement. A change finds its bucket by the value, however many queries there are.
 
-    Shape          how the buckets of a view become nested rows, by the name of a level
+    Shape          the levels by which the buckets of a view become nested rows
     PlannedView    the operator of one query, with its shape; equal queries share it
 """
 
@@ -42,19 +42,19 @@ __all__ = [
 ]
 
 MAX_ROWS = 1_000_000
-"""The rows that a view holds at most, if nothing else is asked for."""
+"""The default of `max_rows`: the most rows that a view holds."""
 
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """One level of a view: its Select, which says how rows are shown, and the levels of its nests by name."""
+    """One level of a view: its Select, which defines the shown rows, and the levels of its nests by name."""
 
     select: Select
     nests: dict[str, "Shape"] = field(default_factory=dict)
     empty: Row | None = None
-    """The row of aggregates over no rows; None where there are groups, or rows."""
+    """The row of aggregates over no rows; None for queries with groups or without aggregates."""
     is_plucked: bool = False
-    """Whether its rows carry their position, since a query shows them in place of the rows that lead to them."""
+    """Whether rows have their position as a column, since they are shown in place of the rows that lead to them."""
 
 
 Around = dict[str, tuple[Level, Shape, frozenset[str]]]
@@ -64,7 +64,7 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 class PlannedView:
     """A query that is kept up to date for `users`.
 
-    `operators` are to be released when it closes; `begun` are the operators that no other query had begun before.
+    `operators` are released when it closes; `begun` are the operators that were made for this query.
     """
 
     operator: ViewOperator
@@ -113,9 +113,9 @@ def exists_in(condition: Condition | None) -> list[Exists]:
 
 
 def is_window(select: Select) -> bool:
-    """Whether a query shows a bounded number of its table's rows, and no other rows decide which.
+    """Whether a query shows a bounded number of its table's rows, and chooses them without reading others.
 
-    Then only the rows that are shown have to be in memory.
+    Then only the shown rows have to be in memory.
     """
     elsewhere = tables_of(
         msgspec.structs.replace(select, where=None, table=msgspec.structs.replace(select.table, name=""))
@@ -166,7 +166,10 @@ def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
 
 
 class _Planner:
-    """Plans one query. `around` has each labelled Select around: its level, shape, and bounded recursions."""
+    """Plans one query.
+
+    `around` has, for each enclosing labelled Select, its level, its shape, and the bounded recursions.
+    """
 
     def __init__(self, dataflow: Dataflow) -> None:
         self._dataflow = dataflow
@@ -198,7 +201,7 @@ class _Planner:
         around: Around,
         bounded: dict[str, int],
     ) -> tuple[Level, Shape]:
-        """The level of a Select whose rows are in buckets by the columns `by`."""
+        """Plan a Select whose rows are in buckets by the columns `by`. Returns its level and shape."""
         table: TableRows = self._table(select.table.name)
         if isinstance(table, PassingRows):
             return self._planned(
@@ -223,9 +226,9 @@ class _Planner:
         return self._planned(name, select, ordered, around, bounded, columns)
 
     def _first_rows(self, select: Select, table: PassingRows, where: Condition | None) -> Ordered:
-        """The rows that the window of a Select needs, of a table that is not in memory."""
+        """The rows that the window of a Select needs, from a table that is not in memory."""
         if not is_window(select):
-            raise QueryError(f"query: table '{table.name}' is not in memory, and only windows can read it so")
+            raise QueryError(f"query: table '{table.name}' is not in memory, so that only windows can read it")
 
         def refused(exists: Exists) -> Callable[[Row], bool]:
             raise QueryError(f"query: table '{table.name}' is not in memory, and has no exists")
@@ -305,7 +308,9 @@ class _Planner:
     def _table(self, name: str) -> TableRows:
         found = self._dataflow.tables.get(name)
         if found is None:
-            raise QueryError(f"query: table '{name}' is not there; {', '.join(sorted(self._dataflow.tables))} are")
+            raise QueryError(
+                f"query: table '{name}' does not exist; the tables are {', '.join(sorted(self._dataflow.tables))}"
+            )
         return found
 
     def _filter(self, name: str, where: Condition | None) -> Any:
@@ -332,7 +337,7 @@ class _Planner:
 
 
 def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
-    """The equalities with constants that the condition requires, one for each column, and the rest of it."""
+    """The equalities with constants that the condition requires, one for each column, and the rest of the condition."""
     terms = where.terms if isinstance(where, And) else () if where is None else (where,)
     equal: dict[str, Any] = {}
     rest: list[Condition] = []
@@ -346,7 +351,7 @@ def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condit
 
 
 def _columns(select: Select) -> tuple[str, ...] | None:
-    """The columns of a row that are shown; None for all."""
+    """The shown columns of a row; None for all columns."""
     return () if select.pluck is not None else select.columns
 
 
@@ -362,7 +367,7 @@ def _empty(select: Select) -> Row | None:
 
 
 def _predicate(condition: Condition, counted: Callable[[Exists], Callable[[Row], bool]]) -> Callable[[Row], bool]:
-    """The function of a row that says whether a condition is true."""
+    """A function that returns whether a condition is true for a row."""
     if isinstance(condition, Exists):
         return counted(condition)
     if isinstance(condition, And | Or):
@@ -406,7 +411,7 @@ def _ordering(column: str, op: str, kind: int, item: Any) -> Callable[[Row], boo
 
     def test(row: Row) -> bool:
         found = row.get(column)
-        if type(found) in kinds:  # as it is, where it can be compared so
+        if type(found) in kinds:  # a value of this kind is compared unchanged
             return order(found, item)
         rank, other = ascending(found)
         return rank == kind and order(other, item)

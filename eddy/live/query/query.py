@@ -63,21 +63,24 @@ T = TypeVar("T")
 
 
 class Query(Described, Generic[R]):
-    """A description of rows of one table. Rows are read only when it is given to `tables.live` or `tables.read`.
+    """A description of rows of one table. Rows are read only when it is passed to `tables.live` or `tables.read`.
 
-    `R` is the type of its result: a list of dicts, or the type that `into` and `one` make of it.
+    `R` is the type of its result: a list of dicts, unless `into` or `one` changes it.
     """
 
     __slots__ = ()
 
     @property
     def syntax(self) -> Select:
-        """The query as data. Raises: QueryBuildError where it depends on an enclosing row, or clauses do not fit."""
+        """The query as data.
+
+        Raises: QueryBuildError if it depends on an enclosing row, or clauses exclude each other.
+        """
         if self._links:
             link = self._links[0]
             raise QueryBuildError(
-                f"query of '{self._select.table.name}': {link.own} equals {link.parent}, of another row; "
-                "a query by itself is needed. Use it in a function that is given to nest or where"
+                f"query of '{self._select.table.name}': {link.own} equals {link.parent}, of another row; a "
+                f"query without links to other rows is needed. Use it in a function for nest or where"
             )
         if self._select.start is not None:
             needed = {*(order.column for order in self._select.order), *self._select.table.key}
@@ -147,7 +150,10 @@ class Query(Described, Generic[R]):
         return name
 
     def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query[R]":
-        """Begin after this row's position in the order, or at it; the row has the columns of the order."""
+        """Begin after this row's position in the order; with `inclusive`, at it.
+
+        The row needs the columns of the order.
+        """
         try:
             values = dict(row)
         except (TypeError, ValueError) as error:
@@ -160,7 +166,7 @@ class Query(Described, Generic[R]):
         return self._changed(skip=_whole(rows, "skip"))
 
     def limit(self, rows: int | None) -> "Query[R]":
-        """Show at most so many rows; None shows all."""
+        """Show at most `rows` rows; None shows all."""
         return self._changed(limit=None if rows is None else _whole(rows, "limit"))
 
     def one(self: "Query[list[T]]") -> "Query[T | None]":
@@ -173,9 +179,9 @@ class Query(Described, Generic[R]):
     @overload
     def into(self: "Query[dict[str, Any] | None]", kind: type[T]) -> "Query[T | None]": ...
     def into(self, kind: Any) -> "Query[Any]":
-        """Make rows values of a type: a dataclass, `msgspec.Struct` or `TypedDict` with columns and nests as fields.
+        """Convert rows to a type: a dataclass, `msgspec.Struct` or `TypedDict` with columns and nests as fields.
 
-        Raises: QueryBuildError for a type that no row can become.
+        Raises: QueryBuildError for a type to which rows cannot be converted.
         """
         return Query(self._select, self._columns, self._links, check_kind(kind, self._select.table.name))
 
@@ -209,7 +215,7 @@ class Query(Described, Generic[R]):
         return self._changed(pluck=name)
 
     def exists(self) -> Expression:
-        """As a condition of the enclosing row: whether there is a row. `~` says that there is none."""
+        """A condition of the enclosing row: whether this query has a row. `~` negates it."""
         select = self._select
         if select.skip or select.start or select.limit == 0 or select.aggregates or select.pluck is not None:
             raise QueryBuildError(
@@ -223,7 +229,7 @@ class Query(Described, Generic[R]):
         return self._changed(group=tuple(self._own(column, "group_by") for column in columns))
 
     def aggregate(self, **measures: Measure) -> "Query[R]":
-        """A row with aggregates by name, `total=t.amount.sum()`: for each group, or one of all rows."""
+        """Aggregates by name, `total=t.amount.sum()`: one row for each group, or one row for all rows."""
         if self._select.nests or self._select.start or self._select.one:
             raise QueryBuildError(
                 f"aggregate of table '{self._select.table.name}': it takes no nest, start or one; where and group_by, "
@@ -255,19 +261,19 @@ class Query(Described, Generic[R]):
         return self._alone("count", column)
 
     def sum(self, column: Column | str) -> "Query[Any]":
-        """The sum of the numbers of a column; None without any."""
+        """The sum of the numbers of a column; None if there are no numbers."""
         return self._alone("sum", column)
 
     def min(self, column: Column | str) -> "Query[Any]":
-        """The least value of a column; None without any."""
+        """The least value of a column; None if there are no values."""
         return self._alone("min", column)
 
     def max(self, column: Column | str) -> "Query[Any]":
-        """The greatest value of a column; None without any."""
+        """The greatest value of a column; None if there are no values."""
         return self._alone("max", column)
 
     def avg(self, column: Column | str) -> "Query[Any]":
-        """The mean of the numbers of a column; None without any."""
+        """The mean of the numbers of a column; None if there are no numbers."""
         return self._alone("avg", column)
 
     def __eq__(self, other: object) -> bool:
@@ -305,14 +311,14 @@ def live_table(
     value: str | None = None,
     columns: type[msgspec.Struct] | Iterable[str] | None = None,
 ) -> LiveTable:
-    """A table of a table server, as queries see it.
+    """A table of a table server, for use in queries.
 
     Args:
-        name: the name that it is served by.
+        name: the name under which it is served.
         key: the name of the key's column; for keys that are tuples, a name for each item.
-        value: the column of a value that is a number or a string; members of JSON objects and fields of structs are
-            columns by themselves.
-        columns: the columns of the value, or the struct that has them; None admits every name.
+        value: the name of the column for a value that is a number or a string; the members of JSON objects and the
+            fields of structs are columns under their own names.
+        columns: the columns of the value, or the struct whose fields they are; None allows every name.
 
     >>> issues = live_table("issues", key="id")
     >>> issues.where(issues.status == "open").order_by(-issues.created).limit(2)
@@ -343,7 +349,7 @@ def query_from_json(data: bytes | str) -> Query[Any]:
 
 
 def checked_query(found: Any) -> Query[Any]:
-    """A query that is to be answered. Raises: QueryBuildError for anything else, such as `t.exists()`."""
+    """The argument, checked to be a query. Raises: QueryBuildError for any other object, such as `t.exists()`."""
     if isinstance(found, Query):
         return found
     shown = "a condition" if isinstance(found, Expression) else repr(found)
@@ -354,7 +360,7 @@ def checked_query(found: Any) -> Query[Any]:
 
 
 def kind_of(query: Query[Any]) -> Any:
-    """The type that its rows are to have; None where they are dicts."""
+    """The type to which the query's rows are converted; None if they are dicts."""
     return query._kind
 
 

@@ -1,4 +1,4 @@
-"""Why a caller does not get a named query: each reason has a stable code, and an HTTP status."""
+"""The errors of requests for named queries; each has a stable code and an HTTP status."""
 
 from eddy.errors import QueryError
 
@@ -24,7 +24,7 @@ class QueryArgumentError(QueryError):
 
 
 class ForbiddenError(QueryError):
-    """The caller may not read this table, or ask this query."""
+    """The caller may not read this table, or may not request this query."""
 
     code = "QUERY_FORBIDDEN"
 

@@ -1,7 +1,7 @@
-"""The shape of a view as data: how a client that has only the buckets makes nested rows from them.
+"""The shape of a view as data, from which a client that has only the buckets makes nested rows.
 
-A list of levels; the first is the root's. A level has the indexes of its nests' levels, so that a recursion is a level
-that leads back to itself. The conditions and the tables of a query are not part of it.
+A shape is a list of levels; the first is the root. A level has the indexes of its nests' levels, so that a recursion is
+a level that refers to itself. The conditions and the tables of a query are not part of the shape.
 """
 
 from typing import Any
@@ -19,10 +19,10 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """One level. `nests` has the index of the level below, by name.
 
     Args:
-        one: whether the first row, or None, is shown in place of the rows.
-        empty: of aggregates without groups, the row over no rows; None for all other queries.
+        one: whether the first row, or None, is shown instead of a list.
+        empty: for aggregates without groups, the row over no rows; None for all other queries.
         value: the column whose value is shown in place of the row.
-        columns: the columns that are shown of a row of aggregates.
+        columns: the shown columns of a row of aggregates.
         pluck: the nest whose rows are shown instead, each once.
         key: the columns of the key of its table.
         is_plucked: whether its rows have the column `$at`, text that orders as the rows do, and that is not shown.
@@ -43,7 +43,7 @@ def levels_of(shape: Shape) -> list[LevelShape]:
     """The levels of a view, each once."""
     found: dict[Shape, int] = {shape: 0}
     todo = [shape]
-    for each in todo:  # grows meanwhile
+    for each in todo:  # the list grows in the loop
         for below in each.nests.values():
             if below not in found:
                 found[below] = len(found)
@@ -66,7 +66,7 @@ def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
 
 
 def shape_of(levels: list[LevelShape]) -> Shape:
-    """The shape with these levels, for `nested`; its tables have no names."""
+    """The shape with these levels, for `nested`. Its tables have no names."""
     shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
     for level, shape in zip(levels, shapes, strict=True):
         shape.nests.update((name, shapes[index]) for name, index in level.nests.items())

@@ -42,7 +42,7 @@ class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueriedTable(_Data, frozen=True):
-    """A table, the names of its key's columns, and the column of a value that has no members of its own."""
+    """A table, the names of its key's columns, and the name of the column for a value without members."""
 
     name: str
     key: tuple[str, ...]
@@ -95,7 +95,10 @@ class WindowStart(_Data, frozen=True):
 
 
 class Aggregate(_Data, frozen=True):
-    """A column of a group: a function of all its rows. `count` without a column counts rows, else values."""
+    """A column of a group: a function of all its rows.
+
+    `count` counts the values of its column, or rows if it has none.
+    """
 
     name: str
     function: Function
@@ -118,7 +121,7 @@ class Nest(_Data, frozen=True):
 
 
 class Select(_Data, frozen=True, tag="select"):
-    """Rows of a table. `columns` None shows all; `scalar` shows the one aggregate itself, `pluck` a nest's rows."""
+    """Rows of a table. `columns` None shows all; `scalar` shows the only aggregate itself, `pluck` a nest's rows."""
 
     table: QueriedTable
     where: Condition | None = None
@@ -156,5 +159,5 @@ def from_json(data: bytes | str) -> Select:
 
 
 def nest_select(nest: Nest, around: dict[str, Select]) -> Select:
-    """The Select of a nest, given the labelled ones around it."""
+    """The Select of a nest, given the labelled Selects around it."""
     return around[nest.query.label] if isinstance(nest.query, Ref) else nest.query

@@ -1,7 +1,7 @@
 """Results as values of the user's own types: rows become dataclasses, structs or typed dicts, nests with them.
 
-A query with a type from `into` has as its result a list of such values; with `one` a value or None; with one aggregate
-its value. A nest becomes the type of the field that has its name.
+The result of a query with a type from `into` is a list of values of this type; with `one` it is a value or None, with a
+single aggregate the aggregate's value. A nest is converted to the type of the field with its name.
 """
 
 from typing import Any
@@ -28,7 +28,10 @@ def check_kind(kind: Any, table: str) -> Any:
 
 
 def typed(found: Any, kind: Any) -> Any:
-    """A result, with rows of a type. Raises: QueryError where a row does not fit it, with the place."""
+    """A result with its rows converted to a type.
+
+    Raises: QueryError naming the place of a row that does not fit the type.
+    """
     if kind is None or found is None:
         return found
     try:

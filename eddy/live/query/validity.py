@@ -1,4 +1,4 @@
-"""Checks of whole queries: clauses that exclude each other, and JSON that no call of the builder makes."""
+"""Checks of whole queries: clauses that exclude each other, and JSON that the builder never makes."""
 
 from eddy.errors import QueryBuildError
 from eddy.live.query.syntax import And, Compare, Condition, Or, Ref, Select

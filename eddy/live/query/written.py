@@ -1,6 +1,7 @@
-"""Queries as the code that makes them: the text of `repr`.
+"""The text of `repr` for queries: the code that builds the query.
 
-A row in the function of a nest is called `row`. A recursion is written as a function, in lines of its own before it.
+A row in the function of a nest is called `row`. A recursion is written as a function, in separate lines before the
+query.
 """
 
 from collections.abc import Iterable, Sequence
@@ -135,4 +136,4 @@ _TAKEN = frozenset(
     {"where", "order_by", "start", "skip", "limit", "one", "select", "nest", "pluck", "exists", "group_by", "aggregate"}
     | {"count", "sum", "min", "max", "avg", "syntax", "to_json", "explain", "into"}
 )
-"""Columns of these names are written as t["name"]."""
+"""The names of columns that are written as t["name"]."""

@@ -1,4 +1,4 @@
-"""The changes of tables that a table server has taken in and that live queries have not seen yet.
+"""The changes of tables that a table server has applied and live queries have not.
 
 The reader of tables puts changes, under the lock of the rows. A later change of a row replaces an earlier one, so that
 there are at most as many changes as rows, however late the live queries are.
@@ -13,7 +13,7 @@ __all__ = ["TableChanges"]
 
 
 class TableChanges:
-    """Changes by name, and the version that they lead to. A table may be watched under several names."""
+    """Changes by name, and the version to which they lead. A table may be watched under several names."""
 
     def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
@@ -30,19 +30,19 @@ class TableChanges:
                 self._pending.setdefault(name, {}).update(changes[table])
 
     def lost(self, table: str) -> None:
-        """Note that all rows of a table were removed, and are read anew. The caller holds the lock of the rows."""
+        """Note that all rows of a table were removed and are being read anew. The caller holds the lock of the rows."""
         for name in [name for name, watched in self._watched.items() if watched == table]:
             self.miss(name)
 
     def miss(self, name: str) -> None:
-        """Note that the rows by this name have to be read anew; their changes are not kept until then."""
+        """Note that the rows under this name have to be read anew; their changes are not kept until then."""
         with self._rows.changed:
             self._watched.pop(name, None)
             self._pending.pop(name, None)
             self.stale.add(name)
 
     def watch(self, name: str, table: str) -> RowsSnapshot:
-        """Keep changes of a table from now on, by this name. Returns the present rows. Raises: NotReadyError."""
+        """Keep the changes of a table from now on, under this name. Returns the present rows. Raises: NotReadyError."""
         with self._rows.changed:
             snapshot = self._rows.snapshot()
             self._watched[name] = table
@@ -58,7 +58,7 @@ class TableChanges:
             self.stale.discard(name)
 
     def take(self, names: Iterable[str]) -> tuple[Mapping[str, Mapping[bytes, bytes | None]], Version]:
-        """The changes by these names since the last call, and the version that they lead to."""
+        """The changes under these names since the last call, and the version to which they lead."""
         with self._rows.changed:
             taken = {name: self._pending.pop(name) for name in names if name in self._pending}
             return taken, self._rows.version

@@ -1,4 +1,4 @@
-"""A check of a view: whether the rows that its patches have made equal the answer from scratch."""
+"""A check of a view: compares the rows that its patches have made with the answer from scratch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["check_answer"]
 def check_answer(rows: Any, select: Select, tables: Mapping[str, TableRows], version: Version) -> None:
     """Compare a result with the naive evaluation over the same tables. Cost: evaluates the query from scratch.
 
-    Raises: QueryError where they differ, with the first difference.
+    Raises: QueryError naming the first difference.
     """
     try:
         expected = evaluate(select, {name: tables[name].rows.values() for name in tables_of(select)})
@@ -33,7 +33,7 @@ def check_answer(rows: Any, select: Select, tables: Mapping[str, TableRows], ver
 
 
 def _first_difference(shown: Any, right: Any, place: str) -> tuple[str, Any, Any]:
-    """The first place in which two results differ, with the values there."""
+    """The first place at which two results differ, with both values there."""
     pairs: list[tuple[str, Any, Any]] = []
     if type(shown) is list and type(right) is list and len(shown) == len(right):
         pairs = [(f"{place}[{i}]", one, other) for i, (one, other) in enumerate(zip(shown, right, strict=True))]

@@ -1,4 +1,5 @@
-"""The patch from a view's buckets at one moment to its buckets at another, for a reader that is too late for each step.
+"""The patch from a view's buckets at one moment to its buckets at another, for a reader that is too late for every
+patch.
 
 Cost: O(rows of both). Rows of a bucket are compared by their contents: equal rows at its beginning and at its end are
 kept, the rows between them are replaced.

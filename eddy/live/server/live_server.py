@@ -1,4 +1,4 @@
-"""The live queries of a table server: one thread takes changes in as the tables move from version to version.
+"""The live queries of a table server: one thread applies the changes of each version of the tables.
 
     reader of tables ─put─▶ TableChanges ─take─▶ deltas ─▶ LiveQueries ─▶ patches ─▶ each LiveView
 
@@ -6,7 +6,7 @@ A table is read whole, from a snapshot, when the first query needs it. Its chang
 other queries are updated. Locks: `lock` first, then the rows' lock. All views are at the version of the last changes
 that were taken.
 
-Where a batch fails before its end, all operators are dropped: all queries begin anew over the tables as they are, and
+If a batch fails before its end, all operators are dropped: all queries are opened anew over the present tables, and
 their readers get the difference.
 """
 
@@ -45,10 +45,12 @@ _log = logging.getLogger("eddy.live")
 _LOOK_S = 0.5
 _PATIENCE_S, _AGAIN_S = 30.0, 0.05
 AT_ONCE_ROWS = 20_000
-"""Rows of a view that are read at a time, while others wait; a view of more begins aside."""
-_ANEW = "live query: all queries have begun anew meanwhile. Try again"
+"""The most rows of a view that is opened while other queries wait; a larger view is opened without the lock."""
+_ANEW = "live query: all queries were opened anew meanwhile. Try again"
 _RESTARTS, _WITHIN_S = 3, 600.0
-"""So often within so many seconds all queries begin anew after an unexpected error; then they end."""
+"""The number of times within a number of seconds that all queries are opened anew after an unexpected error; then they
+end.
+"""
 
 
 class LiveServer:
@@ -66,7 +68,8 @@ class LiveServer:
         self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
         self._moved = threading.Condition(self.lock)
-        self._beginning = threading.Lock()  # held by a query that begins aside: equal ones wait, and share it
+        # Held by a query that is opened without `lock`: equal queries wait, and share its view.
+        self._beginning = threading.Lock()
         self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
         self._followers: list[VersionFollower] = []
         self._readers = Readers(ended=self.close)
@@ -85,12 +88,14 @@ class LiveServer:
 
     @property
     def state(self) -> Literal["unknown", "complete"]:
-        """Whether the rows of all views are at `version`: "unknown" while some are read or computed anew."""
+        """The state of all views: "complete" if they are at `version`, "unknown" while some rows are read or computed
+        anew.
+        """
         return self._state
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended all queries for good; None without one."""
+        """The error that has ended all queries for good; None if there was none."""
         return self._failure
 
     def open(self, live: LiveView) -> None:
@@ -104,14 +109,14 @@ class LiveServer:
             self._rows.wait(lambda version: True, max(0.0, end - time.monotonic()), "a version")
             try:
                 return self._open(live)
-            except NotReadyError:  # a table has to be read anew, once its rows are whole
+            except NotReadyError:  # a table has to be read anew when it is whole
                 self.check()
                 if time.monotonic() >= end:
                     raise
                 time.sleep(_AGAIN_S)
 
     def _open(self, live: LiveView) -> None:
-        """Try once to open a query. Raises: NotReadyError where a table is not whole, or was unloaded meanwhile."""
+        """Try once to open a query. Raises: NotReadyError if a table is not complete, or was unloaded meanwhile."""
         engine = self._engine
         try:
             if not self._open_now(live, begin_long=False):
@@ -125,8 +130,8 @@ class LiveServer:
             raise QueryError(f"live query: its rows cannot be kept on disk: {error}") from error
 
     def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
-        """Open a query, a long one only with `begin_long`. Returns whether it is open."""
-        with self.tables.loading:  # to the end: another query must not load a table under other names meanwhile
+        """Open a query that is quick to open, or, with `begin_long`, any query. Returns whether it is open."""
+        with self.tables.loading:  # held to the end: another query must not load a table under other names meanwhile
             select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
             try:
                 self.tables.load_all(select)
@@ -149,16 +154,16 @@ class LiveServer:
         return True
 
     def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
-        """The view of a query if it is made quickly, as all others wait; else None."""
+        """The view of a query that is quick to open, since other queries wait meanwhile; None for other queries."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, AT_ONCE_ROWS)
 
     def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
-        """Make the rows of a query without the lock, so that others are updated meanwhile."""
+        """Compute the rows of a query without the lock, so that other queries are updated meanwhile."""
         try:
             view = aside.open(live.max_rows)
             buckets = view.filled()
             with self.lock:
-                self.take_whole()  # its tables were read at the version that was the latest then
+                self.take_whole()  # apply changes first: its tables were read at the version that was the latest then
                 self.check()
                 if aside.engine is not self._engine:
                     raise NotReadyError(_ANEW)
@@ -169,11 +174,12 @@ class LiveServer:
         finally:
             with self.lock:
                 aside.close()
-                self.tables.leave(aside.tables)  # they are kept while the query reads them
+                self.tables.leave(aside.tables)  # the query itself now keeps its tables loaded
 
     def _begin(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
         """Give a reader its view and rows, which are kept up to date from now on. The caller has the lock."""
-        if live.is_closed or live.error is not None:  # perhaps a listener of its failed while it was computed anew
+        # A listener may have closed or failed it while it was computed anew.
+        if live.is_closed or live.error is not None:
             self._engine.close(view)
             raise live.error or QueryError("live query: it was closed while it was opened; an open one is needed")
         if live in self._renewals:
@@ -185,7 +191,7 @@ class LiveServer:
         self._recomputed(live)
 
     def _replace(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
-        """Give a reader another view in place of its own. It gets the difference to the rows that it has as a patch."""
+        """Replace a reader's view. The reader gets the difference from its present rows as a patch."""
         if live in self._readers:
             former = self._readers.remove(live)
             self._engine.close(former)
@@ -196,11 +202,11 @@ class LiveServer:
             self._show(live, ops, self.version)
         if live in self._readers:
             self._recomputed(live)
-        self._renewals.discard(live)  # after its rows have changed: until then nobody takes them for those of now
+        self._renewals.discard(live)  # after its rows have changed: until then they do not count as present rows
         self._tell()
 
     def _renew(self, live: LiveView) -> None:
-        """Compute the rows of an open query anew. Raises: NotReadyError where this has to be tried again."""
+        """Compute the rows of an open query anew. Raises: NotReadyError if this has to be tried again."""
         try:
             self.tables.check(live.select)
             self._open(live)
@@ -216,7 +222,7 @@ class LiveServer:
                     self._end(live, as_shown(error))
 
     def _all(self) -> list[LiveView]:
-        """All open queries, with those that wait for their rows since all queries began anew."""
+        """All open queries, including the queries that still wait for their rows after all queries were opened anew."""
         return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
     def check_settled(self, live: LiveView) -> None:
@@ -232,11 +238,11 @@ class LiveServer:
         self.tables.leave(live.tables)
 
     def follow(self, follower: VersionFollower) -> None:
-        """Tell a follower of versions from now on. The caller holds the lock."""
+        """Notify a follower of each version from now on. The caller holds the lock."""
         self._followers.append(follower)
 
     def _recomputed(self, live: LiveView) -> None:
-        """Tell a query's listener of actions that its rows were computed anew, and keep its actions from now on."""
+        """Report to a query's listener of actions that its rows were computed anew; keep its actions from now on."""
         if live.checks.actions is not None:
             self._engine.log(self._readers[live])
             self._readers.call(live, live._act, [Action("recompute")], self.version)
@@ -255,14 +261,15 @@ class LiveServer:
         self.close(live)
 
     def move_window(self, live: LiveView, skip: int, limit: int | None) -> None:
-        """Show other rows of a query; from then on its view is not shared with equal queries."""
+        """Move the window of a query; from then on its view is not shared with equal queries."""
         if self._readers.called not in {None, live}:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         self.check_settled(live)
         live.select = replace(live.select, skip=skip, limit=limit)
         try:
             own = self._engine.open(self._readers[live].shape.select, max_rows=live.max_rows, shared=False)
-        except (NotReadyError, StateError):  # too few rows are kept, or the disk failed: they are read from the table
+        except (NotReadyError, StateError):
+            # Too few rows are kept, or the disk failed: the rows are read from the table again.
             self._renewals.add(live, frozen=True)
             return
         try:
@@ -308,7 +315,7 @@ class LiveServer:
             while not reached():
                 self.check()
                 if not self._moved.wait(max(0.0, end - time.monotonic())):
-                    raise NotReadyError(f"live query: the version has not come within {timeout_s:g} s")
+                    raise NotReadyError(f"live query: the version was not reached within {timeout_s:g} s")
             return self.version
 
     def stop(self) -> None:
@@ -341,22 +348,22 @@ class LiveServer:
                 self.take_whole()
 
     def take_whole(self) -> None:
-        """Take changes in; after an unexpected error all queries begin anew. The caller has the lock."""
+        """Apply changes; after an unexpected error all queries are opened anew. The caller has the lock."""
         try:
             self._take()
         except StoredTableLostError as error:
-            _log.info("live queries begin anew: %s", error)
+            _log.info("live queries are opened anew: %s", error)
             self.begin_anew()
         except Exception as error:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        """Begin all queries anew, after a batch that failed before its end; where this is too often, end them."""
+        """Open all queries anew after a batch that failed before its end; if this happens too often, end them."""
         if not self.restarts.admits(time.monotonic()):
-            _log.error("live queries have ended, after %d new beginnings: %s", self.restarts.most, error)
+            _log.error("live queries have ended, after they were opened anew %d times: %s", self.restarts.most, error)
             self._fail(as_shown(error))
             return
-        _log.error("live queries begin anew, as a change could not be applied", exc_info=error)
+        _log.error("live queries are opened anew, since a change could not be applied", exc_info=error)
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -374,11 +381,14 @@ class LiveServer:
         self._readers.clear()
 
     def _is_due(self) -> bool:
-        """Whether there is a version that is not taken, or nothing to wait for. The caller holds the rows' lock."""
+        """Whether there is a version whose changes are not applied, or the server ends or has failed.
+
+        The caller holds the rows' lock.
+        """
         return self._stop or self._rows.failure is not None or self._rows.version is not self.version
 
     def _fail(self, error: Exception, table: str | None = None) -> None:
-        """End the queries that read a table, or all for good, with an error."""
+        """End the queries that read a table, or all queries if `table` is None, with an error."""
         with self.lock:
             for live in self._all():
                 if table is None:
@@ -392,9 +402,11 @@ class LiveServer:
             self._moved.notify_all()
 
     def _take(self) -> None:
-        """Apply the changes since the last call, of all tables at once; a table that was read anew has changes too."""
+        """Apply the changes of all tables since the last call as one batch, including changes of tables that were read
+        anew.
+        """
         deltas, failed, version = self.tables.take()
-        for name, error in failed.items():  # its queries end, and the next one reads it anew
+        for name, error in failed.items():  # the table's queries end, and the next query reads the table anew
             self._fail(error, name)
             self.tables.unload(name)
         self._renew_all(self.tables.renewed)
@@ -405,7 +417,7 @@ class LiveServer:
         self.tables.tidy()
 
     def _tell(self) -> None:
-        """Tell all views their state, and followers the version. The caller has the lock."""
+        """Report the state to all views, and the version to followers. The caller has the lock."""
         is_whole = not self._renewals.any_frozen() and not self.tables.is_stale()
         state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
         if state != self._state:
@@ -432,19 +444,22 @@ class LiveServer:
             self._tell_actions(version)
 
     def _renew_all(self, views: list[PlannedView]) -> None:
-        """Open views anew that keep too few rows for their windows: the other rows are read from the table."""
+        """Open the views anew that have too few rows for their windows: the missing rows are read from the table."""
         for view in views:
             for live in self._readers.of(view):
                 self._renewals.add(live, frozen=view.operator.is_short)
 
     def _tell_actions(self, version: Version) -> None:
-        """Tell the actions of a batch to the queries that asked for them."""
+        """Report the actions of a batch to the queries with a listener of actions."""
         for view, actions in self._engine.actions.items():
             for live in self._readers.of(view):
                 self._readers.call(live, live._act, actions, version)
 
     def _check_answers(self) -> None:
-        """Compare rows with the answer from scratch, where it is asked for and due. A query that differs is ended."""
+        """Compare the rows of queries with `every` with the answer from scratch, if it is due.
+
+        End a query that differs.
+        """
         for live in self._readers.checked():
             live.versions += 1
             if live.checks.every is not None and live.versions % live.checks.every == 0:

@@ -1,4 +1,4 @@
-"""A live query in a program: its rows at any moment, and its patches one after the other.
+"""A live query in a program: its present rows, and its patches one after the other.
 
     with tables.live(query) as view:          async with tables.live(query) as view:
         view.rows                                 view.rows
@@ -50,8 +50,8 @@ class Checks:
     """Optional checks of a view.
 
     Attributes:
-        actions: called with the actions of each batch on the view, in the thread that makes patches.
-        every: after so many versions compare the rows with the answer from scratch; None never does.
+        actions: a function that is called with the actions of each batch on the view, in the thread that makes patches.
+        every: the number of versions after which the rows are compared with the answer from scratch; None for never.
     """
 
     actions: Callable[[list[Action], Version], object] | None = None
@@ -68,7 +68,7 @@ class QueryServer(Protocol):
     lock: threading.RLock
 
     def open(self, view: "LiveView[Any]") -> None:
-        """Begin to keep a view up to date. Raises: QueryError."""
+        """Open a view, and keep it up to date from now on. Raises: QueryError."""
 
     def close(self, view: "LiveView[Any]") -> None:
         """Stop keeping a view up to date."""
@@ -93,8 +93,8 @@ class QueryServer(Protocol):
 class LiveView(Generic[R]):
     """A query that is kept up to date while it is open. Made by `tables.live`; for any thread.
 
-    `state` is "unknown" until it is opened, while its tables or rows are read anew, and after it was closed; it is
-    "error" where the view has ended with `error`.
+    `state` is "unknown" until the view is opened, while its tables or rows are read anew, and after it was closed; it
+    is "error" if the view has ended with `error`.
     """
 
     def __init__(self, server: QueryServer, query: Query[R], max_rows: int, checks: "Checks | None" = None) -> None:
@@ -116,7 +116,7 @@ class LiveView(Generic[R]):
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._listeners: list[Callable[[Patch], None]] = []
         self._rows: Any = None
-        self._number = 0  # of changes of its rows
+        self._number = 0  # the number of changes of the view's rows
 
     @property
     def tables(self) -> set[str]:
@@ -139,12 +139,12 @@ class LiveView(Generic[R]):
     def rows(self) -> R:
         """The present result: rows with their nests, with `one` a row or None, or the value of an aggregate.
 
-        Raises: QueryError where it is closed, has ended with an error, or has a row that is not of its type.
+        Raises: QueryError if the view is closed, has ended with an error, or has a row that does not fit its type.
         """
         return self._current()[0]
 
     def _current(self) -> tuple[R, Version]:
-        """The result with its version. Rows are nested without the lock, so that others get patches meanwhile."""
+        """The result with its version. Rows are nested without the lock, so that other views get patches meanwhile."""
         with self._server.lock:
             self._check()
             view, version, number, found = self.view, self._server.version, self._number, self._rows
@@ -158,7 +158,7 @@ class LiveView(Generic[R]):
         return found, version
 
     def _copied(self) -> dict[str, list[Entry]]:
-        """A copy of its rows, in a new list for each bucket. The caller holds the lock."""
+        """A copy of the view's rows, with a new list for each bucket. The caller holds the lock."""
         return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _plain_rows(self) -> Any:
@@ -177,7 +177,7 @@ class LiveView(Generic[R]):
         return self._server.wait(at_least, exact, timeout_s, self)
 
     def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Show other rows at the root; readers get the difference as a patch. Raises: QueryError."""
+        """Move the window at the root; readers get the difference as a patch. Raises: QueryError."""
         if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
             raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
         self._server.settle(self)
@@ -189,16 +189,16 @@ class LiveView(Generic[R]):
         self._server.settle(self)
 
     def explain(self) -> QueryPlan:
-        """How the query is kept up to date: its operators with their rows and costs, and which choices were made.
+        """The plan by which the query is kept up to date: its operators with their rows and costs, and the choices.
 
-        Raises: QueryError where it is not open.
+        Raises: QueryError if it is not open.
         """
         with self._server.lock:
             self._check()
             return self._server.explain(self)
 
     def listen(self, function: Callable[[Patch], None]) -> Callable[[], None]:
-        """Call a function with each patch, in the thread that makes the patch. Returns a function that ends this.
+        """Call a function with each patch, in the thread that makes the patch. Returns a function that ends the calls.
 
         An error that `function` raises ends this query.
         """
@@ -219,7 +219,7 @@ class LiveView(Generic[R]):
 
     @property
     def entries(self) -> dict[str, list[Entry]]:
-        """The rows of its buckets: read them with the server's lock, and do not change them."""
+        """The rows of the view's buckets. The caller holds the server's lock, and does not change them."""
         return self._buckets.entries
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
@@ -253,7 +253,7 @@ class LiveView(Generic[R]):
         return True
 
     def _act(self, actions: list[Action], version: Version) -> None:
-        """Tell the user's function the actions of a batch. The caller holds the lock."""
+        """Call the user's function with the actions of a batch. The caller holds the lock."""
         if actions and self.checks.actions is not None:
             self._calls(self.checks.actions, actions, version)
 
@@ -270,7 +270,7 @@ class LiveView(Generic[R]):
                 loop.call_soon_threadsafe(_resolve, future)
 
     def _next(self) -> Patch | None:
-        """The next patch, None where there is none yet. The caller holds the lock."""
+        """The next patch; None if there is none yet. The caller holds the lock."""
         if self._late:
             ops = difference(self._seen.entries, self._buckets.entries)
             self._seen.entries = self._copied()
@@ -287,12 +287,12 @@ class LiveView(Generic[R]):
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:
-        """The next patch. Raises: NotReadyError where none arrives in time; QueryError before `open`; its error."""
+        """The next patch. Raises: NotReadyError if none arrives in time; QueryError before `open`; the view's error."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while (patch := self._next()) is None:
                 if self._closed or not self._changed.wait(max(0.0, end - time.monotonic())):
-                    raise NotReadyError(f"live query: no patch has come within {timeout_s:g} s. Try again later")
+                    raise NotReadyError(f"live query: no patch has arrived within {timeout_s:g} s. Try again later")
             return patch
 
     def __iter__(self) -> Iterator[Patch]:
@@ -322,7 +322,7 @@ class LiveView(Generic[R]):
                 continue
             try:
                 await future
-            finally:  # cancelled: nobody waits any more
+            finally:  # also if cancelled: no coroutine waits any more
                 with self._server.lock:
                     if (loop, future) in self._waiting:
                         self._waiting.remove((loop, future))
@@ -376,7 +376,7 @@ class LiveView(Generic[R]):
     async def __aenter__(self) -> "LiveView[R]":
         try:
             return await asyncio.to_thread(self.open)
-        except asyncio.CancelledError:  # the thread goes on opening it
+        except asyncio.CancelledError:  # the thread still opens the view
             asyncio.get_running_loop().run_in_executor(None, self.close)
             raise
 

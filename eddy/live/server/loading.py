@@ -1,9 +1,10 @@
-"""The tables that live queries read: loaded into the engine whole, from a snapshot; `TableChanges` keeps their changes.
+"""Loads the tables of live queries into the engine, each whole, from a snapshot; `TableChanges` keeps their later
+changes.
 
-The rows of a large table are loaded onto the disk, into the queries' own spaces. The table server's store cannot serve
-them: it is at a later version than the queries, and has no former rows.
+The rows of a large table are loaded onto the disk, into the queries' own spaces. The queries cannot read the table
+server's store: it is at a later version than the queries, and has no former rows.
 
-A table may be loaded several times: once with all rows, and once for each function that admits some of them. A table
+A table may be loaded several times: once with all rows, and once for each function that allows some of them. A table
 that has grown too large for memory is loaded onto the disk as well. Its queries are opened anew over the rows on disk,
 and are kept up to date over the rows in memory until then.
 """
@@ -38,19 +39,21 @@ Deltas = dict[str, dict[Flat, Row | None]]
 
 
 class StoredTableLostError(Exception):
-    """A table that queries have on disk is read anew: the changes of its rows are not known."""
+    """A table that queries have on disk is read anew, so that the changes of its rows are not known."""
 
 
 TABLE_ROWS = 1_000_000
-"""The rows of a table that are held in memory at most; those of a larger one are on disk."""
+"""The most rows of a table in memory; the rows of a larger table are on disk."""
 LARGE_ROWS, MANY_WINDOWS = 100_000, 8
-"""A table of so many rows is not loaded for a window, unless so many different windows of it are open already."""
+"""The number of rows from which on a table is not loaded for a window, unless this number of different windows of the
+table are open already.
+"""
 _PASSING, _STORED = "~", "^"
-"""Ends the name of a table whose rows are not in memory, and of one that was loaded onto the disk as it outgrew it."""
+"""The suffixes of the names of tables whose rows are not in memory, and of tables that outgrew memory."""
 
 
 def _base(name: str) -> str:
-    """The name of a table without the mark of how it is loaded."""
+    """The name of a table without the suffix for the way in which it is loaded."""
     return name.removesuffix(_PASSING).removesuffix(_STORED)
 
 
@@ -76,7 +79,7 @@ class _TableScan:
 
 @dataclass(slots=True)
 class _Filter:
-    """A function that admits some rows of a table by key and value, and how many callers hold it."""
+    """A function that allows some rows of a table by key and value, and the number of callers that hold it."""
 
     table: str
     allowed: Allowed
@@ -102,15 +105,15 @@ class LoadedTables:
         self._namings: dict[str, Naming] = {}
         self._filters: dict[str, _Filter] = {}
         self._unused: set[str] = set()
-        self._outgrown: set[str] = set()  # in memory, with too many rows
+        self._outgrown: set[str] = set()  # tables in memory that have too many rows
         self._filter_number = 0
 
     def check(self, select: Select) -> None:
-        """Raises: QueryError for tables and columns that a query cannot have; TableNotServedError."""
+        """Raises: QueryError for columns that a table cannot have; TableNotServedError."""
         check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
 
     def check_loaded(self, select: Select) -> None:
-        """Raises: NotReadyError where a table of a query is not loaded any more."""
+        """Raises: NotReadyError if a table of a query is not loaded any more."""
         if missing := tables_of(select) - self._namings.keys():
             raise NotReadyError(f"live query: table '{min(missing)}' has to be read anew. Try again")
 
@@ -129,7 +132,7 @@ class LoadedTables:
         return self._catalog.table(self._filters[name].table if name in self._filters else name)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
-        """A name for a table's rows that `allowed` of key and value admits. `unfiltered` releases it.
+        """A name for the table's rows for which `allowed` of key and value is true. `unfiltered` releases it.
 
         Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
         """
@@ -162,8 +165,10 @@ class LoadedTables:
             return
         try:
             tables = self.engine.tables
-            begins = {name for name in self._unused if name in tables and tables[name].journals}  # a query over it
-            for name in sorted(self._unused - begins, reverse=True):  # passing rows first, then their filter
+            # Tables over which a query is being opened.
+            begins = {name for name in self._unused if name in tables and tables[name].journals}
+            # Names in descending order: a table of passing rows before its filter.
+            for name in sorted(self._unused - begins, reverse=True):
                 self._tidy_one(name)
             self._unused = begins
         finally:
@@ -175,7 +180,7 @@ class LoadedTables:
             return
         is_filter = known is not None and (known.holders or {name + _PASSING, name + _STORED} & self._namings.keys())
         if is_filter and name not in self._outgrown:
-            return  # of rows beside these, and is looked at again once they go
+            return  # the filter is still in use; it is checked again when its tables are unloaded
         if name in self._namings:
             self.unload(name)
         if not is_filter:
@@ -184,7 +189,7 @@ class LoadedTables:
             self._tidy_one(_base(name))
 
     def load(self, table: QueriedTable) -> None:
-        """Read a table whole, if it is not loaded. Raises: QueryError where queries name its key otherwise."""
+        """Read a table whole, if it is not loaded. Raises: QueryError if open queries have other names for its key."""
         name = table.name
         with self._lock:
             if self._is_loaded(table):
@@ -195,7 +200,8 @@ class LoadedTables:
             engine = self.engine
         naming = self._naming(table)
         try:
-            with closing(self._watch(name)) as snapshot:  # the rows close it only once they have begun
+            # The iterator of rows closes the snapshot only once it was started.
+            with closing(self._watch(name)) as snapshot:
                 found = naming.rows(snapshot)
                 is_large = name.endswith(_STORED) or self._row_count(name) > self.most_rows
                 stored = self._stored(found) if is_large else None
@@ -204,7 +210,7 @@ class LoadedTables:
             self.feed.unwatch(name)
             raise
         with self._lock:
-            if stored is not None and engine is not self.engine:  # its space went with the former engine
+            if stored is not None and engine is not self.engine:  # its space was removed with the former engine
                 self.feed.unwatch(name)
                 raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
             self._namings[name] = naming
@@ -224,7 +230,7 @@ class LoadedTables:
         return made
 
     def _row_count(self, name: str) -> int:
-        """The number of rows of the table server's table; the table of this name may have only some of them."""
+        """The number of rows of the table server's table, of which the table with this name may have only some."""
         return self._rows.counts[self.served(name).name]
 
     def is_stored(self, name: str) -> bool:
@@ -236,10 +242,10 @@ class LoadedTables:
         return Naming(self.served(table.name), table, None if known is None else known.allowed)
 
     def chosen(self, select: Select, *, may_pass: bool) -> Select:
-        """The query with its tables' names replaced by the names under which they are loaded.
+        """The query, with the names of its tables replaced by the names under which they are loaded.
 
-        With `may_pass` a small window over a large table reads passing rows. A table that has grown too large for
-        memory is read on disk.
+        With `may_pass` a small window reads a large table as a passing one, without loading it. A table that has grown
+        too large for memory is read on disk.
 
         Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
         """
@@ -256,19 +262,21 @@ class LoadedTables:
             return renamed(select, {each: each + _STORED for each in outgrown}) if outgrown else select
 
     def _check_skip(self, select: Select) -> None:
-        """Raises: QueryError for a window that skips too many rows of a table on disk, as it counts them in memory."""
+        """Raises: QueryError for a window that skips too many rows of a table on disk: the skipped positions are in
+        memory.
+        """
         name = select.table.name
         is_loaded = name in self._namings and name not in self._outgrown
         is_on_disk = self.is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
         if is_on_disk and select.skip > self.most_rows:
             raise QueryError(
-                f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} has to "
-                f"keep the places of so many in memory; at most {self.most_rows:,} (table_rows) are kept. Write a "
+                f"table '{name}': its {self._row_count(name):,} rows are on disk, and a skip of {select.skip:,} "
+                f"has to keep their places in memory; at most {self.most_rows:,} (table_rows) are kept. Write a "
                 "start instead of the skip, or raise table_rows"
             )
 
     def _is_small_window(self, select: Select) -> bool:
-        """Whether a query is a window that keeps at most `most_rows` rows, with the rows that it skips."""
+        """Whether a query is a window of at most `most_rows` rows, including the rows that it skips."""
         return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
@@ -279,14 +287,14 @@ class LoadedTables:
         return known is None or len(known.dependents) < MANY_WINDOWS or self.engine.has_begun(passing)
 
     def _load_passing(self, table: QueriedTable) -> None:
-        """Add a table whose changes pass from now on. The caller holds the lock. Raises: as `load`; NotReadyError."""
+        """Add a passing table. The caller holds the lock. Raises: as `load`; NotReadyError."""
         name, naming = table.name, self._naming(table)
         self._watch(name).close()
         self._namings[name] = naming
         self.engine.load_passing(name, _unread, _base(name))
 
     def scans(self, select: Select) -> dict[str, Scan]:
-        """For each passing table a scan of its present rows. Raises: NotReadyError."""
+        """A scan of the present rows of each passing table. Raises: NotReadyError."""
         return {
             name: _TableScan(self._namings[name], self._rows.snapshot())
             for name in tables_of(select)
@@ -297,7 +305,10 @@ class LoadedTables:
         return self.feed.watch(name, self.served(name).name)
 
     def _is_loaded(self, table: QueriedTable) -> bool:
-        """Whether a table is loaded; one whose columns are named otherwise is unloaded. Raises: as `load`."""
+        """Whether a table is loaded.
+
+        A table that was loaded with other names of its columns is unloaded. Raises: as `load`.
+        """
         name = table.name
         if name not in self._namings:
             return False
@@ -331,7 +342,8 @@ class LoadedTables:
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
-        """The changes of all tables since the last call, errors by tables whose rows cannot be read, and the version.
+        """The changes of all tables since the last call, the errors of tables whose rows cannot be read, and the
+        version.
 
         Raises: StoredTableLostError.
         """
@@ -351,7 +363,7 @@ class LoadedTables:
         return deltas, failed, version
 
     def _outgrow(self) -> None:
-        """Find tables in memory that have too many rows, and add the views that read them to `renewed`."""
+        """Find the tables that have too many rows for memory, and add the views that read them to `renewed`."""
         for name, table in self.engine.tables.items():
             if table.spaces is None and len(table.rows) > self.most_rows and name not in self._outgrown:
                 self._outgrown.add(name)
@@ -360,7 +372,7 @@ class LoadedTables:
             self.renewed += self.engine.reading(self._outgrown)
 
     def _watch_again(self) -> None:
-        """Follow again the passing tables that were read anew and are whole; add their views to `renewed`."""
+        """Watch passing tables again that were read anew and are complete, and add their views to `renewed`."""
         for name in sorted(self.feed.stale & self._namings.keys()):
             if name.endswith(_PASSING):
                 try:
@@ -371,7 +383,7 @@ class LoadedTables:
                 self.renewed += self.engine.exhaust(name)
 
     def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
-        """The rows of tables that were read anew and are whole, as deltas of the rows that the engine has."""
+        """The deltas from the engine's rows to the rows of tables that were read anew and are complete."""
         found: Deltas = {}
         failed: dict[str, QueryError] = {}
         for name in sorted(self.feed.stale & self._namings.keys()):
@@ -381,7 +393,7 @@ class LoadedTables:
                 rows = dict(self._namings[name].rows(self._watch(name)))
             except NotReadyError:
                 self.feed.miss(name)
-                break  # it is not whole yet, or is read anew once more
+                break  # the table is not whole yet, or is read anew once more
             except QueryError as error:
                 failed[name] = error
                 continue
@@ -396,7 +408,7 @@ class LoadedTables:
 
 
 def _tables_named(select: Select) -> list[QueriedTable]:
-    """The tables of a query, each once. Raises: QueryError for one that is named in two ways."""
+    """The tables of a query, each once. Raises: QueryError for a table that the query describes in two ways."""
     found = sorted(columns_read(select), key=lambda table: table.name)
     for one, two in pairwise(found):
         if one.name == two.name:

@@ -1,6 +1,6 @@
 """From the rows of a served table to rows of queries: columns for the items of the key and the members of the value.
 
-    key        its column; a tuple's items one by one
+    key        its column, or a column for each item of a tuple
     value      the fields of a struct, the members of a JSON object; any other value is the column `value`, or the one
                that the query names
 
@@ -33,7 +33,9 @@ PAGE_ROWS = 5_000
 """Rows that are read at a time."""
 _NESTED = (dict, list, tuple)
 _MAX_DEPTH = 200
-"""Levels of lists and objects in a value: comparing and encoding deeper ones would end in the middle of a batch."""
+"""The most levels of lists and objects in a value: comparing or encoding a deeper value would fail in the middle of a
+batch.
+"""
 
 
 class Naming:
@@ -42,14 +44,17 @@ class Naming:
     def __init__(
         self, served: ServedTable, table: QueriedTable, allowed: Callable[[Any, Any], object] | None = None
     ) -> None:
-        """Only rows are shown for which `allowed` of key and value is true; None shows all."""
+        """Only rows for which `allowed` of key and value is true are shown; None shows all rows."""
         self.table, self._served, self._allowed = table, served, allowed
         self._skip = len(table_prefix(served.name))
         self._value = table.value or "value"
         self.key_of = flat_key(table.key)
 
     def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
-        """Stored rows as rows of queries by key, None if removed. Raises: QueryError where a key does not fit."""
+        """Stored rows as rows of queries by key, None if removed.
+
+        Raises: QueryError if a key does not fit the key's columns.
+        """
         for stored, data in changes:
             try:
                 yield self._changed(decode_key(self._served.key, stored[self._skip :]), data)
@@ -57,14 +62,14 @@ class Naming:
                 raise
             except Exception as error:
                 raise QueryError(
-                    f"table '{self.table.name}': a record cannot be a row of queries: {error!r}; keys and values that "
-                    "JSON can show are needed"
+                    f"table '{self.table.name}': a record cannot be a row of queries: {error!r}; keys and "
+                    f"values that JSON can represent are needed"
                 ) from error
 
     def rows(self, snapshot: RowsSnapshot) -> Iterator[tuple[Flat, Row]]:
-        """All rows at a snapshot, page by page; it is closed at the end.
+        """All rows of a snapshot, page by page. The snapshot is closed at the end.
 
-        Raises: NotReadyError where the snapshot has ended; QueryError as `delta`.
+        Raises: NotReadyError if the snapshot has ended; QueryError as `delta`.
         """
         start = table_prefix(self._served.name)
         stop = end_of(start)
@@ -90,8 +95,8 @@ class Naming:
         named = row | self._values(value) | row
         if (flaw := _flaw(named)) is not None:
             raise QueryError(
-                f"table '{self.table.name}': the row of key {key!r} {flaw}, and queries take no such one; another one "
-                "is needed"
+                f"table '{self.table.name}': the row of key {key!r} {flaw}, which queries cannot read; another "
+                f"value is needed"
             )
         return self.key_of(row), named
 
@@ -129,7 +134,9 @@ def _plain(value: Any) -> Any:
 
 
 def _flaw(row: Row) -> str | None:
-    """Why queries cannot have a row: lists and objects in too many levels, or a string that UTF-8 cannot encode."""
+    """The reason why queries cannot read a row: too many levels of lists and objects, or a string that UTF-8 cannot
+    encode.
+    """
     level: list[Any] = [row]
     for _ in range(_MAX_DEPTH + 1):
         nested, texts = [], []

@@ -18,7 +18,7 @@ _PAUSE_S, _LOOK_S = 0.2, 1.0
 
 
 def html_of(rows: Any, told: str) -> str:
-    """Rows as HTML, at most a hundred of each list and a thousand in all, and `told` below them. Values are text."""
+    """Rows as HTML: at most a hundred of each list and a thousand in all. `told` is a line of text below them."""
     return f"<div>{_shown(rows, 0, [_MAX_ALL])}<small>{html.escape(told)}</small></div>"
 
 
@@ -46,7 +46,7 @@ def _shown(value: Any, depth: int, left: list[int]) -> str:
 
 def frame_of(rows: Any) -> Any:
     """A DataFrame with the columns of the rows; nests are lists in it. Raises: ImportError without pandas."""
-    pandas = importlib.import_module("pandas")  # it comes with the extra `spark`, and is the reader's
+    pandas = importlib.import_module("pandas")  # pandas is in the extra `spark`, or the user has installed it
     if isinstance(rows, list):
         return pandas.DataFrame(rows)
     found: Iterable[Any] = [] if rows is None else [rows if isinstance(rows, dict) else {"value": rows}]
@@ -59,9 +59,9 @@ def keep_shown(
     listen: Callable[[Callable[[Any], None]], Callable[[], None]],
     has_failed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Show HTML in the cell that runs, and draw it again after each patch that `listen` tells of, while `is_open`.
+    """Show HTML in the running cell, and draw it again after each patch that `listen` reports, while `is_open`.
 
-    After the end it is drawn once more only where the view `has_failed`, with the error.
+    After the end it is drawn once more only if the view `has_failed`, with the error.
     """
     display = importlib.import_module("IPython.display")
     changed = threading.Event()
@@ -75,7 +75,7 @@ def keep_shown(
     def follow() -> None:
         while is_open():
             if changed.wait(_LOOK_S):
-                changed.clear()  # before the rows are read: a patch that comes meanwhile is drawn next
+                changed.clear()  # before the rows are read, so that a patch that arrives meanwhile is drawn next
                 handle.update(display.HTML(drawn()))
                 pause.wait(_PAUSE_S)
         stop()

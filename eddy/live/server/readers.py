@@ -1,6 +1,6 @@
-"""The readers of the views of live queries: who reads which view, and the calls of their listeners.
+"""The readers of the views of live queries, by view, and the calls of their listeners.
 
-Equal queries share one view, and each has a `LiveView`, its reader. The caller has the lock of the live server.
+Equal queries share one view, and each query has a reader, its `LiveView`. The caller has the lock of the live server.
 """
 
 import logging
@@ -44,7 +44,9 @@ class Readers:
         return len(self._views)
 
     def of(self, view: PlannedView) -> Iterator[LiveView]:
-        """The readers of a view, without those that a listener closes or moves to another view meanwhile."""
+        """The readers of a view, one after the other, without readers that a listener closes or moves to another view
+        meanwhile.
+        """
         for live in list(self._readers.get(view, ())):
             if self._views.get(live) is view:
                 yield live
@@ -96,7 +98,7 @@ class Readers:
         try:
             function(found, version)
         except Exception as error:
-            _log.error("live query: it has ended, and others go on", exc_info=error)
+            _log.error("live query: it has ended; other queries continue", exc_info=error)
             live._fail(as_shown(error, "live query: its patch failed"))
         finally:
             self._thread, self.called = outer

@@ -17,7 +17,7 @@ _AGAIN_S = 0.05
 
 
 class Renewals:
-    """The views that wait. All methods but `_run` are called with `lock` held, the live server's lock."""
+    """The views that wait. All methods except `_run` are called with `lock`, the live server's lock, held."""
 
     def __init__(self, lock: threading.RLock, renew: Callable[[LiveView], None]) -> None:
         """`renew` is called without the lock. It raises only NotReadyError, and is then called again later."""
@@ -31,7 +31,7 @@ class Renewals:
         return live in self._waiting
 
     def is_frozen(self, live: LiveView) -> bool:
-        """Whether a view waits, and its rows do not change until then."""
+        """Whether a view waits, and its rows do not change before it is renewed."""
         return self._waiting.get(live, False)
 
     def any_frozen(self) -> bool:
@@ -42,7 +42,7 @@ class Renewals:
         return iter(list(self._waiting))
 
     def add(self, live: LiveView, *, frozen: bool) -> None:
-        """Renew a view; if it is not frozen, it is kept up to date until then."""
+        """Renew a view. Unless it is frozen, it is kept up to date until then."""
         self._waiting[live] = frozen or self._waiting.get(live, False)
         if self._thread is None and not self._is_stopped:
             self._thread = threading.Thread(target=self._run, name="eddy-live-renewals", daemon=True)
@@ -72,12 +72,13 @@ class Renewals:
             except NotReadyError:
                 with self._changed:
                     if live in self._waiting:
-                        self._waiting[live] = self._waiting.pop(live)  # the last one: others are not held up
+                        # Move the view to the end, so that others do not wait for it.
+                        self._waiting[live] = self._waiting.pop(live)
                     self._changed.wait_for(lambda: self._is_stopped, _AGAIN_S)
 
 
 class Restarts:
-    """How often all queries may begin anew: `most` times within `within_s` seconds."""
+    """The bound of the number of times that all queries are opened anew: `most` times within `within_s` seconds."""
 
     def __init__(self, most: int, within_s: float) -> None:
         self.most, self.within_s = most, within_s
@@ -85,7 +86,7 @@ class Restarts:
         self._times: deque[float] = deque()
 
     def admits(self, now: float) -> bool:
-        """Whether all queries may begin anew at this time; if so, the time is noted."""
+        """Whether all queries may be opened anew at this time; if so, the time is noted."""
         while self._times and self._times[0] <= now - self.within_s:
             self._times.popleft()
         if len(self._times) >= self.most:

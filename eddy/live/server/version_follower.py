@@ -1,4 +1,4 @@
-"""Followers of a live server, which are called at each version, such as the publisher of the streams over HTTP."""
+"""The interface of followers, which a live server calls at each version, such as the publisher of streams over HTTP."""
 
 from typing import Any, Protocol
 

@@ -1,1 +1,1 @@
-"""Live queries for many clients: queries that are published once, and the events of their streams, without HTTP."""
+"""Live queries for many clients: published queries, and the events of streams. HTTP is not part of this package."""

@@ -1,4 +1,4 @@
-"""A caller of queries: the rows that it may read, and the queries that it asks for."""
+"""A caller of queries: the rows that it may read, and the queries that it requests."""
 
 import logging
 import threading
@@ -22,9 +22,9 @@ MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
 
 
 def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
-    """The function (key, value) that says which rows of a table may be read; None where all may be.
+    """A function of (key, value) that is true for the rows of a table that may be read; None if all rows may be.
 
-    Raises: ForbiddenError, unless `may_read` returns True or a function; QueryFailedError where it fails.
+    Raises: ForbiddenError, unless `may_read` returns True or a function; QueryFailedError if it fails.
     """
     try:
         allowed: object = may_read(table)
@@ -32,7 +32,7 @@ def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | N
         raise ForbiddenError(f"table '{table}': {error or 'it may not be read'}") from error
     except Exception as error:
         _log.error("authorize has failed for table '%s'", table, exc_info=error)
-        raise QueryFailedError(f"table '{table}': authorize has failed; the log of the server says how") from error
+        raise QueryFailedError(f"table '{table}': authorize has failed; the server's log has the error") from error
     if allowed is True:
         return None
     if callable(allowed):
@@ -62,7 +62,7 @@ class Headers(Mapping[str, str]):
 
 
 class Caller:
-    """One caller, for one request or stream. `close` it."""
+    """One caller, for one request or stream. It has to be closed."""
 
     def __init__(self, queries: Queries, claims: Claims, may_read: MayRead, server: LiveServer) -> None:
         self._queries, self._claims, self._may_read, self._server = queries, claims, may_read, server
@@ -71,7 +71,7 @@ class Caller:
         self._is_closed = False
 
     def query(self, asked: Asked) -> Query:
-        """The query that the caller asks for. Raises: QueryError."""
+        """The query that the caller requests. Raises: QueryError."""
         query = self._queries[asked.name].bind(asked.args, self._claims)
         if asked.skip is not None or asked.limit is not None:
             if query.syntax.aggregates and not query.syntax.group:
@@ -85,11 +85,11 @@ class Caller:
         return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
 
     def _allowed(self, query: Query) -> Query:
-        """The query over only those rows of its tables that the caller may read. Raises: ForbiddenError."""
+        """The query over the rows of its tables that the caller may read. Raises: ForbiddenError."""
         select = query.syntax
         with self._lock:
             if self._is_closed:
-                raise QueryError("live query: its caller has gone")
+                raise QueryError("live query: its caller was closed")
             for table in sorted(tables_of(select)):
                 if table not in self._names:
                     self._names[table] = self._name(table)

@@ -4,7 +4,7 @@
     event: hello | snapshot | patch | state | error | bye
     data: one line of JSON
 
-TOKEN is the version's; NUMBER counts the steps of this SERVER, SEQ the events of the STREAM.
+TOKEN is the token of a version; NUMBER counts the steps of this SERVER, SEQ the events of the STREAM.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,10 @@ _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A query that a client asks for, by an id that it chooses. `skip` or `limit` None keeps the query's own."""
+    """A query that a client requests, with an id that the client chooses.
+
+    None for `skip` or `limit` keeps the query's own.
+    """
 
     id: _Id
     name: str
@@ -73,7 +76,7 @@ class LastEvent(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "LastEvent | None":
-        """The id in a text; None where the text is not an id."""
+        """The id in a text; None if the text is not an id."""
         parts = text.split(".")
         if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
             return None
@@ -81,7 +84,7 @@ class LastEvent(NamedTuple):
 
 
 class StepStamp:
-    """A step of all queries together: its number, and the version that it leads to, as events name it."""
+    """A step of all queries together: its number, and the version to which it leads, as in events."""
 
     __slots__ = ("data", "exact", "number", "token")
 
@@ -96,7 +99,10 @@ def event(kind: str, data: bytes, id_: str) -> bytes:
 
 
 class Page(NamedTuple):
-    """One page of the operations that build a view from no buckets. The first page has root and shape in `first`."""
+    """One page of the operations that build a view from an empty one.
+
+    The first page has the root and the shape in `first`.
+    """
 
     query: str
     first: bytes
@@ -104,7 +110,7 @@ class Page(NamedTuple):
     is_last: bool
 
     def more(self) -> bytes:
-        """The data of the page's event where more pages follow."""
+        """The data of the page's event if more pages follow."""
         return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
 
     def last(self, stamp: StepStamp) -> bytes:

@@ -14,21 +14,24 @@ MAX_LINGER_S = 600.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds of clients' requests, and of data that is kept for them. `requests` and `request_s` are for `eddy serve`.
+    """Bounds of clients' requests, and of the data that is kept for clients.
+
+    `requests` and `request_s` are for `eddy serve`.
 
     Args:
         retain_s: seconds that patches are kept for clients that reconnect.
         retain_ops, retain_bytes: bounds of the kept patches: operations of one query, bytes of all queries.
         linger_s: seconds that a query is kept up to date without a client; at least `retain_s`, at most 600.
-        read_linger_s: the same for a query that was read once, and that no stream has carried; at most `linger_s`.
-        idle: queries without a client at a time; beyond it the queries that have waited longest are closed.
-        idle_bytes: memory of these queries and of tables that only they read, about, without the latest query; beyond
-            it the queries that have waited longest are closed too.
-        requests, request_s: requests at a time, without streams, and seconds within which a request has to arrive.
-        connections, client_connections: streams at a time, of all and of one client.
-        connection_queries, client_queries, queries: queries of one stream, of one client, of all.
-        rows: rows of one query, with its nests.
-        table_rows: rows of a table that queries have in memory; the rows of a larger table are on disk.
+        read_linger_s: the same for a query that was only read once, without a stream; at most `linger_s`.
+        idle: the number of queries without a client; of more, the queries idle for longest are closed.
+        idle_bytes: the approximate memory of these queries, except the latest, and of the tables that only they read;
+            if they take more, the queries idle for longest are closed, too.
+        requests, request_s: the number of requests at a time, without streams; seconds in which a request has to
+            arrive.
+        connections, client_connections: the number of streams at a time, of all clients and of one.
+        connection_queries, client_queries, queries: the number of queries of one stream, of one client, of all.
+        rows: the number of rows of one query, with its nests.
+        table_rows: the number of a table's rows that queries have in memory; the rows of a larger table are on disk.
         heartbeat_s: seconds without an event after which a comment is sent.
         slow_s: seconds that one event may take to be sent; then the stream ends.
     """
@@ -78,17 +81,20 @@ class Quota:
         with self._lock:
             if self.streams >= limits.connections:
                 raise QueryLimitError(
-                    f"live queries: {limits.connections:,} streams are open, and no more are. Try later"
+                    f"live queries: {limits.connections:,} streams are open, which is the limit. Try later"
                 )
             if self._streams[client] >= limits.client_connections:
                 raise QueryLimitError(
-                    f"live queries: this client has {limits.client_connections:,} streams open, and gets no more; one "
-                    "stream carries many queries"
+                    f"live queries: this client has {limits.client_connections:,} streams open, which is the "
+                    f"limit; one stream can have many queries"
                 )
             self._streams[client] += 1
 
     def add_queries(self, client: str, already: int, more: int) -> None:
-        """Count `more` queries on a stream that has `already` some. Raises: QueryLimitError, and counts none."""
+        """Count `more` queries on a stream that has `already` queries.
+
+        Raises: QueryLimitError; then none is counted.
+        """
         limits = self._limits
         with self._lock:
             if already + more > limits.connection_queries:

@@ -1,11 +1,11 @@
-"""Published queries: each is kept up to date once for all clients that ask for it, with patches for late clients.
+"""Published queries: each is kept up to date once for all clients that request it, with patches for late clients.
 
     LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it reads
 
 A published query has users. Without users it is kept for a while, so that a client that reconnects finds it with its
-patches; for a shorter time where no stream has carried it. Idle queries have a bound of bytes; the latest one is kept
-in addition. All queries are at the version of the last call of `moved`; `now` is the step that led to it. Locks: the
-live server's lock first, then `lock`, which is held for moments.
+patches; the time is shorter if it was never part of a stream. The bytes of idle queries are bounded, except those of
+the latest one. All queries are at the version of the last call of `moved`; `now` is the step that led to it. Locks: the
+live server's lock first, then `lock`, which is held only briefly.
 """
 
 import threading
@@ -36,11 +36,11 @@ _STAMPS = 64
 _WEIGHED_S = 0.5
 """Seconds after which the bytes of idle queries are estimated anew."""
 _AT_LEAST_S = 1.0
-"""Seconds that patches are kept for clients that are connected, whatever is kept for those that are not."""
+"""Seconds that patches are kept at least, for connected clients, also if `retain_s` is less."""
 
 
 class Subscriber(Protocol):
-    """A reader of a query: it is told of patches and of the end, with the publisher's lock held."""
+    """A reader of a query. It is notified of patches and of the query's end, with the publisher's lock held."""
 
     def touch(self) -> Callable[[], None]:
         """Note a patch. Returns the function that wakes the reader: the same for all subscribers of one reader."""
@@ -75,7 +75,7 @@ class Published(LiveView):
         return self._copied()
 
     def held_bytes(self) -> int:
-        """The bytes of its rows without its operators, about."""
+        """An estimate of the bytes of the query's rows, without its operators."""
         return held_bytes(self._buckets.entries)
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
@@ -101,7 +101,7 @@ class Publisher:
         self.figures = StreamFigures()
         self._opening: dict[Hashable, threading.Event] = {}
         self._published: dict[Hashable, Published] = {}
-        self._idle: dict[Published, None] = {}  # in the order in which they were released
+        self._idle: dict[Published, None] = {}  # idle queries, in the order in which they were released
         self._stamps: OrderedDict[int, StepStamp] = OrderedDict()
         self._order: deque[tuple[Published, KeptPatch]] = deque()
         self.retained_bytes = self.idle_bytes = 0
@@ -133,7 +133,7 @@ class Publisher:
         return self.server.failure is not None
 
     def add_reader(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever all readers have to look: from any thread, with no lock held."""
+        """Call `wake` whenever all readers have to check for events: from any thread, with no lock held."""
         with self.lock:
             self._readers[wake] = None
 
@@ -144,7 +144,7 @@ class Publisher:
             self._resting.pop(wake, None)
 
     def rests(self, wake: Callable[[], None], told: StepStamp | None) -> bool:
-        """Whether `told` is the latest version; then `wake` is called at the next one."""
+        """Whether `told` is the latest version. If it is, `wake` is called at the next one."""
         with self.lock:
             if self.now is not told:
                 return False
@@ -152,7 +152,10 @@ class Publisher:
             return True
 
     def acquire(self, query: Query) -> Published:
-        """The published query, opened where it is not. `release` it once for each call. Raises: QueryError."""
+        """The published query; it is opened if nobody has opened it.
+
+        Release it once for each call. Raises: QueryError.
+        """
         identity = repr(query.syntax)
         while True:
             with self.lock:
@@ -164,7 +167,7 @@ class Publisher:
                     self._check_room()
                     opened = self._opening[identity] = threading.Event()
                     break
-            opening.wait()  # another thread opens it
+            opening.wait()  # another thread is opening the query
         try:
             self._make_room()
             return self._opened(query, identity)
@@ -175,7 +178,7 @@ class Publisher:
 
     def _check_room(self) -> None:
         if len(self._published) + len(self._opening) >= self.limits.queries and not self._idle:
-            raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, and no more are. Try later")
+            raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, which is the limit. Try later")
 
     def _make_room(self) -> None:
         """Close idle queries that are beyond their bounds."""
@@ -196,7 +199,7 @@ class Publisher:
         return made
 
     def find(self, query: Query) -> Published | None:
-        """The published query, as by `acquire`; None where nobody has opened it."""
+        """The published query, as `acquire` returns it; None if nobody has opened it."""
         with self.lock:
             return self._found(repr(query.syntax))
 
@@ -214,7 +217,7 @@ class Publisher:
             self.server.check_settled(found)
 
     def stamp(self, number: int) -> StepStamp | None:
-        """The step of this number; None where it was too long ago. The caller holds the lock."""
+        """The step with this number; None if it was too long ago. The caller holds the lock."""
         return self._stamps.get(number)
 
     def release(self, published: Published) -> None:
@@ -231,9 +234,9 @@ class Publisher:
     def subscribe(
         self, published: Published, subscriber: Subscriber
     ) -> tuple[dict[str, list[Entry]], StepStamp, PlannedView]:
-        """The present rows, their step, and their view; the subscriber is told of patches from then on.
+        """Notify the subscriber of patches from now on. Returns the present rows, their step, and their view.
 
-        Raises: QueryError where the query was closed, or the error that has ended it.
+        Raises: QueryError if the query was closed; the error that has ended it.
         """
         with self.server.lock:
             rows, view = published.copied(), published.view
@@ -256,7 +259,7 @@ class Publisher:
             self.release(published)
 
     def moved(self, version: Version, state: State) -> None:
-        """Begin a step to this version, as all queries are at it. Called by the live server, with its lock held."""
+        """Begin a step: all queries are at this version. Called by the live server, with its lock held."""
         now = time.monotonic()
         with self.lock:
             was, is_new = self.now, state != self.state
@@ -277,7 +280,7 @@ class Publisher:
             published.close()
 
     def _step(self, version: Version) -> None:
-        """Count a step if the version or a query has changed. No query is exact while one is unknown."""
+        """Count a step if the version or a query has changed. While one query is unknown, no query is exact."""
         exact = version.exact and self.state == "complete"
         if version is self._version and exact == self.now.exact and not self._is_patched:
             return
@@ -288,7 +291,7 @@ class Publisher:
             self._stamps.popitem(last=False)
 
     def stopped(self) -> None:
-        """Remove all queries, as no more versions follow. Called by the live server."""
+        """Remove all queries, since no more versions follow. Called by the live server."""
         with self.lock:
             self.is_stopped = True
             called = list(self._readers)
@@ -329,7 +332,8 @@ class Publisher:
                 published.retained.forget(kept)
 
     def _expired(self, now: float) -> list[Published]:
-        """Remove idle queries and return them: those unused for long; where they are too many or too large, the oldest.
+        """Remove and return idle queries: queries unused for long, and the oldest ones if they are too many or too
+        large.
 
         The caller has both locks.
         """
@@ -346,7 +350,9 @@ class Publisher:
         return found
 
     def _too_large(self, idle: list[Published]) -> list[Published]:
-        """The longest idle queries, without which the others, except the latest one, are within `idle_bytes`."""
+        """The queries idle for longest that have to be closed so that the others, except the latest, are within
+        `idle_bytes`.
+        """
 
         def fits(gone: int) -> bool:
             return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes

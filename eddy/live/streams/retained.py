@@ -1,8 +1,8 @@
-"""Patches of one query that are kept for clients that are late or reconnect, and their sum.
+"""The patches of one query that are kept for late and reconnecting clients, and the sum of several patches.
 
     patches after number n  =  the present rows  −  the rows at number n
 
-A number counts the steps in which all queries move together.
+A number counts steps; in each step all queries move together.
 
 `summed` makes one patch of several. The former rows of a bucket become places 0, 1, …, and the patches are applied to
 the list of places. The places that remain and the rows that were inserted give the difference. Cost: O(rows of the
@@ -21,7 +21,7 @@ __all__ = ["KeptPatch", "Retained", "data_of", "summed", "with_last"]
 
 
 class KeptPatch:
-    """A patch: the number of its step, its operations as JSON, and the numbers of rows that buckets had before it."""
+    """A patch: the number of its step, its operations as JSON, and the number of rows of each bucket before it."""
 
     __slots__ = ("at_s", "data", "is_gone", "number", "ops", "sizes")
 
@@ -44,7 +44,7 @@ class Retained:
 
     @property
     def latest(self) -> int:
-        """The number of the latest patch; `floor` where there is none."""
+        """The number of the latest patch; `floor` if there is none."""
         return self._kept[-1].number if self._kept else self.floor
 
     def add(self, number: int, ops: tuple[Op, ...], at_s: float) -> KeptPatch:
@@ -73,7 +73,7 @@ class Retained:
         kept.is_gone = True
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """The patches of the steps from after `number` to `up_to`; None where some of them were dropped."""
+        """The patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
         if number < self.floor:
             return None
         start = bisect_left(self._kept, number + 1, key=lambda kept: kept.number)
@@ -81,13 +81,13 @@ class Retained:
 
 
 def _from(kept: deque[KeptPatch], start: int) -> Iterator[KeptPatch]:
-    """The patches from index `start` on, found from the end: most readers are late by few patches."""
+    """The patches from index `start` on. They are found from the end, since most readers are late by few patches."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
 
 
 def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
-    """Patches, and one more; two patches of the same step become one."""
+    """Append a patch to others. Two patches of the same step become one."""
     if not kept or kept[-1].number != last.number:
         return [*kept, last]
     former = kept[-1]
@@ -96,7 +96,7 @@ def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
 
 
 def data_of(kept: list[KeptPatch]) -> bytes:
-    """The operations of one patch in place of several, in JSON."""
+    """The operations, in JSON, of one patch in place of several."""
     if len(kept) == 1:
         return kept[0].data
     return encode(summed((patch.ops, patch.sizes) for patch in kept))
@@ -115,7 +115,7 @@ class _Touched:
 
 
 def summed(patches: Iterable[tuple[Iterable[Op], Mapping[str, int]]]) -> list[Op]:
-    """One patch in place of several. Each is given with the numbers of rows that its buckets had before it."""
+    """One patch in place of several. Each is given with the number of rows that each of its buckets had before it."""
     touched: dict[str, _Touched] = {}
     for ops, sizes in patches:
         by_bucket: dict[str, list[Op]] = {}
@@ -171,7 +171,7 @@ def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
 def _rising(places: list[int]) -> list[int]:
     """A longest rising subsequence of the places: their rows need not move."""
     tails: list[int] = []
-    ends: list[int] = []  # for each length, the index of the place that ends such a part
+    ends: list[int] = []  # by length, the index of the place that ends a rising subsequence
     before: list[int] = []
     for index, place in enumerate(places):
         length = bisect_left(tails, place)

@@ -1,18 +1,19 @@
-"""One stream of events: the queries that it carries, the version of each, and the events that are due.
+"""One stream of events: its queries, the version of each, and the events that are due.
 
-An event is made when the client has taken the events before it, from the patches that are kept for all clients. So a
+An event is made when the client has received the earlier events, from the patches that are kept for all clients. So a
 slow client costs no memory, and gets sums of patches.
 
     open ──▶ snapshot, page by page, the last with the patches since ──▶ whole: moves with the others
 
-Invariant: after each event all queries that are whole, and not told to be unknown, are at the version told last.
+Invariant: after each event all queries that are whole, and whose state is not "unknown", are at the version that was
+sent last.
 
-The reader's thread calls `events`. Queries and patches are added by other threads: by those that open queries, and by
-the live server's thread.
+The reader's thread calls `events`. Other threads add queries and patches: the threads that open queries, and the live
+server's thread.
 
-Invariant: each query that is acquired is released once, whenever the stream closes. While the lock is held once, it is
-decided whether a query becomes one of the subscriptions: then the caller that removes it there releases it; else the
-caller that acquired it.
+Invariant: each acquired query is released once, whenever the stream closes. A query becomes a subscription, or not, in
+one block under the lock: the caller that removes a subscription releases its query; a query that has not become one is
+released by the caller that acquired it.
 """
 
 import logging
@@ -45,17 +46,21 @@ __all__ = ["Connection", "Record"]
 
 _log = logging.getLogger("eddy.live")
 _STEPS = 8
-"""Versions that are sent one by one; a reader that is later gets their sum."""
+"""The most versions that are sent one by one; a later reader gets the sum of their patches."""
 _MAX_EVENT_BYTES = 8 << 20
 _VERSION_S, _LOOK_S = 0.5, 0.05
-"""Seconds between versions without changes, and the shortest sleep."""
+"""Seconds between events of versions without changes, and the shortest sleep."""
 Record = dict[str, tuple[Hashable, int]]
-"""By the id of a query that has come whole: its identity, which tells callers apart that ask the same and have other
-rows, and the number of the event since which it is whole."""
+"""By the id of a whole query: its identity, which differs between callers that may read different rows, and the number
+of the event since which it is whole.
+"""
 
 
 class Connection:
-    """A stream. `wake` is called, from any thread, when events may be due; `query_of` makes the query of an `Asked`."""
+    """A stream.
+
+    `wake` is called, from any thread, when events may be due; `query_of` returns the query of an `Asked`.
+    """
 
     def __init__(
         self, publisher: Publisher, server: str, query_of: Callable[[Asked], Query], wake: Callable[[], None]
@@ -76,10 +81,10 @@ class Connection:
         self._pages: deque[tuple[Subscription, SnapshotPages]] = deque()
         self._seq = 0
         self._sent_at = self._told_at = time.monotonic()
-        self._state: State | None = "complete"  # as the client was told of queries that are whole; None: not known
+        self._state: State | None = "complete"  # the state of whole queries that was sent last; None if it is not known
         self._at = publisher.now
-        self._until: StepStamp | None = None  # while a window moves, the version at which the stream waits for it
-        self._said: StepStamp | None = None  # the version to be told, once nothing else is due
+        self._until: StepStamp | None = None  # the version at which the stream waits for a window that is being moved
+        self._said: StepStamp | None = None  # the version to be sent once no other event is due
 
     @property
     def waiting(self) -> int:
@@ -89,7 +94,7 @@ class Connection:
     # Called by threads that open queries.
 
     def resume(self, last: LastEvent, record: Record, asked: Iterable[Asked]) -> list[Asked]:
-        """Continue queries from the version of the last event. Returns the queries that need their rows anew."""
+        """Continue queries from the version of the last event. Returns the queries whose rows have to be sent anew."""
         found: list[Subscription] = []
         left: list[Asked] = []
         for each in asked:
@@ -101,7 +106,7 @@ class Connection:
         if found:
             with self._publisher.lock:
                 self._at = StepStamp(last.number, last.token, exact=False)
-                self._state = None  # it may have been told "unknown" last, and has to know when that is over
+                self._state = None  # the last event may have been "unknown": the client has to learn when that ends
                 for subscription in found:
                     subscription.is_whole = True
                     self.dirty[subscription] = None
@@ -116,7 +121,7 @@ class Connection:
             query = self._query_of(asked)
             published = self._publisher.find(query)
         except EddyError:
-            return None  # it is told when the query is opened
+            return None  # the error is sent when the query is opened
         if published is None:
             return None
         subscription = Subscription(self, asked, published)
@@ -134,7 +139,7 @@ class Connection:
     def open(self, asked: Asked) -> bool:
         """Open a query, and queue its rows for sending. A failure becomes an event.
 
-        Returns False where tables are not whole, so that the caller has to try again; else True.
+        Returns False if tables are not complete, so that the caller has to try again; otherwise True.
         """
         try:
             published = self._acquired(asked, asked)
@@ -158,9 +163,9 @@ class Connection:
         return not self.is_closed
 
     def _acquired(self, asked: Asked, first: Asked) -> Published | None:
-        """The query that is asked for; None where it fails: the error becomes an event of the query `first`.
+        """The requested query. If it fails, None, and the error becomes an event of the query `first`.
 
-        Raises: NotReadyError where tables are not whole, so that the caller has to try again.
+        Raises: NotReadyError if tables are not complete, so that the caller has to try again.
         """
         try:
             return self._publisher.acquire(self._query_of(asked))
@@ -188,15 +193,15 @@ class Connection:
         with publisher.lock:
             if self._subscriptions.get(subscription.asked.id) is subscription:
                 self._pages.append((subscription, found))
-            else:  # it was closed meanwhile
+            else:  # the query was closed meanwhile
                 subscription.published.subscribers.pop(subscription, None)
         self.wake()
 
     def move(self, window: WindowChange) -> bool:
-        """Show other rows of a query: the difference is queued for sending. Returns the same as `open`."""
+        """Move the window of a query: the difference is queued for sending. Returns as `open`."""
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
-            return True  # it has ended, which the client is told
+            return True  # the query has ended, and the client gets an event
         asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
         try:
             published = self._acquired(asked, subscription.first)
@@ -207,9 +212,11 @@ class Connection:
         return True
 
     def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
-        """Replace a subscription's query: first the remaining patches of the former query are due, then the difference.
+        """Replace a subscription's query.
 
-        Meanwhile the stream does not pass the version of the difference, which is sent with that version.
+        The remaining patches of the former query are sent first, then the difference.
+
+        The difference is sent with its version, which the stream does not pass before.
         """
         publisher, former = self._publisher, subscription.published
         try:
@@ -221,7 +228,7 @@ class Connection:
             sizes = {op.bucket: len(before.get(op.bucket, ())) for op in moved}
             with publisher.lock:
                 if self._subscriptions.get(asked.id) is not subscription:
-                    raise QueryError("live query: it was closed while its window moved")
+                    raise QueryError("live query: it was closed while its window was moved")
                 kept = subscription.after(self._at.number, stamp.number) if subscription.is_whole else None
                 former.subscribers.pop(subscription, None)
                 published.subscribers[subscription] = None
@@ -244,7 +251,7 @@ class Connection:
         self.wake()
 
     def _leave(self, subscription: Subscription) -> None:
-        """Mark a subscription as not whole, and send nothing of it. The caller holds the lock."""
+        """Mark a subscription as not whole, and send none of its patches. The caller holds the lock."""
         subscription.is_whole, subscription.due = False, []
         self.dirty.pop(subscription, None)
         self._pages = deque(pair for pair in self._pages if pair[0] is not subscription)
@@ -252,7 +259,7 @@ class Connection:
     def _fail(self, first: Asked, error: Exception) -> None:
         if not isinstance(error, EddyError):
             _log.error("query '%s' has failed", first.name, exc_info=error)
-            error = QueryFailedError(f"query '{first.name}': it has failed; the log of the server says how")
+            error = QueryFailedError(f"query '{first.name}': it has failed; the server's log has the error")
         with self._publisher.lock:
             self.failed.append((first, error))
         self.wake()
@@ -285,7 +292,7 @@ class Connection:
         return record
 
     def record(self) -> Record:
-        """The queries that continue when the client reconnects, each with the event since which it is whole."""
+        """The queries that can continue when the client reconnects, each with the event since which it is whole."""
         with self._publisher.lock:
             whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
             return {id_: (each.published.identity, each.since) for id_, each in whole.items()}
@@ -309,9 +316,9 @@ class Connection:
         return event(kind, data, self._id(at))
 
     def events(self) -> bytes:
-        """The events that are due, with at most one page of rows; empty where none are."""
+        """The events that are due, with at most one page of rows; empty if none is due."""
         now = time.monotonic()
-        # Pages last: the last one of a query leads to the version that patches have led the others to.
+        # Pages are last: the last page of a query leads to the version that the other queries have reached by patches.
         found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
         if not found and now - self._sent_at >= self._publisher.limits.heartbeat_s:
             found = [HEARTBEAT]
@@ -328,7 +335,9 @@ class Connection:
         return max(_LOOK_S, _VERSION_S - (now - self._told_at))
 
     def _news(self, now: float) -> Iterator[bytes]:
-        """A version without changes: once all rows are sent, once it is exact again, and some time after the last."""
+        """The event of a version without changes: once all rows are sent, when the version is exact again, and at
+        intervals.
+        """
         said, at = self._said, self._at
         if said is None:
             is_due = len(self.asked) == len(self._subscriptions) and not self._pages
@@ -346,7 +355,7 @@ class Connection:
             failed, self.failed = self.failed, []
         for first, error in failed:
             if self.asked.get(first.id) is not first:
-                continue  # it was closed meanwhile, and perhaps another one has its id
+                continue  # the query was closed meanwhile, and another one may have its id
             self.drop(first.id)
             del self.asked[first.id]
             self.ended += 1
@@ -371,7 +380,10 @@ class Connection:
             each.since = self._seq
 
     def _taken(self, was: int, target: int) -> list[tuple[Subscription, list[KeptPatch]]]:
-        """Patches of queries; queries whose patches were dropped get their rows anew. The caller holds the lock."""
+        """Take the patches of queries.
+
+        Queries whose patches were dropped get their rows anew. The caller holds the lock.
+        """
         found: list[tuple[Subscription, list[KeptPatch]]] = []
         size = 0
         for each in [each for each in self.dirty if each.is_whole]:
@@ -389,7 +401,10 @@ class Connection:
         return found
 
     def _states(self, state: State, unknown: list[str], was: StepStamp) -> Iterator[bytes]:
-        """Events of states. Their ids have the step `was`: a client that continues from one needs the patches since."""
+        """Events of states.
+
+        Their ids have the step `was`: a client that continues from such an id needs the patches since then.
+        """
         if state != self._state:
             self._state = state
             for id_, subscription in list(self._subscriptions.items()):
@@ -399,7 +414,7 @@ class Connection:
             yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
     def _composed(self, found: list[tuple[str, list[KeptPatch]]]) -> Iterator[bytes]:
-        """One event for each version; where there are more than a few, one event with the sum of their patches."""
+        """One event for each version; for more than a few versions, one event with the sum of their patches."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
@@ -426,7 +441,7 @@ class Connection:
                 snapshot.apply(patch.ops)
         try:
             page = next(snapshot)
-        except Exception as error:  # a row that JSON has not
+        except Exception as error:  # a row that JSON cannot represent
             with self._publisher.lock:
                 self._leave(subscription)
             self._fail(subscription.first, error)
@@ -437,9 +452,9 @@ class Connection:
             yield self._event("snapshot", page.more())
 
     def _caught_up(self, pair: tuple[Subscription, SnapshotPages], *, whole: bool = False) -> list[KeptPatch] | None:
-        """The patches that lead queued rows to the stream's version; the subscription is at this version from then on.
+        """The patches from queued rows to the stream's version. The subscription is at this version from then on.
 
-        None where the rows are not to be sent any more: some patches were dropped, or the window has moved meanwhile.
+        None if the rows are not to be sent any more: some patches were dropped, or the window was moved meanwhile.
         """
         subscription = pair[0]
         with self._publisher.lock:
@@ -457,7 +472,7 @@ class Connection:
             return kept
 
     def _last_page(self, pair: tuple[Subscription, SnapshotPages], page: Page) -> Iterator[bytes]:
-        """The last page, with the changes since the first: from now on the query moves with the others."""
+        """The last page, with the changes since the first page. From now on the query moves with the others."""
         subscription = pair[0]
         kept = self._caught_up(pair, whole=True)
         if kept is None:
@@ -473,7 +488,7 @@ class Connection:
 
 
 def _patch(stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
-    """The data of a patch event: operations in JSON by the ids of queries."""
+    """The data of a patch event: the operations in JSON, by the ids of queries."""
     return b'{"version":%b,"queries":{%b}}' % (
         stamp.data,
         b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),

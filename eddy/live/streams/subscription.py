@@ -1,4 +1,4 @@
-"""A query of one stream of events: the version that it is at, and its patches that are due."""
+"""A query of one stream of events: its version, and its patches that are due."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -22,7 +22,9 @@ class Carrier(Protocol):
 
 
 class Subscription:
-    """A query of a stream. `at` is the number of its rows' version until it is whole; then it moves with the stream.
+    """A query of a stream.
+
+    `at` is the number of its rows' version until the query is whole; then it moves with the stream.
 
     `first` is the request that opened it, `asked` the request with its present window. `due` are the patches up to `at`
     that lead from the window that the client has to the window that it asked for.
@@ -37,7 +39,7 @@ class Subscription:
         self.due: list[KeptPatch] = []
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """Its patches of the steps from after `number` to `up_to`; None where some of them were dropped."""
+        """The query's patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
         kept = self.published.retained.after(max(number, self.at), up_to)
         return None if kept is None else [*self.due, *kept]
 

@@ -1,1 +1,3 @@
-"""Rows that fail: those that the author's function refuses are set aside, and those that cannot be written are told."""
+"""Rows that fail: rows on which the author's function raises are set aside, and rows that cannot be written are
+reported.
+"""

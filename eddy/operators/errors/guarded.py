@@ -1,4 +1,4 @@
-"""Guarded operators: they set rows aside on which the author's function fails, see `set_aside`."""
+"""Guarded operators: they set aside the rows on which the author's function fails; see `set_aside.py`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,20 +12,20 @@ __all__ = ["Guarded", "unguarded"]
 
 
 class Guarded(Operator):
-    """An operator that sets rows aside on which its function fails, where the epoch asks for it."""
+    """An operator that sets aside the rows on which its function fails, if the epoch's `Care` is to set rows aside."""
 
     def __init__(self, operator: Operator, aside: Aside) -> None:
         self.name, self.operator, self.aside = operator.name, operator, aside
         self._care = aside.care
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """As the operator, or without the rows that fail."""
+        """The operator's step; if the epoch sets rows aside, without the rows that fail."""
         if self._care.on or self.aside.kept:
             return self.operator.step_apart(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """As the operator, without rows that are set aside."""
+        """The operator's `explore`, without rows that are set aside."""
         batch, *others = inputs
         if self.aside.kept:
             batch = batch.select([not self.aside.reason_of(row) for row in batch.rows])

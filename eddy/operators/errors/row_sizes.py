@@ -1,10 +1,10 @@
-"""Rows that no state and no topic can take: too large, or of values that their serdes cannot write.
+"""The check for rows that no state and no topic can store: too large, or with values that their serdes cannot write.
 
-A row is too large if its key and value, as they are written, take more than `max_bytes`: a property of the row.
+A row is too large if its encoded key and value have more than `max_bytes` bytes. That depends on the row alone.
 
-Most rows are never looked at here. A state that writes one that is too large refuses it, and the recursion repeats the
-epoch *carefully*, looking at each row of each wave. Rows that grow from wave to wave are noticed before they fill the
-memory: some rows of every eighth wave are encoded, and some of every wave once rows are wide.
+Most rows are never checked here. A state refuses a row that is too large, and then the recursion repeats the epoch
+*carefully*: it checks each row of each wave. Rows that grow from wave to wave are noticed before they fill the memory:
+some rows of every eighth wave are encoded, and some of every wave once rows are wide.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ _FEW = 8
 
 
 class RowSizes:
-    """Looks at the rows of one recursion. `encode` writes a row.
+    """Checks the rows of one recursion. `encode` returns the bytes of a row.
 
-    `careful`: each row of each wave is looked at. `lenient`: rows are not written, so that they may be of any type.
+    `careful`: each row of each wave is checked. `lenient`: rows are never stored, so that they may be of any type.
     """
 
     def __init__(self, encode: Callable[[Row], bytes], max_bytes: int = MAX_ROW_BYTES, lenient: bool = False) -> None:
@@ -63,27 +63,27 @@ class RowSizes:
         )
 
     def is_huge(self, row: Row) -> bool:
-        """Whether a row is so large that nothing is computed of it; of one that cannot be encoded a few are."""
+        """Whether a row is too large to apply `op` to it; False for a row that cannot be encoded."""
         try:
             return len(self._encode(row)) > _HUGE * self._max_bytes
         except Exception:
             return False
 
     def refused_rows(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows of a wave that cannot be written, of those that are looked at."""
+        """The rows that cannot be written, among the checked rows of a wave."""
         if not self.wide and len(rows) > _SAMPLE:
             rows = rows[:: len(rows) // _SAMPLE]
         return [row for row in rows if self.refused(row)]
 
     def order(self, row: Row) -> bytes:
-        """The place of a row among others: by its bytes."""
+        """The key by which rows are sorted: the bytes of the row."""
         try:
             return self._encode(row)
         except Exception:
             return b""
 
     def share(self, batch: Batch) -> int:
-        """How many rows of usual width one row of the batch is worth, by a few of them."""
+        """The mean width of the batch's rows, in rows of usual width, estimated from a few of them."""
         rows = batch.rows[:: max(1, len(batch.rows) // _FEW)]
         try:
             return max(1, sum(len(self._encode(row)) for row in rows) // (len(rows) * _UNIT))

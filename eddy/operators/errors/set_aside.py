@@ -3,14 +3,14 @@
     A = Σ of the weights of the rows that the step could not take      out = step(in - A)
 
 A row is set aside at the step whose function fails on it, so A is a function of the rows that reach the step: it does
-not matter which worker made them, in which epochs, or whether a topic carried them. A retraction finds its row in
-A and cancels it there, also where the function has been mended since. Facts are never taken back: they are reported,
-and nothing is kept of them.
+not matter which worker made them, in which epochs, or whether they were sent through a topic. A retraction finds its
+row in A and cancels it there, also if the function was corrected in between. Facts are never retracted: they are
+reported, and A does not keep them.
 
-Where all rows of a key make one value (a fold's state, a table's sink), and this value cannot be written, the key is
-*withheld*: it has no row downstream until its value can be written.
+If one value is computed from all rows of a key (a fold's state, a table's sink), and this value cannot be written, the
+key is *withheld*: it has no row downstream until its value can be written.
 
-Invariant: `kept` and `withheld` are as of the last commit; additions of the current epoch are kept beside them.
+Invariant: `kept` and `withheld` are as of the last commit; changes of the current epoch are kept apart from them.
 """
 
 from ast import literal_eval
@@ -45,7 +45,7 @@ _JSON: Serde[Any] = Json()
 
 
 class Care:
-    """Whether the running epoch sets rows aside; otherwise a row that fails undoes it."""
+    """Whether the running epoch sets rows aside; otherwise a row that fails undoes the epoch."""
 
     on = False
 
@@ -53,7 +53,8 @@ class Care:
 class KeptRow(msgspec.Struct, frozen=True):
     """A row set aside, or a key withheld, in the application's metadata.
 
-    `weight` is the row's, and 1 of a key. `body` is the value of a fold that its state cannot take, as Python's text.
+    `weight` is the row's weight, and 1 for a key. `body` is a fold's value that its state cannot write, as Python's
+    text.
     """
 
     weight: int
@@ -64,7 +65,9 @@ class KeptRow(msgspec.Struct, frozen=True):
 
 
 class Located(NamedTuple):
-    """The place of an entry: the step, the partition of its key among so many, and the bytes of the row or key."""
+    """The place of an entry: the step, the number of partitions, the partition of the key, and the bytes of the row or
+    key.
+    """
 
     step: str
     partitions: int
@@ -90,8 +93,8 @@ class Found(NamedTuple):
 class Aside:
     """The rows that one step has set aside, and the keys that it withholds.
 
-    `home` is the partition of a key: where no owned partition is its home, any owned one. `key` and `value` are the
-    serdes of the step's input rows.
+    `home` returns the partition of a key, or any owned partition if this worker does not own the key's. `key` and
+    `value` are the serdes of the step's input rows.
     """
 
     step: str
@@ -106,17 +109,17 @@ class Aside:
     _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
 
     def identity(self, row: Row) -> bytes:
-        """The bytes of a row: equal rows, equal bytes."""
+        """The bytes of a row; equal rows have equal bytes."""
         key = written(row[0], self.key)
         return _ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value)
 
     def reason_of(self, row: Row) -> str:
-        """Why an equal row is set aside; empty where none is."""
+        """The reason for which an equal row is set aside; empty if there is no such row."""
         kept = self.kept.get(self.identity(row)) if self.kept else None
         return kept.reason if kept else ""
 
     def without_kept(self, batch: Batch) -> Batch:
-        """The batch without rows that equal ones are set aside of, which join them."""
+        """The batch without the rows that equal a row set aside; their weights are added to it."""
         if not self.kept:
             return batch
         reasons = list(map(self.reason_of, batch.rows))
@@ -129,7 +132,7 @@ class Aside:
         return batch.select([not reason for reason in reasons])
 
     def without(self, batch: Batch, errors: Mapping[int, Exception]) -> Batch:
-        """The batch without the rows at these indexes, which are set aside. Raises: as `take`."""
+        """Set aside the rows at these indexes. Returns the batch without them. Raises: as `take`."""
         if not errors:
             return batch
         times = batch.times_of_rows()
@@ -138,17 +141,17 @@ class Aside:
         return batch.select([index not in errors for index in range(len(batch))])
 
     def take(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
-        """Set a row aside. Raises: the error, where this epoch does not set rows aside."""
+        """Set a row aside. Raises: the error, if this epoch does not set rows aside."""
         if not self.care.on:
             raise error
         self._add(row, weight, reason_in(self.step, error), time, not self.facts)
 
     def again(self, row: Row, weight: int) -> None:
-        """A row that equals one set aside is inserted or retracted."""
+        """Insert or retract a row that equals one set aside."""
         self._add(row, weight, self.reason_of(row), 0, not self.facts)
 
     def report(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
-        """Reject a row of which nothing has to be remembered. Raises: as `take`."""
+        """Reject a row without keeping it. Raises: as `take`."""
         if not self.care.on:
             raise error
         self._add(row, weight, reason_in(self.step, error), time, False)
@@ -163,7 +166,10 @@ class Aside:
         return self.kept.get(_KEY + written(key, self.key)) if self.kept else None
 
     def withhold(self, key: Any, value: Any, error: Exception, body: str = "", time: int = 0) -> None:
-        """The key has a value that cannot be written: it has no row downstream. Raises: as `take`, of another key."""
+        """Withhold a key whose value cannot be written: it has no row downstream.
+
+        Raises: as `take`, for a key not withheld yet.
+        """
         identity = _KEY + written(key, self.key)
         before = self.kept.get(identity)
         if before is None and not self.care.on:
@@ -174,12 +180,12 @@ class Aside:
             self.found.append(Found(identity, (key, value), 1, reason, time, False))
 
     def release(self, key: Any) -> None:
-        """The key's value can be written, or it has none."""
+        """Stop withholding a key: its value can be written, or it has none."""
         if self.kept and (identity := _KEY + written(key, self.key)) in self.kept:
             self._held[identity] = None
 
     def shown(self, spec: StateSpec, key: Any, value: Any, time: int = 0) -> Any:
-        """The value that a table gets; None, and the key is withheld, where it cannot write it. Raises: `withhold`."""
+        """The value for a table; if the table cannot write it, None, and the key is withheld. Raises: as `withhold`."""
         error = None if value is None else refused(spec, (key, value))
         if error is None:
             self.release(key)
@@ -191,11 +197,11 @@ class Aside:
 
     @property
     def changed(self) -> bool:
-        """Whether the epoch has set something aside, or found something again."""
+        """Whether the epoch has set a row aside, withheld a key, or changed such an entry."""
         return bool(self.found or self._held)
 
     def came(self) -> list[Found]:
-        """The rows that the epoch has set aside, without those that it has also taken back."""
+        """The rows that the epoch has set aside, without the rows that it has also retracted."""
         weights: dict[bytes, int] = {}
         for one in self.found:
             weights[one.identity] = weights.get(one.identity, 0) + one.weight
@@ -245,7 +251,7 @@ class Aside:
 
 
 def written(value: Any, serde: Serde[Any]) -> bytes:
-    """A key or value as its serde writes it, or as any other way that can: equal values, equal bytes."""
+    """A key or value in its serde's encoding, or in another one if the serde fails; equal values have equal bytes."""
     if value is None:
         return b""
     for one in (serde, Native, _JSON):
@@ -275,7 +281,7 @@ def unwritten_keys(batch: Batch, spec: StateSpec) -> dict[int, Exception]:
 
 
 def restored_by_text(value: Any) -> bool:
-    """Whether Python reads the value back from its text: numbers of any size, text, and tuples of them."""
+    """Whether Python can read the value from its text, as it can numbers of any size, text, and tuples of these."""
     try:
         return bool(literal_eval(repr(value)) == value)
     except Exception:
@@ -283,7 +289,7 @@ def restored_by_text(value: Any) -> bool:
 
 
 def refused(spec: StateSpec, row: Row) -> Exception | None:
-    """Why a state cannot write a row, None where it can."""
+    """The error with which a state cannot write a row; None if it can."""
     try:
         hash(row if spec.kind != "table" else row[0])
     except TypeError:
@@ -304,13 +310,15 @@ def refused(spec: StateSpec, row: Row) -> Exception | None:
 
 
 def only_written(aside: Aside, batch: Batch, spec: StateSpec) -> Batch:
-    """The rows that a state can write; the others are set aside."""
+    """The batch with only the rows that a state can write; the others are set aside."""
     batch = aside.without_kept(batch)
     return aside.without(batch, unwritten(spec, batch.rows)) if aside.care.on else batch
 
 
 def netted(aside: Aside, batch: Batch) -> Batch:
-    """The batch with each row once, without rows whose weights cancel: of equal rows the first, with their sum."""
+    """The batch with equal rows merged, without rows whose weights cancel: the first of equal rows, with the sum of
+    weights.
+    """
     weights: dict[bytes, int] = {}
     names = list(map(aside.identity, batch.rows))
     for name, weight in zip(names, batch.weights, strict=True):

@@ -1,4 +1,4 @@
-"""Roots that are beyond a bound: how many of the nodes that they reach lie deeper than the limit, and whether too many.
+"""Roots beyond a bound: roots that reach nodes deeper than the limit, or too many nodes.
 
     table   root  ->  (number of nodes beyond the limit, number of nodes where that is too large, else 0)
 
@@ -18,7 +18,7 @@ __all__ = ["Beyond"]
 
 
 class Beyond:
-    """Follows `depths`; `sizes` has the number of nodes by root, where that is bounded."""
+    """Follows `depths`; `sizes` has the number of nodes of each root, if that number is bounded."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class Beyond:
         noted: Mapping[Any, Mapping[Any, Cell | None]],
         ranks: Mapping[Any, Mapping[Any, Cell]],
     ) -> dict[Any, tuple[bool, bool]]:
-        """Follow what the epoch did to these roots. Returns those that were beyond a bound, or are: whether each is."""
+        """Apply the epoch's changes of these roots.
+
+        Returns, for the roots that were or are beyond a bound, whether each was, and whether it is.
+        """
         over = self._depths.over
         touched = list(dict.fromkeys(roots))
         olds = self._table.get_many(touched)
@@ -63,7 +66,7 @@ class Beyond:
         }
 
     def _deeper(self, root: Any, notes: Mapping[Any, Cell | None], ranks: Mapping[Any, Mapping[Any, Cell]]) -> int:
-        """By how many the nodes beyond the limit have become more."""
+        """The increase of the number of nodes beyond the limit."""
         limit, moved = self._depths.limit, 0
         for node, old in notes.items():
             new = ranks.get(node, {}).get(root)
@@ -71,7 +74,7 @@ class Beyond:
         return moved
 
     def held(self, name: str) -> Mapping[int, str]:
-        """The least message, where this worker owns the fixpoint."""
+        """The message for the least root, if this worker owns the fixpoint."""
         if not self._ownership.owns(0, 1):
             return {}
         why = min((self._message(name, *item) for item in self._table.items()), default=None)

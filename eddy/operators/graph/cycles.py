@@ -98,7 +98,7 @@ class Cycles:
         )
 
     def _leads(self, root: Any, start: Any, end: Any) -> bool:
-        """Whether `start` leads to `end`: searched forwards from the one and backwards from the other, in turns."""
+        """Whether `start` leads to `end`. The search takes turns: forwards from `start`, backwards from `end`."""
         if start == end:
             return True
         down, up = {start}, {end}

@@ -39,7 +39,10 @@ _NO_CELLS: dict[Any, Any] = {}
 
 
 class Depths:
-    """Keeps `ranks` what `links` and the roots make them. Depths end at `max_depth`; beyond `limit` they are told."""
+    """Maintains `ranks` from `links` and the roots.
+
+    Depths end at `max_depth`; roots that reach beyond `limit` are reported.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Depths:
     def update(self, changes: LinkChanges, begun: Collection[Any], ended: Collection[Any]) -> None:
         """Apply changes of links and roots. Previous cells are recorded in the ranks.
 
-        `over` are then the roots for which a node has settled beyond the limit, or one too many.
+        Afterwards `over` has the roots that reach a node beyond the limit, or too many nodes.
         """
         self.over = set()
         ranks, links = self._ranks, self._links
@@ -167,9 +170,9 @@ class Depths:
     def _orphans(
         self, root: Any, lost: Any, depth: Any, children: dict[Any, int], notes: dict[Any, Cell | None]
     ) -> Iterator[tuple[Any, Any]]:
-        """Take the support of a node that has lost `depth` from its children.
+        """Remove, from the children of a node that has lost `depth`, the support by this node.
 
-        Yields those whose parent it was, with their depths.
+        Yields the children whose parent was this node, with their depths.
         """
         at, cost_of, counted = self._at, self._cost_of, self._counted
         for w, weight in children.items():

@@ -4,8 +4,8 @@
     ties    (node, child) -> the (cost, order) of each edge between them
     out     node -> its children        inn   child -> its parents
 
-A link's cost is the least of its ties', and its order the least among these. If an edge is the child itself and costs
-1, the rows are the links: `out` holds the rows, and there are no other states.
+A link's cost is the least cost of its ties, and its order the least order of those ties. If an edge is the child itself
+and costs 1, the rows are the links: `out` holds the rows, and there are no other states.
 
 Invariant: a child is in `out` with a weight above 0, and its parent in `inn`, while an edge links them.
 """
@@ -29,8 +29,10 @@ Link = tuple[Any, Any, Any]
 
 
 class LinkChanges(msgspec.Struct):
-    """The changes of links in an epoch; a link with a new cost is lost and gained. `retied`: the order may have
-    changed."""
+    """The changes of links in an epoch; a link with a new cost is lost and gained.
+
+    `retied`: links whose order may have changed.
+    """
 
     lost: list[Link]
     gained: list[Link]
@@ -132,7 +134,9 @@ class TiedLinks(Links):
         return super().complete and self._ties.complete
 
     def change(self, batch: Batch) -> LinkChanges:
-        """Apply a delta: an edge that appears ties its node to each of its children; one that vanishes unties it."""
+        """Apply a delta: an added edge adds a tie between its node and each of its children; a removed edge removes
+        them.
+        """
         appeared, vanished = presence(self._edges, batch.zset(self._name))
         tied = [tie for row in appeared for tie in self._ties_of(*row)]
         untied = [tie for row in vanished for tie in self._ties_of(*row)]
@@ -213,7 +217,7 @@ def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
 
 
 def best_tie(link: Row, bag: Any) -> tuple[Any, Any] | None:
-    """The least cost of a link's ties, and the least order at that cost; None means the child."""
+    """The least cost of a link's ties, and the least order at that cost; an order of None means the child itself."""
     if bag is None:
         return None
     if type(bag) is tuple:

@@ -6,10 +6,10 @@ common root share its reached nodes.
 If cycles are errors, a root that reaches one has one additional row, which names the cycle; its other rows do not
 change. That row is a function of the current links, so it disappears with the cycle.
 
-A root that reaches a node beyond the limit, or too many nodes, has no row until it does not; its depths are kept all
-the same, so that this is a function of the links that are there.
+A root that reaches a node beyond the limit, or too many nodes, has no row meanwhile. Its depths are stored all the
+same, so the rows are a function of the current links.
 
-Does not tell paths apart: a row a path is linear, and runs by waves.
+It does not distinguish the paths to a node. A recursion with one row for each path is linear, and runs by waves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,7 +77,7 @@ class Ranked(Operator):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply roots and edges, follow what they change, and emit the changed rows.
 
-        The rows of a root that is beyond a bound are withheld. Raises: DataError where a weight is not above 0.
+        The rows of a root that is beyond a bound are withheld. Raises: DataError if the weight of a row is not above 0.
         """
         roots, edges = inputs
         changes = self._links.change(edges) if edges.rows else LinkChanges([], [], [])
@@ -157,7 +157,9 @@ class Ranked(Operator):
                 told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
 
     def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
-        """Of a root that was beyond a bound or is: all its rows are inserted, all are retracted, or nothing is told."""
+        """Emit rows of a root that was or is beyond a bound: all rows are inserted, all are retracted, or none is
+        emitted.
+        """
         keys = self._keys_of(root)
         if not is_now:
             cells = self._cells_of(root)
@@ -192,7 +194,7 @@ class Ranked(Operator):
 
 
 class _Moved(NamedTuple):
-    """The roots with changed keys: their keys before and now; the added roots, and the removed ones."""
+    """The roots with changed keys, each with its keys before and now; the added roots, and the removed roots."""
 
     before: dict[Any, list[Any]]
     now: dict[Any, list[Any]]

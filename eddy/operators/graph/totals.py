@@ -28,7 +28,7 @@ TOTAL, CYCLE = "total", "cycle"
 
 
 class _Cell:
-    """A node during an epoch: its previous and its current values."""
+    """The previous and the current values of a node during an epoch."""
 
     __slots__ = ("before", "children", "held", "own", "parent", "present", "sum", "told")
 
@@ -177,7 +177,10 @@ class _Epoch:
             self._flows[node] += 0
 
     def _untell(self, node: Any, cell: _Cell) -> None:
-        """Subtract a node's sum from its parent; it is told again later, to its parent at that time."""
+        """Subtract a node's sum from its parent's.
+
+        The node sends its sum again later, to the parent that it has then.
+        """
         if cell.told:
             self._deltas[cell.parent] -= cell.told
             self._flows[cell.parent] -= cell.told
@@ -185,7 +188,7 @@ class _Epoch:
             cell.told = 0
 
     def hold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
-        """Find the cycles closed by new links: their nodes tell nothing. Returns them."""
+        """Find the cycles closed by new links, whose nodes send no sum. Returns them."""
         found = []
         done: set[Any] = set()
         for start in changed:
@@ -238,13 +241,14 @@ class _Epoch:
                 waiting[above] -= 1
                 if not waiting[above]:
                     ready.append(above)
-            elif more and not waiting.get(above):  # sums of floats cancel only nearly
+            elif more and not waiting.get(above):  # with floats, deltas that cancel may leave a small remainder
                 ready.append(above)
 
     def _trails(self) -> dict[Any, int]:
-        """The nodes that may change, with the number of their children among them.
+        """The nodes whose sums may change, each with the number of its children that are among these nodes.
 
-        All move up one step in turn. Two that meet continue as one, and stop where their deltas cancel.
+        Trails follow parent links from the changed nodes, one step each in turn. Two that meet continue as one, and end
+        where their deltas cancel.
         """
         waiting = dict.fromkeys(self._flows, 0)
         group_of = {node: _SubtreeGroup(node, flow) for node, flow in self._flows.items()}
@@ -285,7 +289,7 @@ class _Epoch:
 
 
 class _SubtreeGroup:
-    """Nodes whose changes move up together: as far as `head`, with the sum `flow`."""
+    """Nodes whose changes were sent up together, as far as `head`, with the sum `flow`."""
 
     __slots__ = ("flow", "head", "joined", "walks")
 

@@ -12,9 +12,9 @@ A fact of iteration n depends only on facts of earlier iterations, so no fact su
 a cycle disappear when the cycle is cut off. Several bindings iterate together; a definition that uses a
 collection of this iteration, instead of a binding, sees the new value.
 
-Bounds: X(iterations) is the answer, and what would make another of it is cut; under `rows` what was cut makes
-rows of an error, too. With `error` the limit guards against recursions that never end. What becomes of a loop that
-meets it is the matter of the outermost one (`operators/nested/outermost.py`).
+Bounds: X(iterations) is the answer, and rows that a further iteration would change are cut; under `rows` the cut rows
+are also rows of errors. With `error` the limit guards against recursions that never end: the outermost loop decides
+about a loop that meets it (`operators/nested/outermost.py`).
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's WITH MUTUALLY RECURSIVE.
 """
@@ -39,7 +39,7 @@ __all__ = ["Fixpoint", "NestedBody", "Results", "Take"]
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
 _LIMIT, _SIZE, _WORK = "limit=", "max_row_bytes", "max_nested_rows, max_nested_s"
 _LARGEST_WEIGHT = 1 << 4_096
-"""Weights that square themselves in each iteration soon pass it; weights of finite answers do not."""
+"""The bound of weights: weights that are squared in each iteration soon exceed it; weights of finite answers do not."""
 
 
 class NestedBody:
@@ -83,12 +83,12 @@ class NestedBody:
         return [time for nested in self._nested for time in nested.waiting()]
 
     def ahead(self) -> RunAhead | None:
-        """A run ahead of a recursion of one binding; None if its rows are not made of single rows."""
+        """A run ahead of a recursion of one binding; None if some step does not make its rows from single rows."""
         ahead = RunAhead(self.steps, self._results[0])
         return ahead if ahead.possible and self._bindings == 1 else None
 
     def lookups(self, external: int) -> list[NestedLookupJoin] | None:
-        """The joins that look an input from outside up; None if it is read otherwise, too, or is the seed."""
+        """The joins that look up an input from outside; None if another step reads it, too, or if it is the seed."""
         slot = self._bindings + external
         readers = [step for step in self.steps if slot in step.inputs]
         joins = [op for op in (step.operator for step in readers) if isinstance(op, NestedLookupJoin)]
@@ -126,7 +126,7 @@ class Take(Operator):
         self.name, self._index = name, index
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Pick the batch; there are no errors if the bound makes none."""
+        """Pick the batch; the batch of errors is empty if the bound makes no rows of errors."""
         (results,) = inputs
         assert isinstance(results, Results)
         return results.batches[self._index] if self._index < len(results.batches) else EMPTY
@@ -136,8 +136,8 @@ class Fixpoint(NestedOperator):
     """Deltas from outside in, the deltas of all bindings out, and last the deltas of the limit's errors.
 
     If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
-    its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows of the errors of a loop inside
-    another one. `sizes` look at each binding's rows, None for rows that are not written.
+    its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows from the errors of a loop inside
+    another one. `sizes` check each binding's rows; None for rows that are not written.
     """
 
     def __init__(
@@ -161,7 +161,8 @@ class Fixpoint(NestedOperator):
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
         self.overdue: list[Row] = []
-        self._deepest: int | None = None  # no state has a difference in a later iteration; None before it was looked up
+        # The last iteration with a difference in some state; None before it was looked up.
+        self._deepest: int | None = None
         self._repetition: Repetition | None = None
         self._ahead: RunAhead | None = None
 
@@ -215,7 +216,8 @@ class Fixpoint(NestedOperator):
 
         Returns the bindings' deltas, and the changes beyond the last iteration.
 
-        Raises: EndlessError where the guard's iterations, or the epoch's rows or seconds, do not suffice.
+        Raises: EndlessError if the loop needs more iterations than the limit, or more rows or seconds than the epoch
+        has.
         """
         nested = self._depth > 1
         body, none = self.body, [EMPTY] * len(self.bindings)
@@ -247,7 +249,8 @@ class Fixpoint(NestedOperator):
     ) -> list[Batch] | None:
         """Add an iteration's results to the totals; return the inputs of the bindings in the next iteration."""
         after = None
-        last = self._iterations if self._seeded else self._iterations - 1  # a seed has needed no iteration
+        # Iteration 0 of a seeded loop is its seed, which needs no iteration.
+        last = self._iterations if self._seeded else self._iterations - 1
         for index, batch in enumerate(made):
             if not batch.rows:
                 continue
@@ -275,17 +278,17 @@ class Fixpoint(NestedOperator):
         return after
 
     def _look_for_repetition(self, iteration: int, made: list[Batch]) -> None:
-        """Raises: EndlessError where the bindings hold what they held some iterations before."""
+        """Raises: EndlessError if the bindings have the same rows as some iterations before."""
         if self._repetition is None:
             if self._deepest is None:
                 self._deepest = max((self._iteration_of(time) for time in self._times()), default=0)
             self._repetition = Repetition(len(made), self._deepest)
         if self._repetition.met(iteration, made):
             index = next(index for index, batch in enumerate(made) if batch.rows)
-            raise self._error(index, made, f"after {iteration} iterations it holds what it held before")
+            raise self._error(index, made, f"after {iteration} iterations it has the same rows as before")
 
     def _look_ahead(self, ahead: RunAhead, iteration: int, made: list[Batch], total: ZSet) -> None:
-        """Raises: EndlessError where the limit will be met; nothing is told while rows are retracted or wait."""
+        """Raises: EndlessError if the limit will be met. Does not look ahead while rows are retracted or wait."""
         if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
             return
         rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
@@ -295,7 +298,9 @@ class Fixpoint(NestedOperator):
             raise self._error(0, [Batch(rows, [1] * len(rows))], why, raised=raised)
 
     def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
-        """Tells which rows the first binding has; `total` is its delta of the epoch so far."""
+        """Returns a function that selects the rows which the first binding has; `total` is its delta in the epoch so
+        far.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def _times(self) -> Iterator[Time]:
@@ -308,11 +313,11 @@ class Fixpoint(NestedOperator):
         return time if type(time) is int else time[self._depth - 1]
 
     def _watch(self, index: int, made: list[Batch], iteration: int) -> None:
-        """Raises: EndlessError where rows have outgrown what can be written, for each of them."""
+        """Raises: EndlessError naming the rows that have become too large to be written."""
         batch, sizes = made[index], self.sizes[index]
         if max(batch.weights) > _LARGEST_WEIGHT or min(batch.weights) < -_LARGEST_WEIGHT:
             heavy = [row for row, w in zip(batch.rows, batch.weights, strict=True) if abs(w) > _LARGEST_WEIGHT]
-            reasons = dict.fromkeys(heavy, "its weight is beyond all bounds")
+            reasons = dict.fromkeys(heavy, "its weight is too large")
         elif sizes is None or not (sizes.wide or (iteration and iteration % GLANCE == 0)):
             return
         else:
@@ -326,7 +331,7 @@ class Fixpoint(NestedOperator):
             raise errors[0]
 
     def be_careful(self) -> bool:
-        """Look at each row of each iteration from now on. Returns False if it has done so before."""
+        """Check each row of each iteration from now on. Returns False if that was so before."""
         sizes = [one for one in self.sizes if one is not None]
         was = all(one.careful for one in sizes)
         for one in sizes:
@@ -355,7 +360,7 @@ class Fixpoint(NestedOperator):
         if not (sql and self._seeded):
             subject += f": binding '{self.bindings[index]}'"
         return EndlessError(
-            f"{subject} does not come to rest: {why}, e.g. by row {columns_of(row) if sql else row!r}; a recursion "
+            f"{subject} does not end: {why}, e.g. by row {columns_of(row) if sql else row!r}; a recursion "
             f"that grows without end or goes back and forth has no answer. {self.advice(raised)}",
             rows or [row for batch in made for row in batch.rows],
             of_work,

@@ -4,10 +4,10 @@
 function of the present data, so that mending the data removes them. While there is one, the loop withholds all its rows
 (`operators/nested/outermost.py`).
 
-`InnerLimit`, inside a loop: each iteration of the enclosing loop runs the block again, and its errors in that iteration
-are the rows that its own last iteration has changed. They are a collection by iteration, like any other inside. Nothing
-is withheld there: the iteration continues with the block's current rows. Instead the outermost block withholds all its
-results:
+`InnerLimit`, inside a loop: each iteration of the enclosing loop runs the block again, and the block's errors in that
+iteration are the rows that the block's own last iteration has changed. Errors are a collection with differences by
+iteration, like any other inside a loop. The inner block withholds no rows: the enclosing iteration continues with its
+current rows. Instead the outermost block withholds all its results:
 
     errors of the outermost block = its own, and each row that is an error in any iteration of the enclosing loops
 
@@ -30,7 +30,7 @@ __all__ = ["InnerErrors", "InnerLimit", "LimitBarrier", "numbered"]
 
 
 class InnerLimit:
-    """Replaces `LimitBarrier` inside a loop: it sends all rows, then the numbered changes beyond the last iteration."""
+    """Replaces `LimitBarrier` inside a loop: returns all rows, then the numbered changes beyond the last iteration."""
 
     def states(self) -> Sequence[State]:
         """None: `InnerErrors` keeps the rows."""
@@ -65,7 +65,7 @@ class InnerErrors(NestedWeights):
         self._moves = {}
 
     def taken_moves(self) -> ZSet:
-        """By row, the increase of the number of non-zero differences since the last call."""
+        """The increase, by row, of the number of differences that are not 0, since the last call."""
         moves, self._moves = self._moves, {}
         return {row: move for row, move in moves.items() if move}
 
@@ -85,8 +85,8 @@ def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
 class LimitBarrier:
     """Two arrangements of rows, with the number of the binding in both key and value.
 
-    `bindings` are the loop's, then the bindings of the blocks inside whose errors count, each with the number of its
-    first. `deltas` holds the rows that an earlier release withheld since the error; nothing is added to it.
+    `bindings` are the bindings of the loop, then the bindings of the blocks inside whose errors count; each block has
+    the number of its first binding. `deltas` has rows that an earlier release of eddy withheld; no row is added to it.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class LimitBarrier:
         return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
 
     def least(self) -> str:
-        """The binding of one of the errors, and its row: always the same one of the same errors."""
+        """The binding and the row of one error; equal sets of errors give the same one."""
         return min(
             f"binding '{name}' still changed in its last iteration, e.g. by row {row!r}" for name, row in self.rows()
         )
 
     def taken_back(self, count: int) -> list[ZSet]:
-        """What an earlier release held back of so many bindings; it is held back no longer."""
+        """The rows that an earlier release of eddy withheld, for `count` bindings. They are withheld no longer."""
         zsets: list[ZSet] = [{} for _ in range(count)]
         held = dict(self._deltas.items())
         for ((index, key), (_, value)), weight in held.items():
@@ -126,7 +126,10 @@ class LimitBarrier:
         return zsets
 
     def take(self, over: Sequence[tuple[int, Batch]]) -> ZSet:
-        """Take in the changes beyond the last iteration: each changed row is an error. Returns the errors' delta."""
+        """Apply the changes beyond the last iteration: each changed row is an error.
+
+        Returns the delta of the errors.
+        """
         changed = {**numbered(over), **self._of_blocks_inside()}
         if not changed:
             return {}

@@ -49,9 +49,10 @@ def lub(one: Time, other: Time) -> Time:
     return tuple(map(max, one, other))
 
 
-_SLICE = 1_000  # rows of one side after whose matches the bounds are checked
-_FEW = 32  # rows up to which merging equal ones costs more than it saves
-_MOST_READS, _READ_SHARE = 500, 10  # a key may be read so often, and a share of the rows beyond
+_SLICE = 1_000  # the number of rows of one side after whose matches the bounds are checked
+_FEW = 32  # the number of rows up to which merging equal rows costs more than it saves
+# The values of a key may be read this often, and in addition a share 1/n of the epoch's rows.
+_MOST_READS, _READ_SHARE = 500, 10
 
 
 class NestedOperator(Operator):
@@ -100,7 +101,7 @@ class _Pairs:
 class _Join(NestedOperator):
     """Common parts of the two joins: current matches are returned, matches of later iterations wait.
 
-    A join of many rows with many checks the bounds while it runs, since one step may exceed the epoch's rows.
+    A join of many rows on both sides checks the bounds while it runs, since one step may exceed the epoch's budget.
     """
 
     later: dict[Time, list[Batch]]
@@ -111,7 +112,7 @@ class _Join(NestedOperator):
         self._guard = guard
 
     def _check(self, time: Time, matched: int, of: Batch) -> None:
-        """Raises: EndlessError where so many matches of these rows are too many."""
+        """Raises: EndlessError if `matched` matches of the rows `of` exceed a bound."""
         if self._guard.exceeded(matched):
             raise EndlessError(
                 f"join '{self.name}': {matched:,} matches in iteration {time}, and the epoch's rows or seconds "
@@ -169,7 +170,7 @@ class NestedLookupJoin(_Join):
         return self._leave(context.iteration, pairs, now, max(left.time, right.time))
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The matches of rows inside; a pair on which the author's function raises makes none."""
+        """The matches of rows inside the loop; a pair on which the author's function raises makes no row."""
         return merged_matches(inputs[0], self._right, self._merge, self.name)
 
     @property
@@ -178,11 +179,11 @@ class NestedLookupJoin(_Join):
         return self._right
 
     def met(self, keys: Iterable[Any]) -> bool:
-        """Whether a row inside, of any iteration, has one of these keys."""
+        """Whether a row inside the loop, of any iteration, has one of these keys."""
         return any(self._left.get_many(list(keys)))
 
     def changed_keys(self) -> set[Any]:
-        """The keys of rows inside that the current epoch has changed."""
+        """The keys of the rows inside the loop that the current epoch has changed."""
         return self._left.changed_keys()
 
     def _matches(self, time: Time, left: Batch) -> list[Batch]:
@@ -209,7 +210,10 @@ class NestedLookupJoin(_Join):
 
 
 class NestedJoin(_Join):
-    """The join of two collections inside the loop. Each pair of differences is joined once: at the later arrival."""
+    """The join of two collections inside the loop.
+
+    Each pair of differences is joined once: when the later one arrives.
+    """
 
     def __init__(
         self,
@@ -263,7 +267,7 @@ class NestedJoin(_Join):
 
 
 class _Traced(NestedOperator, Keyed):
-    """One input, and a result; both are kept by iteration."""
+    """An operator with one input, whose input and result are stored by iteration."""
 
     def __init__(self, name: str, taken: Trace[Any, Any], made: Trace[Any, Any]) -> None:
         super().__init__()
@@ -337,7 +341,7 @@ class NestedReduce(_Traced):
         return Batch(rows, weights, batch.time)
 
     def _check_reads(self, time: Time, key: Any, values: int) -> None:
-        """Raises: EndlessError where the values of one key were read over and over."""
+        """Raises: EndlessError if the values of one key were read so often that the epoch's budget is exceeded."""
         self._read[key] = read = self._read.get(key, 0) + values
         if read > self._guard.max_rows // _READ_SHARE + _MOST_READS * values:
             raise EndlessError(
@@ -358,7 +362,7 @@ class NestedReduce(_Traced):
 
 
 class NestedWeights(_Traced):
-    """Rows in; each with a function of its weight out. Distinct, minus. Cost: O(1) for a changed row."""
+    """Rows in, each row with a function of its weight out: distinct, minus. Cost: O(1) for a changed row."""
 
     later: dict[Time, dict[Row, None]]
 
@@ -370,7 +374,7 @@ class NestedWeights(_Traced):
         self.follows_rows = of_weight is one_if_positive
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows as they are: each is there once."""
+        """The same rows, each with weight 1."""
         return inputs[0]
 
     def step(self, context: Context, *inputs: Batch) -> Batch:

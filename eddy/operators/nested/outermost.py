@@ -5,12 +5,13 @@
     downstream      the rows of the bindings; none while a bound is met
 
 If the iterations of an epoch meet a bound, they are undone, the epoch's input is queued, and all rows downstream are
-retracted. The next input is processed together with the queue. If that ends, the bindings' rows are sent again: from
-then on all is as if no bound had been met.
+retracted. The next input is processed together with the queue. If these iterations end, the bindings' rows are sent
+again, and the states are the same as if no bound had been met.
 
 A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
 
-Queued input on which the author's function raises remains queued, too: it has no record any more to be left out.
+Queued input on which the author's function raises remains queued, too: its records were committed earlier and cannot be
+rejected any more.
 
 Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
 unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
@@ -38,9 +39,9 @@ _TIME = attrgetter("time")
 RESTLESS = "does not come to rest"
 """The value of the row in a block's `errors` while a bound is met that makes no rows itself."""
 
-_CHEAP_ROWS = 20_000  # a try that takes no more is made in every epoch
-_LONGEST_WAIT = 64  # epochs with input that may pass before another try
-_ROWS_A_BUDGET = 50_000  # so many queued rows are worth an epoch's budget
+_CHEAP_ROWS = 20_000  # a try of up to this number of rows is made in every epoch
+_LONGEST_WAIT = 64  # the most epochs with input between two tries
+_ROWS_A_BUDGET = 50_000  # the number of queued rows for one more budget of an epoch
 
 
 class Outermost(Fixpoint):
@@ -79,14 +80,14 @@ class Outermost(Fixpoint):
         self.queue.moved = 0
 
     def forget_waves(self) -> None:
-        """The epoch is undone, or the states are others."""
+        """Forget the memory of the last iterations: the epoch was undone, or the states were replaced."""
         super().forget_waves()
         self.queue.forget()
 
     forget_wave = forget_waves
 
     def wakes_at(self) -> Wake | None:
-        """At once if a try is owed, here."""
+        """`AT_ONCE` if a unit of this worker is owed a try."""
         return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
 
     def held(self) -> Mapping[int, str]:
@@ -131,7 +132,7 @@ class Outermost(Fixpoint):
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
 
     def _note_asked(self, error: EndlessError) -> None:
-        """A bound was met: note the keys that were looked up on the way; not if more rows or seconds might suffice."""
+        """A bound was met: note the keys that were looked up before, unless more rows or seconds might suffice."""
         self._asked = None
         if error.of_work or self.queue.keyed:
             return
@@ -140,7 +141,7 @@ class Outermost(Fixpoint):
         self._asked = {join: join.changed_keys() | ahead for join in joins}
 
     def _touched(self, inputs: Sequence[Batch]) -> bool:
-        """Whether an epoch's input can have an effect on the iterations that met the bound last."""
+        """Whether an epoch's input can change the iterations that met the bound last."""
         if self._asked is None:
             return True
         for batch, joins in zip(inputs, self._lookups, strict=True):
@@ -173,7 +174,7 @@ class Outermost(Fixpoint):
     ) -> Batch:
         """Process `delta` and the queued input of `tried` units; units that meet a bound are queued.
 
-        `idle`: the input of the others has no effect, so that no try is owed for it.
+        `idle`: the input of the other units has no effect, so that no try is owed for it.
         """
         queue, alone = self.queue, not delta
         back = queue.rows(tried) if tried else {}
@@ -212,7 +213,7 @@ class Outermost(Fixpoint):
         return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)
 
     def _fails(self, rows: ZSet, time: int) -> bool:
-        """Whether queued rows fail without the epoch's own, so that no record of it is to blame."""
+        """Whether the queued rows fail without the epoch's input, so that no record of the epoch is the cause."""
         try:
             self._budget.begin(1 + len(rows) // _ROWS_A_BUDGET)
             self.run_iterations(self._batches(rows, time))
@@ -227,7 +228,9 @@ class Outermost(Fixpoint):
         return False
 
     def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
-        """The units on whose queued rows the author's function raised; of many, the one is found in smaller groups."""
+        """The units on whose queued rows the author's function raised; many units are tried in smaller groups to find
+        them.
+        """
         why = f"{self.bound.where(self.name)}: the function raised {describe_exception(error)}"
         if len(units) > 1:
             self._halve(units)
@@ -253,7 +256,7 @@ class Outermost(Fixpoint):
             state.rollback()
 
     def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
-        """The units that met the bound: the processed ones whose rows were new in the last iteration.
+        """The units that met the bound: the processed units with new rows in the last iteration.
 
         If many together exceeded the budget, all are tried again, in smaller groups.
         """
@@ -268,7 +271,7 @@ class Outermost(Fixpoint):
         return notes or dict.fromkeys(units, Note(str(error), owed, time))
 
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
-        """Set the number of epochs with input before the next try: 0 for cheap tries, else twice the last one."""
+        """Set the number of epochs with input before the next try: 0 for cheap tries, else twice the last number."""
         if failed:
             dear = rows > _CHEAP_ROWS
             self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0
@@ -302,7 +305,7 @@ class Outermost(Fixpoint):
         return self.name, (unit, RESTLESS)
 
     def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
-        """The same for a loop whose own limit can withhold it, too. It is one unit."""
+        """As `_leave`, for a loop whose own limit can withhold it, too. Such a loop is one unit."""
         was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
         queued = queued or (was_queued and not worked.done)
         was_withheld = was_queued or (was is not None and not was.queued)
@@ -338,7 +341,7 @@ class Outermost(Fixpoint):
 
 
 def _of_data(error: Exception) -> bool:
-    """Whether rows are to blame: a function of the author's raised, or an operator refused them."""
+    """Whether rows are the cause of the error: an author's function raised, or an operator refused them."""
     return isinstance(error, DataError) or not isinstance(error, EddyError)
 
 

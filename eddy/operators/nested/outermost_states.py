@@ -1,8 +1,8 @@
-"""What an outermost loop remembers beside the states of its body: input that waits, and the rows of its bindings.
+"""The states of an outermost loop beside the states of its body: queued input, and the rows of its bindings.
 
-Input is queued because the loop has met a bound, with the reasons. A *unit* is the smallest part of a loop that can
-wait alone: a key, in a loop that keeps all keys; else the whole loop, unit None. A unit is *queued* while there is a
-note of it. Its rows are summed up, so they are bounded by the data.
+Input is queued, with the reason, while the loop meets a bound. A *unit* is the smallest part of a loop that can wait
+alone: a key, in a loop that keeps all keys; otherwise the whole loop, as unit None. A unit is *queued* while the queue
+has a note for it. Equal rows are merged, so the queue is no larger than the data.
 
     queue     (number of the input, key)   (number, value)                  ->  weight
               (number of inputs, unit)     (number of inputs, the note)     ->  1
@@ -10,8 +10,8 @@ note of it. Its rows are summed up, so they are bounded by the data.
 
 Most bindings' rows are in a trace inside the loop: the trace of the reduction that makes the binding, or of a step that
 reads it. The rows of other bindings are stored in an arrangement of the loop, with the number of the binding.
-In an application that first ran without this arrangement, it has only later rows. If the loop meets a bound there, its
-older rows remain downstream, and they are correct again when the data is mended.
+In an application that first ran on a version without this arrangement, it has only later rows. If the loop then meets a
+bound, the older rows remain downstream; they are correct again when the data is mended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,10 @@ Unit = Any
 
 
 class Note(NamedTuple):
-    """Why a unit is withheld, whether it is to be tried again without further input, and the latest time of its rows.
+    """The reason why a unit is withheld, whether it is tried again without further input, and the latest time of its
+    rows.
 
-    `queued`: a bound was met, so that rows wait; else the loop's own limit has made rows of an error.
+    `queued`: the unit met a bound, so that its rows wait; otherwise the loop's own limit has made rows of errors.
     """
 
     why: str
@@ -60,7 +61,7 @@ class Queue:
         self.moved = 0
 
     def notes(self) -> Mapping[Unit, Note]:
-        """The note of each unit that is withheld. Cost: constant where there is none."""
+        """The note of each unit that is withheld. Cost: constant if there is none."""
         if self._notes is None:
             self._notes = dict(self._stored_notes())
         return self._notes
@@ -75,7 +76,7 @@ class Queue:
                 yield unit, Note(*note)
 
     def note(self, notes: Mapping[Unit, Note | None]) -> None:
-        """Write notes, and forget the notes of units that are None."""
+        """Write the notes by unit; a note of None removes the unit's note."""
         known, delta = dict(self.notes()), {}
         for unit, note in notes.items():
             old = known.pop(unit, None)
@@ -104,7 +105,7 @@ class Queue:
         return {(key, value): weight for key, bag in zip(keys, bags, strict=True) for value, weight in pairs_of(bag)}
 
     def add(self, delta: ZSet, sign: int = 1) -> None:
-        """Let numbered rows wait, or, with sign -1, wait no longer."""
+        """Add numbered rows to the queue, or, with sign -1, remove them."""
         if delta:
             self._arrangement.integrate(delta if sign == 1 else {row: -weight for row, weight in delta.items()})
 
@@ -143,7 +144,7 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
-        """Which of some rows one binding has; rows of the current epoch count if they are in a trace."""
+        """The rows, among `rows`, that one binding has; rows of the current epoch count if they are in a trace."""
         trace = self._traces[index]
         if trace is not None:
             cells = trace.get_many([key for key, _ in rows])
@@ -155,7 +156,7 @@ class Given:
         return [weight_in(bag, (index, value)) > 0 for (_, value), bag in zip(rows, bags, strict=True)]
 
     def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
-        """The rows of each binding, of these keys or of all. Cost: proportional to the traces' rows of these keys."""
+        """The rows of each binding, for these keys or for all. Cost: proportional to the traces' rows of these keys."""
         chosen = None if keys is None else list(keys)
         made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
         if self._arrangement is not None:

@@ -1,1 +1,1 @@
-"""Recursion by waves: linear steps over the rows of the wave before, and what becomes of rows that never end."""
+"""Recursion by waves: linear steps over the rows of the previous wave, and the treatment of rows that never end."""

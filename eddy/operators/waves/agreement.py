@@ -1,23 +1,23 @@
-"""Several workers agree on what a recursion holds: one of them decides, and borrows what it has to know.
+"""Several workers agree on the rows that a recursion holds: one of them decides, and borrows the rows that it needs.
 
-The *arbiter* is the owner of the loop's first partition. It searches ahead of rows as a sole worker does
-(`survey.py`); rows outside that others own it borrows, key by key. So several workers hold what one holds.
+The *arbiter* is the owner of the loop's first partition. It searches ahead of rows as a single worker does
+(`survey.py`). It borrows rows outside that others own, key by key. So several workers hold the same rows as one.
 
     Review → Begin → Holds → (Borrow, Lend)* → Stop, Reached, Release
 
 A worker asks for a review when it has new suspects, when its stops change, when rows outside change that it has lent,
-and when it takes partitions over; the arbiter begins one, too, when it takes its partition over. Each worker then tells
-its suspects and its stops. The arbiter tells where waves are to stop, and which rows are reached now, or no more. Its
-release opens the stops that no cycle reaches, and clears the suspects.
+and when it takes partitions over; the arbiter begins one, too, when it takes its partition over. Each worker then sends
+its suspects and its stops. The arbiter sends the rows at which waves stop, and the rows that are now reached or no
+more. Its release opens the stops that no cycle reaches, and clears the suspects.
 
 Messages are records of the loop's topics, in the transaction of the epoch that sends them; many rows share a message.
-An epoch that takes a message sends the next one, or ends the matter: while something is not agreed on, a message is on
-its way. What has to be agreed on is in states, so that no failure loses it. An arbiter that fails loses what it has
-borrowed, and its successor begins a review.
+An epoch that receives a message sends the next one, or ends the review: until the workers agree, some message is in
+flight. Suspects and stops are in states, so that no failure loses them. An arbiter that fails loses its borrowed rows,
+and its successor begins a review.
 
-Cost: for E keys outside that others own, R reached rows and S suspects and stops some 2 E + R entries, once while rows
-outside do not change, and S entries for each review; some hundreds of them are in a message. As many rounds as
-owners follow one another on a path.
+Cost: for E keys outside that others own, R reached rows and S suspects and stops: about 2 E + R entries, once while
+rows outside do not change, and S entries for each review; a message has some hundreds of entries. A review takes as
+many rounds as there are changes of owner on a path.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ __all__ = ["Agreement"]
 
 
 class Taken:
-    """The requests of an epoch's messages to a worker: rows to suspect, rows to stop at, and rows that continue."""
+    """The requests to a worker in an epoch's messages: rows to suspect, rows to stop at, and rows that continue."""
 
     def __init__(self) -> None:
         self.suspects: list[Row] = []
@@ -62,7 +62,10 @@ class Taken:
 
 
 class _Review:
-    """The rows that a worker has told and received in a review, whose messages arrive in each of its partitions."""
+    """The rows that a worker has sent and received in a review.
+
+    Its messages arrive in each of the worker's partitions.
+    """
 
     def __init__(self, anew: bool, told: set[Row]) -> None:
         self.anew, self.told = anew, told
@@ -75,7 +78,7 @@ _TOLD = attrgetter("told")
 
 
 class Agreement:
-    """The messages of one worker about one recursion. Between epochs it has memory that a failure may lose.
+    """Sends and receives the messages of one worker about one recursion. A failure may lose its memory between epochs.
 
     `is_there` tells whether a row is in X.
     """
@@ -95,7 +98,7 @@ class Agreement:
         self.forget()
 
     def forget(self) -> None:
-        """Forget everything: the memory is lost, or belongs to an epoch which was undone."""
+        """Empty the memory, which was lost or belongs to an epoch that was undone."""
         self._reviews: dict[int, _Review] = {}
         self._lent: dict[Any, int] = {}
         self._news, self._reported = News.OWNERS, News.NONE
@@ -103,7 +106,7 @@ class Agreement:
 
     @property
     def alone(self) -> bool:
-        """Whether this worker owns all rows, so that there is nobody to agree with."""
+        """Whether this worker owns all rows, so that no agreement is needed."""
         return all(gate.owns_all for gate in (self._gate, *self._body.gates))
 
     @property
@@ -114,7 +117,7 @@ class Agreement:
     # Messages in
 
     def split(self, received: Batch, externals: list[Batch]) -> tuple[Batch, list[Message | None]]:
-        """Take the messages out of the received rows, and out of the rows of exchanges inside op, in `externals`."""
+        """Separate the messages from the received rows, and from the rows of exchanges inside op, in `externals`."""
         received, messages = self._post.opened(received)
         for slot in self._body.received:
             externals[slot - 1], more = self._post.opened(externals[slot - 1])
@@ -122,7 +125,7 @@ class Agreement:
         return received, messages
 
     def take(self, messages: Sequence[Message | None]) -> Taken:
-        """Take messages in. One of an earlier version, None, asks for a review."""
+        """Process messages. A message of an earlier version, None, requests a review."""
         taken = Taken()
         for message in messages:
             match message:
@@ -151,12 +154,13 @@ class Agreement:
         review = self._reviews.get(number)
         if review is None:
             review = self._reviews[number] = _Review(message.anew, set(self._withheld.suspects))
-            if self._reported is self._news or self._news is not News.OWNERS:  # a new owner has to say so
+            # News of new owners is kept until it is reported.
+            if self._reported is self._news or self._news is not News.OWNERS:
                 self._news = self._reported = News.NONE
             self._lent = {key: last for key, last in self._lent.items() if last >= message.since}
             self._tell(number)
         review.begins += 1
-        if review.begins == len(self._gate.owned):  # all messages of earlier reviews have come
+        if review.begins == len(self._gate.owned):  # all messages of earlier reviews have arrived
             self._reviews = {number: review}
 
     def _tell(self, number: int) -> None:
@@ -190,20 +194,20 @@ class Agreement:
         self._post.send_rows(rows, Suspect)
 
     def change_outside(self, keys: Iterable[Any]) -> None:
-        """Rows outside with these keys have changed: the arbiter has to know if they were lent."""
+        """Note that rows outside with these keys have changed: if they were lent, the arbiter has to know."""
         if self._lent and not self._lent.keys().isdisjoint(keys):
             self._lent.clear()
             self._post.send(Changed(), 0)
 
     def counts_on(self, gone: Iterable[Row]) -> bool:
-        """Whether some of the rows that have left X are suspects, on which a review counts."""
+        """Whether rows that were removed from X are suspects of a running review."""
         if not self._withheld.suspects:
             return False
         counted = self._withheld.suspects if self._withheld.whole else set().union(*map(_TOLD, self._reviews.values()))
         return not counted.isdisjoint(gone)
 
     def report(self) -> None:
-        """Ask for a review, if what is held may have changed."""
+        """Request a review, if the held rows may have changed."""
         if self._news > self._reported:
             self._reported = self._news
             self._post.send(Review(self._news), 0)

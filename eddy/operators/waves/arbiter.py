@@ -31,21 +31,22 @@ from eddy.state.arrangement import Bag
 
 __all__ = ["Arbiter", "Closings", "Decide"]
 
-_FEW = 4  # rows of one key that are explored to find out which keys have to be borrowed
-_MOST_DISCARDED = 3  # reviews whose result does not count, since something has changed meanwhile
-_QUIET = 64  # epochs for which loans are kept after a review, where nothing is held
+_FEW = 4  # the number of rows of one key that are explored to find the keys to borrow
+_MOST_DISCARDED = 3  # the most reviews in a row that are discarded because of changes meanwhile
+_QUIET = 64  # the number of epochs for which loans are kept after a review if no row is held
 _TERM_BITS = 20
 
 OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
-"""The rows outside of this worker: for a review, a join and some keys."""
+"""A function that returns this worker's own rows outside, for a review, a join and some keys."""
 Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
-"""Returns a row on each cycle ahead of some rows."""
+"""A function that returns a row on each cycle ahead of some rows."""
 Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
-"""Searches ahead of rows. Returns what is found, and the message of what is held, empty for nothing."""
+"""A function that searches ahead of rows. Returns the result, and the message about held rows; empty if none are held.
+"""
 
 
 class _Loans:
-    """Rows outside that others have lent. `missing`: keys that were looked up and are not here."""
+    """Rows outside that others have lent. `missing`: keys that were looked up and not borrowed yet."""
 
     def __init__(self, body: Body) -> None:
         self._lookups = body.lookups
@@ -66,7 +67,7 @@ class _Loans:
                 self.bags[asked] = dict.fromkeys(self._parts.pop(asked), 1) or None
 
     def wanted(self, keys: Iterable[Asked]) -> set[Asked]:
-        """Of the keys those that were not asked for yet; they are now."""
+        """The keys that were not requested yet. They count as requested from now on."""
         new = set(keys) - self._asked_for
         self._asked_for |= new
         return new
@@ -78,9 +79,9 @@ class _Loans:
 
 
 class _ReviewSearch:
-    """The search of a review. `owners`: the partitions whose stops are known.
+    """The search of one review. `owners`: the partitions whose stops are known.
 
-    `rounds`: how often it has waited for loans. `stopped`: rows at which waves were told to stop already.
+    `rounds`: the number of times that it has waited for loans. `stopped`: rows at which waves already stop.
     """
 
     def __init__(self, number: int) -> None:
@@ -102,7 +103,7 @@ class _ReviewSearch:
             self._come_to(row)
 
     def look_ahead_of(self, passed: Iterable[Row]) -> None:
-        """The same for rows that are not there any more: there may be cycles ahead of them, but nothing is held."""
+        """Search ahead of rows that are no longer in X: there may be cycles ahead of them, but they are not held."""
         for row in passed:
             self.passed[row] = None
             self._come_to(row)
@@ -113,7 +114,7 @@ class _ReviewSearch:
             self._todo.append(row)
 
     def explore(self, explore: Explorer, loans: _Loans) -> set[Asked]:
-        """Find out which keys lie ahead, from a few rows of each. Returns those that are missing."""
+        """Find the keys ahead, from a few rows of each. Returns the keys that have to be borrowed."""
         for asked in loans.bags.keys() & self._parked.keys():
             for row in self._parked.pop(asked):
                 self._explored[row[0]] -= 1
@@ -134,7 +135,7 @@ class _ReviewSearch:
 
 
 class _Lookups:
-    """Rows outside, for the arbiter: its own, and those that it has borrowed."""
+    """Rows outside, for the arbiter: its own rows and borrowed ones."""
 
     def __init__(self, own_bags: OwnBags, number: int, loans: _Loans) -> None:
         self._own_bags, self._number, self._loans = own_bags, number, loans
@@ -149,7 +150,7 @@ class _Bags:
         self._own, self._join, self._loans = own, join, loans
 
     def get_many(self, keys: list[Any]) -> list[Bag | None]:
-        """The bag of each key; None, and the key is noted as missing, where it was not borrowed yet."""
+        """The bag of each key; if it was not borrowed yet, None, and the key is noted as missing."""
         found: list[Bag | None] = []
         for key in keys:
             asked = self._join, key
@@ -164,9 +165,9 @@ class _Bags:
 
 
 class Arbiter:
-    """The owner of the loop's first partition. `own_bags` are the rows outside of this worker.
+    """The owner of the loop's first partition. `own_bags` returns this worker's own rows outside.
 
-    `message`: what is held; None before the first decision.
+    `message`: the message about held rows; None before the first decision.
     """
 
     def __init__(
@@ -222,7 +223,7 @@ class Arbiter:
                 self._loans.take(join, loans)
 
     def _is_valid(self, number: int) -> bool:
-        """Whether what was lent for a review is still so: since it, nothing was said to have changed."""
+        """Whether the rows lent for a review are still valid: no change was reported since then."""
         return self._number(self._since) <= number <= self._number(self._counter)
 
     def decide(self) -> None:
@@ -271,7 +272,7 @@ class Arbiter:
         return False
 
     def _stop_early(self, search: _ReviewSearch, explore: Explorer) -> None:
-        """Stop waves at cycles among the rows that are known, after 1, 2, 4, … rounds: they turn meanwhile."""
+        """Stop waves at cycles among the known rows, after 1, 2, 4, … rounds, since waves run around them meanwhile."""
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
             closings = self._closings(explore, [*search.starts, *search.passed])
@@ -280,7 +281,10 @@ class Arbiter:
             self._post.send_rows(closings, Stop)
 
     def _finish(self, search: _ReviewSearch, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
-        """`chase`: paths ahead of retracted rows are endless; insertions and retractions may chase one another.
+        """Finish a review.
+
+        `chase`: paths ahead of retracted rows are endless, so that insertions and retractions may follow one another
+        for ever.
 
         Then waves stop everywhere, where they meet, and the next review releases the rows.
         """

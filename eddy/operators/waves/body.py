@@ -27,7 +27,9 @@ Asked = tuple[int, Any]
 
 
 class Explored(NamedTuple):
-    """op of one row: the rows that it makes, each once; the keys that it asked for outside, and those with matches."""
+    """The result of op for one row: the rows that it makes, each once; the keys looked up outside, and the keys with
+    matches.
+    """
 
     rows: list[Row]
     asked: list[Asked]
@@ -44,7 +46,7 @@ class Lookups(Protocol):
 class Body:
     """The compiled `op`: slot 0 is X, the next ones are inputs from outside, `result` is the slot of op's result.
 
-    Operators that separate rows by depth may have rows waiting for one.
+    Operators that process rows by depth may have rows that wait for their depth.
     """
 
     def __init__(self, steps: list[Step], slots: int, result: int) -> None:
@@ -71,7 +73,7 @@ class Body:
         self._outside = range(1, 1 + len(externals))
 
     def run(self, frontier: Batch, iteration: int) -> Batch:
-        """One wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
+        """Run one wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
         if self._only is not None and not self._aware and not self._outside:
             return self._only.step(OUTSIDE, frontier, *self._absent)
         context = Context(iteration) if self._aware else OUTSIDE
@@ -98,7 +100,7 @@ class Body:
         return lookups
 
     def explore(self, row: Row, lookups: Lookups | None = None) -> Explored:
-        """op of one row, without changing anything.
+        """Apply op to one row, without changing a state.
 
         `lookups` finds the rows outside that this worker does not own; None where it owns all of them.
         Cost: a look-up for each join that the row reaches.
@@ -112,7 +114,7 @@ class Body:
         return found._replace(rows=list(dict.fromkeys(made)))
 
     def explore_all(self, rows: list[Row], lookups: Lookups | None = None) -> list[Row]:
-        """The same of many rows at once: the rows that op makes of them, each once."""
+        """Apply op to many rows at once. Returns the rows that it makes, each once."""
         batch = Batch(rows, _ONE * len(rows))
         if self._lone is not None and lookups is None:
             made = self._lone.explore(batch, None, self._aside_of.get(0)).rows
@@ -121,7 +123,7 @@ class Body:
         return list(dict.fromkeys(made))
 
     def _made_of(self, rows: Batch, lookups: Lookups | None, found: Explored) -> list[Row]:
-        """op of some rows; `found` takes in which keys were looked up."""
+        """Apply op to some rows. `found` gets the keys that were looked up."""
         values: dict[int, Batch] = {0: rows}
         for number, step in enumerate(self.steps):
             batches = [values.get(slot, EMPTY) for slot in step.inputs]
@@ -146,7 +148,7 @@ class Body:
         return made
 
     def bags(self, join: int, keys: Sequence[Any]) -> dict[Any, Bag | None]:
-        """The rows that a join finds outside under each of some keys of this worker."""
+        """The rows outside that a join finds for each of these keys of this worker."""
         state = self.lookups[join][0]
         if isinstance(state, Table):
             values = state.get_many(list(keys))
@@ -167,7 +169,7 @@ class Body:
         return {iteration for op in self._keepers for iteration in op.later} if self._keepers else _NO_ITERATIONS
 
     def settle(self) -> None:
-        """At the fixpoint: the arrangements inside op add the epoch's rows."""
+        """Let the arrangements inside op add the epoch's rows, at the fixpoint."""
         for arrange in self._arranges:
             arrange.settle()
 
@@ -208,7 +210,7 @@ class _OwnBags:
 def trace(
     body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop: the keys, or other parts, on its way, and whether a row recurs."""
+    """Follow one row through the loop. Returns the keys, or other parts, on its path, and whether a row recurs."""
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:

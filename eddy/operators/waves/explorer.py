@@ -1,7 +1,7 @@
-"""op, one row at a time: which rows it makes of a row, and which rows outside it meets.
+"""Applies op to one row at a time: returns the rows that it makes, and the rows outside that it meets.
 
-A path of stale steps meets the same rows outside again and again. `Round` follows it with these alone, so that each
-step costs the same, however many other rows outside have the same keys.
+A path of stale steps meets the same rows outside repeatedly. `Round` follows it with only these rows, so that the cost
+of a step does not depend on the number of other rows outside with the same keys.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from eddy.state.arrangement import Bag, pairs_of
 __all__ = ["Explorer", "Round"]
 
 _MOST_TRIED = 10_000
-"""The rows outside that are tried, to find the one by which a path went on."""
+"""The most rows outside that are tried to find the one by which a path continued."""
 
 
 class Explorer:
-    """`lookups` finds rows outside of other owners; `keeps` selects of the rows that are made those that count."""
+    """`lookups` finds rows outside of other owners; `keeps` selects the rows to follow among the rows that op makes."""
 
     def __init__(
         self, body: Body, lookups: Lookups | None = None, keeps: Callable[[list[Row]], list[Row]] | None = None
@@ -38,7 +38,7 @@ class Explorer:
         return made if self._keeps is None else self._keeps(made)
 
     def along(self, row: Row, chosen: Mapping[Asked, Any]) -> list[Row]:
-        """The rows that op makes of a row if a key has one value outside, the chosen one, or else none.
+        """The rows that op makes from a row if each key has only its chosen value outside, or none.
 
         Empty if the row meets nothing outside.
         """
@@ -74,14 +74,14 @@ class _OneEach:
 
 
 class Round:
-    """The rows outside by which a path made its last steps, to follow it further."""
+    """Follows a path further with the rows outside of its last steps."""
 
     def __init__(self, explorer: Explorer, path: Sequence[Row]) -> None:
         self._explorer = explorer
         self._chosen = dict(self._choices(path))
 
     def _choices(self, path: Sequence[Row]) -> Iterator[tuple[Asked, Any]]:
-        """For each key that the path has met, the value outside by which it continued; the latest counts."""
+        """For each key on the path, the value outside by which it continued; the latest one, if there are several."""
         for row, child in pairwise(path):
             met = self._explorer(row).met
             if len(met) == 1:
@@ -91,7 +91,7 @@ class Round:
                         break
 
     def follow(self, row: Row, steps: int, ends: Callable[[Row], bool]) -> Iterable[Row]:
-        """The rows that follow, at most so many, up to one at which it `ends`, or has no single next row."""
+        """The next rows of the path: at most `steps`, up to a row at which it `ends` or that has no single next row."""
         for _ in range(steps):
             rows = self._explorer.along(row, self._chosen)
             if len(rows) != 1 or ends(row := rows[0]):

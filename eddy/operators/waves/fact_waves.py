@@ -22,11 +22,11 @@ __all__ = ["FactWaves", "merged"]
 
 _ROWS = attrgetter("rows")
 _LARGEST_WEIGHT = 2**63 - 1
-"""A record is written once for each unit of its weight."""
+"""The largest weight: a record is written once for each unit of its weight."""
 
 
 class FactWaves(LinearRecursion):
-    """Records in; out the records themselves, with `include_seeds`, and all results of op."""
+    """Records in; all results of op out, and, with `include_seeds`, the records themselves."""
 
     def __init__(
         self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes, include_seeds: bool
@@ -37,10 +37,10 @@ class FactWaves(LinearRecursion):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves, merging equal records of one wave, until none is left or the budget is spent.
 
-        Records from the loop's topic are processed first. Where they have no end they are cut at the limit and
-        reported: the records that began them are committed, and nobody else takes them out of the topic.
+        Records from the loop's topic are processed first. If they have no end, they are cut at the limit and reported:
+        the records from which they derive are committed, and only this step can remove them from the topic.
 
-        Raises: LoopLimitError where the epoch's own records have no end, so that the one to blame is found.
+        Raises: LoopLimitError if the epoch's own records have no end, so that the failing record is found.
         """
         seed, received, *externals = inputs
         emitted: list[Batch] = []

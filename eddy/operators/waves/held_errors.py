@@ -1,10 +1,10 @@
-"""The errors of a recursion as rows: its name with the message of what it holds, retracted when it holds nothing.
+"""The errors of a recursion as rows: its name with the message about held rows, retracted when it holds none.
 
-    held()    what the recursion holds, by partition
+    held()    the messages of the recursion, by partition
     state     partition → the message whose row is downstream
 
-The difference of the two is emitted. The state has a partition's message in that partition, so that it moves to
-another worker together with what the recursion holds there.
+The difference of the two is emitted. The state has a partition's message in that partition, so that the message moves
+to another worker together with the held rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class HeldErrors(Operator):
         self._times_changed = -1
 
     def wakes_at(self) -> Wake | None:
-        """At once if the recursion holds something else than the rows downstream say."""
+        """`AT_ONCE` if the recursion's messages differ from the rows downstream."""
         held = self._held()
         return Wake.AT_ONCE if held is not None and held != self._told() else None
 

@@ -1,4 +1,4 @@
-"""The message of what a recursion holds: a function of the rows ahead of its stops, whoever finds it, and when."""
+"""The message about a recursion's held rows: a function of the rows ahead of its stops, whichever worker makes it."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -14,7 +14,7 @@ from eddy.operators.waves.survey import Survey, cycle_among, way_around
 __all__ = ["ADVICE", "held_message"]
 
 ADVICE = "Mend the data, or bound the recursion: recursively(..., max_depth=16)"
-_DEEPER = ", or raise limit= if the data leads around that often"
+_DEEPER = ", or raise limit= if paths return to a key that often"
 _WIDER = ", or raise max_row_bytes if rows may be that large"
 
 
@@ -26,9 +26,9 @@ def held_message(
     explore: Explorer,
     sizes: RowSizes,
 ) -> str:
-    """Why rows ahead of `stops` have no finite answer. Empty where they have one.
+    """The reason why rows ahead of `stops` have no finite answer; empty if they have one.
 
-    The order of rows by their bytes makes the choice among many cycles.
+    Among several cycles the first one by the bytes of its rows is named.
     """
     order = sizes.order
     part = columns_of if bound.words else itemgetter(0)
@@ -58,15 +58,18 @@ def held_message(
     first: Row | None = None
     more = _DEEPER
     if way:
-        first, why = way[0].row, f"the path {path_text(stage.label for stage in way)} came around with ever new rows"
+        first, why = (
+            way[0].row,
+            f"the path {path_text(stage.label for stage in way)} returns to its key with ever new rows",
+        )
     elif unwritten:
         first = min(makers, key=order) if makers else rows[-1]
         refusals = sorted(filter(None, map(sizes.refused, explore(first).rows)))
         why = f"it makes a row that cannot be written, since {[*refusals, unwritten][0]}"
         more = _WIDER if "max_row_bytes" in why else ""
     else:
-        why = "it makes ever new rows"
-    return _told(name, bound, first, why, "nothing of the recursion leaves", more)
+        why = "it makes new rows without end"
+    return _told(name, bound, first, why, "the recursion has no rows downstream", more)
 
 
 def _told(name: str, bound: Bound, row: Row | None, why: str, held: str, more: str) -> str:

@@ -1,7 +1,7 @@
-"""The messages by which workers agree on what a recursion holds, and how they travel; see `agreement.py`.
+"""The messages by which workers agree on the rows that a recursion holds, and their encoding; see `agreement.py`.
 
-A message is a record of a loop's topic, or of the topic of an exchange inside op. Its row is empty, its iteration tells
-it from rows, and it is written in a header.
+A message is a record of a loop's topic, or of the topic of an exchange inside op. Its row is empty, a negative
+iteration distinguishes it from rows, and its content is in a header.
 """
 
 import enum
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _ITERATION = -10
-"""The iteration of messages: of rows it is 0 or more, of messages of earlier versions another negative number."""
+"""The iteration of messages. Rows have 0 or more, messages of earlier versions another negative number."""
 _NOTE = "eddy.agreement"
 _MOST_BYTES = 64 << 10
 
@@ -32,19 +32,19 @@ class Message(msgspec.Struct, tag=True, array_like=True):
 
 
 class News(enum.IntEnum):
-    """Why what is held has to be decided anew. Each of them says more than those before it."""
+    """The reasons to decide anew about held rows; each includes the ones before it."""
 
     NONE = 0
     SUSPECTS = 1
     """There are new suspects."""
     STOPS = 2
-    """Stops are others than were told."""
+    """Stops have changed since they were sent."""
     OWNERS = 3
-    """Partitions have other owners, who know nothing."""
+    """Partitions have new owners, without memory of earlier reviews."""
 
 
 class Review(Message):
-    """To the arbiter: what is held has to be decided anew."""
+    """To the arbiter: the held rows have to be decided anew."""
 
     news: News = News.OWNERS
 
@@ -52,8 +52,8 @@ class Review(Message):
 class Begin(Message):
     """To all partitions: a review begins.
 
-    `anew`: all reached rows will be told, not only the changes. `since`: loans for reviews of lower numbers are needed
-    no more.
+    `anew`: all reached rows will be sent, not only changes. `since`: loans for reviews with lower numbers are not
+    needed any more.
     """
 
     number: int
@@ -62,9 +62,9 @@ class Begin(Message):
 
 
 class Holds(Message):
-    """To the arbiter: the suspects of a worker, and its stops at which something waits.
+    """To the arbiter: the suspects of a worker, and its stops with waiting weight.
 
-    `passed` are suspects that are not in X any more. The last rows carry `partitions`.
+    `passed` are suspects that are not in X any more. The last message has `partitions`.
     """
 
     number: int
@@ -74,7 +74,7 @@ class Holds(Message):
 
 
 class Borrow(Message):
-    """To the owner of some keys: the rows outside that a join finds under them are needed."""
+    """To the owner of some keys: the rows outside that a join finds for them are needed."""
 
     search: int
     join: int
@@ -82,11 +82,11 @@ class Borrow(Message):
 
 
 Loan = tuple[bytes, list[bytes], bool]
-"""A key, values outside that have it, and whether others follow."""
+"""A key, rows outside with this key, and whether more follow."""
 
 
 class Lend(Message):
-    """To the arbiter: what it has asked to borrow."""
+    """To the arbiter: the rows that it has asked to borrow."""
 
     search: int
     join: int
@@ -114,7 +114,10 @@ class ReachedRows(Message, tag="Reached"):
 
 
 class Release(Message):
-    """To all partitions: the review has ended; all reached rows were told. `whole`: rows are endless."""
+    """To all partitions: the review has ended, and all reached rows were sent.
+
+    `whole`: the recursion is held as a whole.
+    """
 
     number: int
     whole: bool
@@ -130,13 +133,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Post:
-    """Sends messages through the gates of a recursion, and takes them out of the received rows."""
+    """Sends messages through the gates of a recursion, and separates them from received rows."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
 
     def send(self, message: Message, partition: int, gate: Gate | None = None) -> None:
-        """To the owner of a partition, of the loop's gate or of another one."""
+        """Send a message to the owner of a partition of the loop's gate, or of `gate`."""
         batch = Batch([(None, None)], [1], headers=[((_NOTE, _encode(message)),)])
         (gate or self._gate).outbox.append(Outgoing(batch, [partition], _ITERATION))
 
@@ -167,7 +170,7 @@ class Post:
 
     @staticmethod
     def opened(received: Batch) -> tuple[Batch, list[Message | None]]:
-        """The rows among records of a topic, and the messages; None for one of an earlier version."""
+        """The rows and the messages among records of a topic; None for a message of an earlier version."""
         if not isinstance(received, Received) or min(received.iterations, default=0) >= 0:
             return received, []
         rows = [iteration >= 0 for iteration in received.iterations]
@@ -183,7 +186,7 @@ def chunks(items: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def grouped(items: Iterable[Any], size_of: Callable[[Any], int]) -> Iterator[list[Any]]:
-    """The same of items of some size in bytes. A larger item has a group of its own."""
+    """The items in groups of a bounded number of bytes. A larger item has a separate group."""
     group: list[Any] = []
     size = 0
     for item in items:

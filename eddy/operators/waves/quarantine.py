@@ -8,9 +8,10 @@
 The keys of reached rows have no row downstream, and no key has one while a path is endless (`withheld.py`).
 
 A cycle may also be closed although the waves end, when insertions and retractions cancel. So in epochs with retractions
-rows of X that op's change derives are searched, too, and rows that only support one another are removed.
+the search includes rows of X that op's change derives, and rows that only support one another are removed.
 
-Cost: without a cycle or deep data, a comparison in each wave. Epochs that do not touch what is held pay nothing for it.
+Cost: without a cycle or deep data, a comparison in each wave. Epochs that do not affect held rows have no cost for
+them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,16 +44,18 @@ _ASKED = 64
 """The number of rows of a frontier from which it asks for one."""
 _USUAL_WEIGHT = 1 << 32
 _LEVELS, _SHARE = 1_024, 4
-"""So many rows, and so many for each row of the waves, are made ahead of heads before each is explored."""
+"""The number of rows, and of rows for each row of the waves, that are made ahead of heads before rows are explored
+singly.
+"""
 _MOST_BESIDE = 100_000
-"""So many rows at most are explored to find cycles, where paths may be endless."""
+"""The most rows that are explored to find cycles if paths may be endless."""
 
 
 RunWaves = Callable[[dict[int, Batch], Total], None]
 
 
 class Quarantine:
-    """What one recursion by waves holds. `x` is the arrangement of X."""
+    """The held rows of one recursion by waves. `x` is the arrangement of X."""
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Quarantine:
     # An epoch
 
     def begin(self, received: Batch, externals: list[Batch]) -> Batch:
-        """Begin an epoch; take the messages of other workers out of the received rows. Returns these rows."""
+        """Begin an epoch, and separate the messages of other workers from the received rows. Returns the rows."""
         self._read()
         self._alone = self._agreement.alone
         self._withheld.begin()
@@ -105,9 +108,9 @@ class Quarantine:
         return self._bound.limit
 
     def run(self, arrived: dict[int, Batch], inputs: Sequence[Batch], run: RunWaves) -> Total:
-        """Run waves that end at stops, then determine what is held.
+        """Run waves that end at stops, then determine the held rows.
 
-        Called without input at a quiescent moment if it `wakes_at` one: then what is held is determined anew.
+        Called without input at a quiescent moment if `wakes_at` returns one: then the held rows are determined anew.
         """
         total = Total()
         externals = inputs[2:]
@@ -130,14 +133,16 @@ class Quarantine:
         return total
 
     def _take_messages(self, arrived: Mapping[int, Batch], total: Total) -> Batch:
-        """Take in the messages of this epoch. Returns the released rows, and the retractions from X."""
+        """Process the messages of this epoch. Returns the released rows, and the retractions from X."""
         taken = self._agreement.take(self._messages)
         self._suspect(taken.suspects)
         backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
         return concat((Batch.of(taken.flows, 0), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
-        """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, to be held for it."""
+        """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, so that none can be
+        held.
+        """
         for batch in arrived.values():
             for row in batch.rows:
                 if why := self._sizes.refused(row):
@@ -147,7 +152,7 @@ class Quarantine:
                     )
 
     def leaving(self, rows: ZSet) -> ZSet:
-        """The delta of X without the keys that are held; X does not have it yet."""
+        """The delta of X without the held keys. X does not have the delta yet."""
         withheld = self._withheld
         if not withheld.active:
             return rows
@@ -156,13 +161,13 @@ class Quarantine:
         return leaves
 
     def _read(self) -> None:
-        """States that have to be read anew may be another worker's, and have to be verified."""
+        """Read the states. After a takeover they may be another worker's, and are decided about anew."""
         if self._withheld.read():
             self._forget_found()
             self._agreement.forget()
 
     def wakes_at(self) -> Wake | None:
-        """When what is held has to be determined without any input."""
+        """The moment at which the held rows have to be determined without any input."""
         self._read()
         if not self._agreement.alone:
             return Wake.AT_ONCE if self._agreement.due else None
@@ -181,9 +186,11 @@ class Quarantine:
         return made.select([row not in stops for row in made.rows])
 
     def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
-        """Among several workers: stop at arrived rows, where it is not known why they do not end.
+        """Among several workers: stop at arrived rows of late iterations, if the reason why they do not end is not
+        known.
 
-        While the recursion is held as a whole these are all rows of late iterations. Returns the retractions from X.
+        While the recursion is held as a whole, stop at all arrived rows of late iterations. Returns the retractions
+        from X.
         """
         far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
         return [
@@ -192,9 +199,9 @@ class Quarantine:
         ]
 
     def _heavy(self, batch: Batch) -> list[Row]:
-        """The rows of this worker whose weight is beyond all usual ones.
+        """The rows of this worker with unusually large weights.
 
-        A cycle of many links multiplies weights before the workers know of it, and what is downstream counts them.
+        A cycle of many links multiplies weights before the workers find it, and steps downstream count them.
         """
         if not batch.rows or max(map(abs, batch.weights)) <= _USUAL_WEIGHT:
             return []
@@ -229,12 +236,15 @@ class Quarantine:
         return found.ended and self._alone, wave.made
 
     def hold_whole(self, wave: Wave, total: Total) -> Batch:
-        """Stop at every row, since a row cannot be written or a path is endless; it is decided when all is at rest."""
+        """Stop at every row, since a row cannot be written or a path is endless.
+
+        The decision follows at a quiescent moment.
+        """
         self._withheld.whole = True
         return self._stop_all(wave, total)
 
     def _without_refused(self, wave: Wave, total: Total) -> Batch:
-        """The rows that a wave has made, without those that cannot be written. The rows that make them are stops."""
+        """The rows of a wave without rows that cannot be written. The rows from which these are made become stops."""
 
         def makes_one(row: Row) -> bool:
             return any(map(self._sizes.refused, explore(row).rows))
@@ -242,7 +252,7 @@ class Quarantine:
         explore = self._explorer()
 
         makers = [row for row in wave.frontier.rows if makes_one(row)]
-        if not makers:  # they are of earlier waves, or op has changed and makes them of earlier rows
+        if not makers:  # the rows are from earlier waves, or op has changed and makes them from earlier rows
             weight = self._weights(total)
             rows = dict.fromkeys((*total.sum(), *(row for row, _ in self._x.items())))
             makers = [row for row in rows if weight(row) and makes_one(row)]
@@ -262,7 +272,7 @@ class Quarantine:
         return self.admit(self._taken_back(backs, wave, total))
 
     def _stop_all(self, wave: Wave, total: Total) -> Batch:
-        """Stop at every row of the wave, and of those that wait for their iteration."""
+        """Stop at every row of the wave, and at every row that waits for its iteration."""
         if any(self._sizes.refused(row) for batch in (wave.made, *wave.waiting.values()) for row in batch.rows):
             wave = wave._replace(made=self._without_refused(wave, total))
         made = self._gate.own(wave.made, wave.iteration + 1)
@@ -277,7 +287,7 @@ class Quarantine:
         return concat((wave.made, self._body.run(backs, wave.iteration))).consolidated(self._name)
 
     def _stop(self, rows: Iterable[Row], total: Total) -> Batch:
-        """Stop at rows; what X has of them waits there from now on. Returns the retractions from X."""
+        """Stop at rows. Their weight in X waits there from now on. Returns the retractions from X."""
         weight_of, withheld = self._weights(total), self._withheld
         backs: ZSet = {}
         for row in rows:
@@ -290,7 +300,7 @@ class Quarantine:
         return Batch.of(backs, 0)
 
     def _stop_here(self, batch: Batch, total: Total) -> Batch:
-        """Let all rows of a batch wait. Returns what is retracted from X therefore."""
+        """Let all rows of a batch wait. Returns the retractions from X."""
         backs = self._stop(batch.rows, total)
         for row, weight in zip(batch.rows, batch.weights, strict=True):
             self._withheld.add(row, weight)
@@ -310,8 +320,8 @@ class Quarantine:
     def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch], total: Total) -> list[Row]:
         """The rows that may have closed a cycle although the waves end; see `_cut_off`.
 
-        A cycle is closed by a row that a change of op derives from earlier rows of X; the waves can end in spite of it
-        only if something was retracted. Then the rows that the change of op derives are a frontier of their own.
+        A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end in spite of it
+        only if rows were retracted. Then the rows that the change of op derives are searched as a separate frontier.
         """
         _, received, *externals = inputs
         if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
@@ -346,7 +356,9 @@ class Quarantine:
             self._suspect(ahead)
 
     def _suspect(self, rows: Sequence[Row]) -> None:
-        """Ahead of these rows there may be a cycle, or no end: the workers find out together."""
+        """Mark rows as suspects: ahead of them there may be a cycle or an endless path, which the workers find out
+        together.
+        """
         withheld, mine = self._withheld, self._gate.mine(list(rows))
         if new := set(mine) - withheld.stops.keys() - withheld.suspects:
             withheld.suspects |= new
@@ -355,9 +367,9 @@ class Quarantine:
             self._agreement.suspect_elsewhere(set(rows).difference(mine))
 
     def _decide(self, touched: bool, total: Total, run: RunWaves) -> None:
-        """Find what cycles reach, and open the other stops, where something has changed."""
+        """Find the rows that cycles reach, and open the other stops, if rows of the search have changed."""
         withheld, known = self._withheld, 0
-        if withheld.suspects:  # of the time when there were several workers
+        if withheld.suspects:  # from a time with several workers
             self._cut_off(withheld.suspects, total, run)
             withheld.suspects.clear()
         while withheld.active and (touched or withheld.changes != known):
@@ -378,7 +390,7 @@ class Quarantine:
                 run({0: goes}, total)
 
     def _is_still_endless(self, touched: bool) -> bool:
-        """Whether the path that was found endless last is so still: its first row waits, its steps are as they were."""
+        """Whether the path found endless last still is: its first row waits, and its steps have not changed."""
         found, stops = self._found, self._withheld.stops
         if touched or not self._withheld.whole or found is None or found.endless is None:
             return False
@@ -393,7 +405,7 @@ class Quarantine:
         self._agreement.arbiter.decide()
 
     def _touched(self, externals: Sequence[Batch]) -> bool:
-        """Whether rows outside have changed on which it depends what is held."""
+        """Whether rows outside have changed on which the held rows depend."""
         if self._alone and not self._withheld.active:
             return False
         received = {slot - 1 for slot in self._body.received}
@@ -438,7 +450,7 @@ class Quarantine:
         return self._withheld.whole
 
     def held(self) -> Mapping[int, str] | None:
-        """What is held, at the first partition; None while several workers have not agreed yet. See `Withheld`."""
+        """The message about held rows, at the first partition; None while several workers have not agreed yet."""
         self._read()
         if not self._agreement.alone:
             return self._agreed()

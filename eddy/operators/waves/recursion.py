@@ -7,7 +7,7 @@ weight 0 vanish: one step for each distinct row that a batch touches, however ma
 `op` is linear, so retractions take the same paths and undo all effects of their rows, whatever
 the order in which rows arrive, in one epoch or in many, on one worker or on several.
 
-Two forms, which differ in what they remember and emit:
+There are two forms, with different states and results:
 
     Waves      a relation; rows are taken back. With a bound on depth X is arranged with each row's depth, where op
                joins it; without one X is arranged, and a `Quarantine` holds what has no finite answer
@@ -16,8 +16,8 @@ Two forms, which differ in what they remember and emit:
 A row's *iteration* is the number of applications of op that led to it. Frontiers are processed by rising iteration, so
 rows that other workers send in the middle of a path are counted by their own iteration.
 
-Invariant: while the waves run, the arrangements of X and of what op makes of it are those before
-the epoch; they take the epoch's rows in together, at rest.
+Invariant: while the waves run, the arrangements of X and of collections derived from it inside op are as before the
+epoch; they add the epoch's rows together, after the last wave.
 
 Sources: KIP-857; McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's recursion limit.
 """
@@ -72,7 +72,7 @@ class LinearRecursion(Operator):
         return ()
 
     def be_careful(self) -> bool:
-        """Look at each row of each wave from now on. Returns False if it has done so before."""
+        """Check each row of each wave from now on. Returns False if that was so before."""
         was, self.sizes.careful = self.sizes.careful, True
         return not was
 
@@ -92,9 +92,9 @@ class LinearRecursion(Operator):
         return columns_of if self.bound.words else itemgetter(0)
 
     def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
-        """Whether these waves can end, as far as can be told; returns the iteration at which to look again.
+        """Check whether these waves can end, as far as can be known. Returns the iteration of the next check.
 
-        Raises: LoopLimitError where a row leads back to itself, or on without an end.
+        Raises: LoopLimitError if a row leads back to itself, or its path has no end.
         """
         lookups = None if self.gate.owns_all else self._own
         found = survey(
@@ -113,7 +113,7 @@ class LinearRecursion(Operator):
 
     def _endless_error(self, endless: Endless, iteration: int) -> LoopLimitError:
         way = path_text(map(self._part, endless.path))
-        why = f"since {endless.unwritten}, and it goes on: {way}" if endless.unwritten else f"it got as far as {way}"
+        why = f"since {endless.unwritten}, and it continues: {way}" if endless.unwritten else f"it got as far as {way}"
         return self._limit_error(endless.path[0], iteration, why)
 
     def _check_sizes(self, made: Batch, iteration: int) -> None:
@@ -144,7 +144,8 @@ class Waves(LinearRecursion):
     """Deltas of the seed in, the delta of X out.
 
     `arrangement` is X, None where the body does not join it. Without a bound on depth `quarantine` holds what has no
-    finite answer. It is None, too, in an application of an early version that has no state of X: a cycle is an error.
+    finite answer. It is None, too, in an application of an early version without a state of X: then a cycle is an
+    error.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Waves(LinearRecursion):
         self.arrangement, self.quarantine = arrangement, quarantine
 
     def own_states(self) -> Sequence[State]:
-        """X, where it is kept, and what is held."""
+        """The states of X, if X is stored, and of held rows."""
         x = () if self.arrangement is None else (self.arrangement,)
         return x if self.quarantine is None else (*x, *self.quarantine.states())
 
@@ -177,14 +178,14 @@ class Waves(LinearRecursion):
         return {} if self.quarantine is None else self.quarantine.held()
 
     def wakes_at(self) -> Wake | None:
-        """When what is held has to be determined without any input."""
+        """The moment at which the held rows have to be determined without any input."""
         return None if self.quarantine is None else self.quarantine.wakes_at()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves until no row is left or the budget is spent; the remaining rows are sent through the topic.
 
         Cost: a step for each distinct row of each frontier.
-        Raises: LoopLimitError where nothing can be held, and rows have no end.
+        Raises: LoopLimitError if rows have no end and cannot be held.
         """
         seed, received, *externals = inputs
         quarantine = self.quarantine
@@ -231,7 +232,7 @@ class Waves(LinearRecursion):
                 waiting[iteration + 1] = rest
 
     def look_at(self, made: Batch, iteration: int, total: Total) -> tuple[Batch, float]:
-        """Look whether waves can end that nothing holds.
+        """Check whether waves can end, in a recursion that cannot hold rows.
 
         Returns the rows that continue, and the iteration of the next look. Raises: LoopLimitError.
         """
@@ -245,10 +246,10 @@ class Waves(LinearRecursion):
         return EMPTY, iteration
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
-        """Rows over the limit: an error that undoes the epoch, unless some of them are of earlier ones.
+        """Treat rows over the limit: they are an error that undoes the epoch, unless some are from earlier epochs.
 
-        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic again
-        and again, so that mending the data still reaches them.
+        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic
+        repeatedly, so that retractions by mended data still reach them.
         """
         if not came_back:
             raise self._over_limit(made.rows[0])
@@ -256,7 +257,7 @@ class Waves(LinearRecursion):
         self.gate.spill(made, self.bound.limit)
 
     def _at_rest(self, total: Total, time: int) -> Batch:
-        """Let what is arranged take the frontiers in, and return their sum."""
+        """Add the frontiers to the arrangements, and return their sum."""
         self.body.settle()
         rows = total.sum()
         leaves = rows if self.quarantine is None else self.quarantine.leaving(rows)
@@ -267,7 +268,7 @@ class Waves(LinearRecursion):
         return Batch.of(leaves, time)
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
-        """The first frontiers, by iteration: the seed, and the rows from the loop's topic."""
+        """The first frontiers, by iteration: the seed, and rows from the loop's topic."""
         own = self.gate.own(seed)
         if not received.rows:
             return {0: own.consolidated(self.name)}
@@ -277,7 +278,7 @@ class Waves(LinearRecursion):
 
 
 class Looks:
-    """The looks during a run of waves without quarantine; see `WaveWatch`."""
+    """The checks during a run of waves without a quarantine; see `WaveWatch`."""
 
     crowd = math.inf
 
@@ -289,7 +290,7 @@ class Looks:
             self.next = 0
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Look at a wave. Returns the rows that continue."""
+        """Check a wave. Returns the rows that continue."""
         made, self.next = self._waves.look_at(made, iteration, self._total)
         return made
 

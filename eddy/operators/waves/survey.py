@@ -1,4 +1,4 @@
-"""What lies ahead of some rows, where op is applied again and again: cycles, and rows that never end.
+"""The search ahead of rows, by repeated application of op: it finds cycles, and rows that never end.
 
     step       from a row to a row that op makes of it
     cycle      steps that return to a row
@@ -6,10 +6,11 @@
     stale      all rows outside that the step has met were met on the path before
 
 The rows outside are finitely many, and a path down a tree meets each once, however deep it is. A path with more steps
-than there are rows outside has stale ones, and a path without an end has ever more of them. A step that meets no rows
-outside, such as a countdown's, is stale by a sixteenth. A row that cannot be written ends a path, too.
+than there are rows outside has stale ones, and a path without an end has an unbounded number of them. A step that meets
+no rows outside, such as in a countdown, counts as a sixteenth of a stale step. A row that cannot be written ends a
+path, too.
 
-Rows are followed depth first. Children whose key is on the path are first, since a path that is stale continues there.
+Rows are followed depth first. Children whose key is on the path are first, since stale paths continue with them.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972, for the components.
 """
@@ -29,23 +30,24 @@ from eddy.operators.waves.explorer import Explorer, Round
 __all__ = ["MOST_REACHED", "Endless", "Explore", "Survey", "comes_to_an_end", "cycle_among", "survey", "way_around"]
 
 Explore = Callable[[Row], Explored]
-"""op of one row. A path can be followed further if it is an `Explorer`."""
+"""A function that applies op to one row. If it is an `Explorer`, a path can be followed further."""
 Order = Callable[[Row], Any]
 
 MOST_REACHED = 2_000_000
-"""More rows than this, ahead of rows at which waves were stopped, are considered endless."""
+"""The number of rows ahead of stops from which on they are considered endless."""
 
-_WHOLE = 16  # the weight of a stale step that meets rows outside; that of one that meets none is 1
-_ROUND = 16 * _WHOLE  # a path so stale is followed as it went around before, whatever the budget
-_MOST_ROUNDS = 4  # paths that are followed around again
-_MOST_STALE = 2_048  # beyond endless paths, so many rows are explored after stale steps; where paths fork they multiply
-_FEW = 4  # rows of one key from which the keys around it are found out
+_WHOLE = 16  # the weight of a stale step that meets rows outside; a stale step that meets none has weight 1
+_ROUND = 16 * _WHOLE  # a path with this staleness is followed along its last steps, even without budget
+_MOST_ROUNDS = 4  # the most paths that are followed along their last steps
+# The most rows that are explored after stale steps, beyond an endless path: they multiply if paths fork.
+_MOST_STALE = 2_048
+_FEW = 4  # the number of rows of one key from which the next keys are found
 _MOST_TRIED = 100
-_MOST_LABELLED = 20_000  # rows among which a way around is looked for
+_MOST_LABELLED = 20_000  # the most rows among which a way around is searched
 
 
 class Endless(NamedTuple):
-    """A path without an end, by its rows; `unwritten`: why the last row's results cannot be written."""
+    """A path without an end, by its rows. `unwritten`: the reason why results of the last row cannot be written."""
 
     path: list[Row]
     unwritten: str = ""
@@ -53,11 +55,11 @@ class Endless(NamedTuple):
 
 @dataclass
 class Survey:
-    """The result of a search. Without `ended`, `cyclic` and `reached` are not known.
+    """The result of a search. Unless `ended`, `cyclic` and `reached` are not known.
 
     `edges`: the rows that op makes of each row. `closings`: a row on each cycle. `closing_path`: the first cycle that
     was met, `[r, …, r]`. `cyclic`: all rows on cycles.
-    `reached`: these, and all rows that follow from them. `asked`: the keys that were looked up outside.
+    `reached`: the cyclic rows, and all rows derived from them. `asked`: the keys that were looked up outside.
     """
 
     edges: dict[Row, Sequence[Row]] = field(default_factory=dict)
@@ -94,9 +96,9 @@ def survey(
 
 
 def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes: RowSizes) -> bool:
-    """Whether op, applied to all rows of a frontier at once and again, soon makes no rows, so that no cycle is ahead.
+    """Whether op, applied to all rows of a frontier repeatedly, soon makes no rows, so that no cycle is ahead.
 
-    False also where that takes more than `budget` rows, or where rows are wide and may grow.
+    False also if that takes more than `budget` rows, or if rows are wide and may grow.
     """
     frontier = list(starts)
     for level in itertools.count(1):
@@ -110,7 +112,7 @@ def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes
 
 
 class _Frame:
-    """A row on the path: its children that are left, its place, and how stale the path is there."""
+    """A row on the path: its remaining children, its place, and the staleness of the path at this row."""
 
     __slots__ = ("children", "low", "met", "number", "row", "stale")
 
@@ -140,7 +142,7 @@ class _Search:
         self._keys: Counter[Any] = Counter()
 
     def follow(self, start: Row) -> bool:
-        """Explore all that lies ahead of one row. Returns False if the search has to end."""
+        """Explore all rows ahead of one row. Returns False if the search has to end."""
         if start in self._numbers:
             return True
         numbers, stacked, path = self._numbers, self._stacked, self._path
@@ -160,7 +162,7 @@ class _Search:
         return True
 
     def _close(self, row: Row) -> None:
-        """The path returns to a row of its own."""
+        """Note a cycle: the path returns to one of its rows."""
         found = self._found
         found.closings.append(row)
         if not found.closing_path:
@@ -190,7 +192,7 @@ class _Search:
         self._stacked.add(row)
         self._path[row] = frame
         for child in rows:
-            if child in self._path:  # also where the path that is followed first turns out to be endless
+            if child in self._path:  # also if the path that is followed first is endless
                 self._close(child)
         self._met.update(met)
         self._keys[row[0]] += 1
@@ -249,7 +251,10 @@ class _Search:
             self._found.cyclic |= self._component(row)
 
     def _component(self, root: Row) -> set[Row]:
-        """Take a strongly connected component off the stack; empty where it is one row that does not lead to itself."""
+        """Pop a strongly connected component from the stack.
+
+        Returns it; empty if it is one row that does not lead to itself.
+        """
         rows = {row := self._stack.pop()}
         while row != root:
             rows.add(row := self._stack.pop())
@@ -267,14 +272,16 @@ def _closure(rows: set[Row], edges: Mapping[Row, Sequence[Row]]) -> set[Row]:
 
 
 def cycle_among(found: Survey, order: Order) -> list[Row]:
-    """The shortest path from the first cyclic row by `order` back to itself, `[r, …, r]`; the first one by `order`."""
+    """The shortest path from the first cyclic row by `order` back to itself, `[r, …, r]`; of several the first by
+    `order`.
+    """
     first = min(found.cyclic, key=order)
     cyclic = found.cyclic
     return _path(lambda row: [child for child in found.edges[row] if child in cyclic], first, first.__eq__, order)
 
 
 class Stage(NamedTuple):
-    """A row on a way, and the key under which it meets rows outside; its own key if it meets none."""
+    """A row on a path, and the key by which it meets rows outside; its own key if it meets none."""
 
     row: Row
     label: Any
@@ -283,7 +290,7 @@ class Stage(NamedTuple):
 def way_around(explore: Explore, starts: Sequence[Row], order: Order) -> list[Stage]:
     """A path ahead of `starts` from a row to another one of the same label; empty for none.
 
-    It begins at the first such label by `order`, and is the shortest one. A few rows of each label are explored.
+    It begins at the first such label by `order`, and is the shortest such path. A few rows of each label are explored.
     """
     labels: dict[Row, Any] = {}
 
@@ -327,7 +334,10 @@ def way_around(explore: Explore, starts: Sequence[Row], order: Order) -> list[St
 
 
 def _path(look: Callable[[Row], Sequence[Row]], start: Row, is_end: Callable[[Row], bool], order: Order) -> list[Row]:
-    """The shortest path from `start` to an end, at least one step long; the first one by `order`. Empty for none."""
+    """The shortest path from `start` to an end, of at least one step; of several the first by `order`.
+
+    Empty if there is none.
+    """
     before: dict[Row, Row] = {}
 
     def step(row: Row) -> Sequence[Row]:

@@ -8,7 +8,7 @@ _BUFFERED = 1_000
 
 
 class Total:
-    """The sum of the frontiers, and the same with each row's iteration where that is to be remembered.
+    """The sum of the frontiers; if X is stored by depth, also the sum with each row's iteration.
 
     `came_back`: some rows had passed through the loop before the epoch.
 

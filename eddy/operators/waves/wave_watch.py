@@ -1,4 +1,4 @@
-"""When the waves of a recursion are looked at: to notice rows that grow, and to search ahead of them.
+"""Decides when the waves of a recursion are checked for rows that grow, and when a search ahead begins.
 
 each eighth wave      some rows are written; each wave, once some are wide
 iteration 64, 128, …  a search ahead, of no more than a share of the rows that the waves have had
@@ -17,16 +17,17 @@ from eddy.operators.waves.total import Total
 __all__ = ["Wave", "WaveWatch"]
 
 _SHARE = 16
-"""A search during waves explores at most one row for so many rows of the waves."""
+"""A search during waves explores at most one row for this number of rows of the waves."""
 _CROWD, _GROWN, _FEW = 32_768, 16, 1_024
-"""A few rows are explored when the waves have had so many rows, and so many times those that they began with, and
-whenever they have had twice as many."""
+"""A few rows are explored when the waves have had this number of rows and this multiple of their first rows, and
+whenever the number of rows has doubled.
+"""
 _SPILLED = 16_384
-"""So many rows at most are explored before rows leave for a later epoch."""
+"""The most rows that are explored before rows are sent for a later epoch."""
 
 
 class Wave(NamedTuple):
-    """A wave in the middle of a run: `frontier` has made `made`; others wait for their iteration."""
+    """A wave during a run: op of `frontier` is `made`; other rows wait for their iteration."""
 
     iteration: int
     frontier: Batch
@@ -52,11 +53,11 @@ class Held(Protocol):
 
 
 class WaveWatch:
-    """The looks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
+    """The checks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
 
     The waves begin with `rows`.
-    At each look some rows are written, to notice those that grow. From `searched` on, some looks search ahead.
-    `always`: each wave is looked at, since there are several workers.
+    Each check encodes some rows, to notice rows that grow. From iteration `searched` on, some checks search ahead.
+    `always`: each wave is checked, since there are several workers.
     """
 
     def __init__(self, quarantine: Held, sizes: RowSizes, total: Total, rows: int, searched: int, always: bool) -> None:
@@ -67,7 +68,7 @@ class WaveWatch:
         self.crowd: float = max(_CROWD, _GROWN * rows)
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Look at a wave in which `frontier` has made `made`; others wait. Returns the rows that continue."""
+        """Check a wave in which op of `frontier` is `made`; other rows wait. Returns the rows that continue."""
         quarantine, sizes, total = self._quarantine, self._sizes, self._total
         if self._always:
             made = quarantine.without_heavy(Wave(iteration, frontier, made, waiting), total)

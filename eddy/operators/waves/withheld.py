@@ -7,14 +7,14 @@
     whole      somewhere rows are endless: no key has a row downstream
     suspect    a row of which several workers have not found out yet whether it leads to a cycle, or is endless
 
-Because op is linear, rows ahead of no stop are exact, and rows in P continue later as if they had just arrived.
+Because op is linear, rows that are ahead of no stop are exact, and rows in P continue later like new rows.
 
     -held      stop → the weight that waits there, if it is not 0
     -reached   row → 1, 2^40 more for one row of each partition while the recursion is held as a whole, and 2^41 more
                for a suspect
 
-Invariant: which rows are downstream is in the two states, so that a partition takes it along to another worker.
-Cost: by the changes of an epoch.
+Invariant: the two states determine the rows downstream, so that a partition can move to another worker. Cost:
+proportional to the changes of an epoch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ __all__ = ["Stops", "Withheld"]
 _FLAG = 1 << 40
 _SUSPECT = 1 << 41
 _OLD_FLAG = -1
-"""The flag of earlier versions: of all partitions that the worker owned."""
+"""The flag that earlier versions wrote, for all partitions that the worker owned."""
 
 
 class Stops(Arrangement[Any, Any]):
@@ -42,18 +42,17 @@ class Stops(Arrangement[Any, Any]):
         self.times_changed += 1
 
     def forget(self) -> None:
-        """Empty the memory: the store has been written to by someone else."""
+        """Empty the memory, since another worker has changed the store."""
         super().forget()
         self.times_changed += 1
 
 
 class Withheld:
-    """The stops of one recursion with what waits there, and the reached rows.
+    """The stops of one recursion with the weights that wait there, and the reached rows.
 
-    `stops` maps each stop to its weight; it and `suspects` have the changes of the epoch. `whole`: no row is to be
-    downstream. `changes` counts how often the epoch has made or removed a stop, or something began or ceased to wait at
-    one.
-    `mine` selects rows of this worker, `homes` tells their partitions.
+    `stops` maps each stop to its weight; it and `suspects` include the changes of the epoch. `whole`: no row may be
+    downstream. `changes` counts the stops that the epoch has made or removed, or at which weight began or ceased to
+    wait. `mine` selects rows of this worker, `homes` tells their partitions.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Withheld:
 
     @property
     def active(self) -> bool:
-        """Whether something is held, or was before the epoch."""
+        """Whether rows are held, or were before the epoch."""
         held = self.stops or self.reaches or self._marks or self.whole or self._was_whole or self._moves
         return bool(held or self.suspects or self._suspected)
 
@@ -169,7 +168,7 @@ class Withheld:
                 self._marks[row] = False
 
     def mark_only(self, rows: set[Row]) -> None:
-        """These rows are reached, and no others. Cost: by their number, before and after."""
+        """Mark these rows as reached, and no others. Cost: proportional to their number, before and after."""
         marked = {row for row, mark in self._owned(self._reached).items() if _reaches(mark)}
         self._marks = dict.fromkeys(marked - rows, False) | dict.fromkeys(rows - marked, True)
 
@@ -183,7 +182,7 @@ class Withheld:
     def visible(self, delta: ZSet, x: Arrangement[Any, Any]) -> ZSet:
         """The delta of the rows downstream, for the delta of X. `x` is X before the epoch.
 
-        Cost: by `delta` and the new marks; by X if the recursion begins or ends to be held as a whole.
+        Cost: proportional to `delta` and the new marks; to X if the recursion begins or ceases to be held as a whole.
         """
         if self.whole and not self._turns:
             return {row: weight for row, weight in delta.items() if row[0] is None}
@@ -217,11 +216,11 @@ class Withheld:
 
     @property
     def _turns(self) -> bool:
-        """Whether the recursion begins or ends to be held as a whole, in some partition."""
+        """Whether the recursion begins or ceases to be held as a whole, in some partition."""
         return self.whole is not self._was_whole or self._mixed
 
     def _hidden(self, keys: Sequence[Any]) -> list[bool]:
-        """Whether no row of each key was downstream before the epoch, as the recursion was held as a whole."""
+        """Whether each key had no row downstream before the epoch because the recursion was held as a whole."""
         if self._old_flags or not self._flags:
             return [bool(self._old_flags)] * len(keys)
         return [home in self._flags for home in self._homes([(key, None) for key in keys])]

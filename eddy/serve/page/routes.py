@@ -3,10 +3,10 @@
 /                        the page; /page.js, /page.css, /list.js
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
-/v1/trace/STEP?key=KEY   why a row is what it is
+/v1/trace/STEP?key=KEY   the trace of a row
 
-The files are the same for everybody and hold no data, so they need no token: the page asks for the token, and sends it
-with each of its requests. Its policy allows no request to another host, and no script but these files.
+The files are equal for all readers and contain no data, so they need no token: the page asks the user for the token,
+and sends it with each request. Its content security policy allows no requests to other hosts, and only these scripts.
 """
 
 import asyncio
@@ -68,7 +68,8 @@ def with_page(app: ASGIApp, topology: Topology, tables: Tables) -> ASGIApp:
     page.router.redirect_slashes = False
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")  # looked up: most requests are for rows, and would try each route in turn
+        # Looked up by path, since most requests are for rows and would try each route in turn.
+        path = scope.get("path", "")
         is_page = path in _PATHS or path.startswith("/v1/trace/")
         await (page if is_page else app)(scope, receive, send)
 
@@ -97,7 +98,7 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def topology_route(topology: Topology) -> BaseRoute:
-    """The route of a topology's description, which is made when it is first asked for."""
+    """The route of a topology's description, which is made at the first request."""
     made: list[_Description] = []
 
     async def answer(request: Request) -> Response:
@@ -116,7 +117,7 @@ def topology_route(topology: Topology) -> BaseRoute:
 
 
 def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> BaseRoute:
-    """The route of traces: one at a time, as a trace computes steps again. Requests that wait hold no thread."""
+    """The route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread."""
     one_at_a_time = asyncio.Lock()
 
     def found(name: str, key: str) -> RowTrace:
@@ -131,7 +132,7 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
         try:
             async with one_at_a_time:
                 if await request.is_disconnected():
-                    return Response(status_code=408)  # nobody waits for it any more
+                    return Response(status_code=408)  # the client does not wait any more
                 made = await asyncio.to_thread(found, name, key)
         except EddyError as error:
             return await refused(request, error)

@@ -1,7 +1,7 @@
 """From plan to circuit: every node becomes operators over numbered slots.
 
-The compiler chooses the states: a join reads the table of its input if there is one, X if the input is a recursion's
-variable, and else an arrangement of its own, `<join>-left` or `<join>-right`.
+The compiler chooses the states. A join reads the table of its input if there is one, X if the input is a recursion's
+variable, and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -44,8 +44,9 @@ class Environment:
     """The environment of a circuit: partition counts, owners, budgets and stores.
 
     `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
-    the cells of all states in memory together, if there is a store. With `peeks`, functions of `peek` are called.
-    `written` names the states of an earlier run, None if there was none. `max_row_bytes` bounds the rows of recursions.
+    the cells of all states in memory together, if there is a store. With `peeks`, the functions of `peek` steps are
+    called. `written` names the states of an earlier run; None if there was no such run. `max_row_bytes` bounds the rows
+    of recursions.
     """
 
     topic_partitions: Mapping[str, int]
@@ -61,7 +62,7 @@ class Environment:
     max_row_bytes: int = MAX_ROW_BYTES
 
     def lacks(self, state: str) -> bool:
-        """Whether the states were written by a plan that did not have this one."""
+        """Whether the stored states were written by a plan without this state."""
         return self.written is not None and state not in self.written
 
 
@@ -71,8 +72,9 @@ def compile_plan(plan: Plan, environment: Environment) -> Circuit:
 
 
 def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
-    """Compile one step with all steps inside it. Inputs are named after the steps that it reads, outputs after itself
-    or, for a block, after its bindings.
+    """Compile one step with all steps inside it.
+
+    Inputs are named after the steps that it reads, outputs after the step or, for a block, after its bindings.
     """
     return _PlanCompiler(plan, environment).part(node)
 
@@ -103,7 +105,7 @@ class _PlanCompiler:
         return self._circuit()
 
     def _place(self, node: Node) -> None:
-        """Compile a step of the whole circuit; it sets rows aside where it has to."""
+        """Compile a step of the whole circuit, and guard it if it can set rows aside."""
         start = len(self._scope.steps)
         self._compile(node)
         self._guarding.guard(node, self._scope.steps, start)
@@ -215,7 +217,7 @@ class _PlanCompiler:
         return self._scope.received[node]
 
     def stays(self, exchange: Node) -> bool:
-        """Whether an exchange sends everything to the single partition that has the rows already."""
+        """Whether an exchange sends all rows to the single partition that already has them."""
         return exchange.single_partition and self._placements[exchange.inputs[0]].partitions == 1
 
     def share_table(self, node: Node, source: Node) -> None:
@@ -224,7 +226,7 @@ class _PlanCompiler:
             self._tables[node] = self._tables[source]
 
     def needs_keys(self, exchange: Exchange) -> bool:
-        """Whether records without a key end at an exchange."""
+        """Whether an exchange drops records without a key."""
         return self._plan.needs_keys(exchange)
 
     def waves_around(self, node: Node) -> Bound | None:
@@ -385,7 +387,7 @@ def check_reads(plan: Plan) -> None:
 
 
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink: the given ones, or else the serde of its input's keys, or `Plain`."""
+    """The serdes of each sink: the given serdes, else the serde of its input's keys, else `Plain`."""
     placements = place(plan, topic_partitions)
     found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():

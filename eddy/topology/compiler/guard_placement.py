@@ -1,7 +1,8 @@
-"""Which steps set rows aside: exchanges, and those after an exchange, a loop, a constant or rows that expire.
+"""Chooses the steps that set rows aside: exchanges, and steps after an exchange, a loop, a constant or rows that
+expire.
 
-A row there may be made of many records, of another worker's, or of none, so that no record can be left out in its
-place. Between a source and these steps the record is left out instead (docs/adr/0006).
+A row at these steps may derive from many records, from records of another worker, or from none, so that no record can
+be rejected in its place. Between a source and these steps the record is rejected instead (docs/adr/0006-isolation.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ __all__ = ["Guarding", "after_exchange", "unmerged"]
 
 
 def after_exchange(plan: Plan) -> set[Node]:
-    """The exchanges and others that make rows of no record of the epoch, and the steps that rows reach through one."""
+    """The steps whose rows may derive from no record of the epoch, such as exchanges, and all downstream steps."""
     after: set[Node] = set()
     for node in plan.nodes:
         if node.crosses or not after.isdisjoint(node.inputs):
@@ -27,7 +28,7 @@ def after_exchange(plan: Plan) -> set[Node]:
 
 
 def unmerged(plan: Plan) -> frozenset[str]:
-    """The exchanges whose rows are each made of one record of a stream, and have its timestamp: by name."""
+    """The exchanges, by name, whose rows each derive from one record of a stream and have its timestamp."""
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)
@@ -51,7 +52,7 @@ class Guarding:
         self.care = Care()
 
     def guard(self, node: Node, steps: list[Step], start: int) -> None:
-        """Guard the operators of a step, which are those from `start` on."""
+        """Guard the operators of a step: the ones in `steps` from index `start` on."""
         if node not in self._after or not node.inputs:
             return
         for index, step in enumerate(steps[start:], start):
@@ -60,7 +61,7 @@ class Guarding:
                 steps[index] = step._replace(operator=guarded)
 
     def sink(self, node: Node) -> Aside | None:
-        """The memory of a table's sink, or of one after an exchange."""
+        """The `Aside` of a sink of a table, or of a sink after an exchange; None for other sinks."""
         return self._aside(node, node.name) if node.kind == "table" or node in self._after else None
 
     def _aside(self, node: Node, name: str) -> Aside:

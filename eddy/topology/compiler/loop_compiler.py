@@ -60,7 +60,7 @@ class LoopCompiler:
         self._traces: dict[Node, Trace[Any, Any]] = {}
 
     def fixpoint(self) -> Fixpoint:
-        """The operator of the loop; its inputs are `externals`, in their order."""
+        """The operator of the loop. Its inputs are `externals`, in this order."""
         loop, inner = self._loop, self._inner
         for node in (*loop.variables, *self.externals):
             inner.slots[node] = inner.slot()
@@ -88,7 +88,7 @@ class LoopCompiler:
         return Queue(Arrangement(spec, self._store), len(inputs), keyed)
 
     def _given(self) -> Given:
-        """The traces, or else a state, with the rows of the bindings."""
+        """The traces with the rows of the bindings; a state for the rows of bindings without a trace."""
         loop = self._loop
         traces = [
             next((self._traces[step] for step in steps if step in self._traces), None) for steps in loop.traced_as()
@@ -172,7 +172,7 @@ class LoopCompiler:
         return self._outside.store
 
     def _sizes(self, variable: Node, result: Node) -> RowSizes | None:
-        """Looks at a binding's rows, if a state stores them unchanged; else None."""
+        """The size checks of a binding's rows, if a state stores them unchanged; otherwise None."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
         key, value = variable.key or Native, variable.value or Native

@@ -1,1 +1,1 @@
-"""What authors write: topologies, streams, tables, relations and recursions, which add nodes to a plan."""
+"""The DSL: topologies, streams, tables, relations and recursions, whose methods add nodes to a plan."""

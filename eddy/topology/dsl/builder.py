@@ -1,4 +1,4 @@
-"""How the DSL adds nodes to a plan: names, serdes and the exchanges that a step needs."""
+"""Adds the DSL's nodes to a plan: chooses names and serdes, and adds the exchanges that a step needs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class Builder:
     def add(self, node_type: type[N], name: str, **fields: Any) -> N:
         """Add a node under a name given by the author, or derived from one.
 
-        It has a single partition if all its inputs have.
+        The node has a single partition if all its inputs have.
         """
         check_name(name, "step")
         check_serdes(f"step '{name}'", key=fields.get("key"), value=fields.get("value"))
@@ -46,7 +46,7 @@ class Builder:
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
-        """Add a stateless step; without a name it is named by its number, which nothing depends on."""
+        """Add a stateless step. Without a name it is named by its number; no stored state depends on that name."""
         shown = {"stream": "KSTREAM", "table": "KTABLE", "relation": "RELATION"}[kind]
         name = name_or(name, f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}")
         return self.add(node_type, name, kind=kind, **fields)
@@ -94,7 +94,9 @@ class Builder:
         return self.transform(pairs, "map-values", of_pair, None, value=value)
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
-        """`source` with its rows at the owners of their keys: itself, or an exchange with these serdes."""
+        """The node with the rows of `source` at the owners of their keys: `source` itself, or an exchange with these
+        serdes.
+        """
         if source.single_partition or not source.rekeyed:
             return source
         return self._exchange(source, name, key, value)
@@ -102,9 +104,9 @@ class Builder:
     def at_one_owner(
         self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> Node:
-        """`source` with all rows in a single partition: itself, or an exchange of one partition with these serdes.
+        """The node with all rows of `source` in a single partition: `source` itself, or an exchange with these serdes.
 
-        The serdes are defaults for those that the source does not have.
+        The serdes are defaults, for a source that has none.
         """
         if source.single_partition:
             return source
@@ -116,7 +118,7 @@ class Builder:
         return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
-        """Inputs of one step: if one of them is in a single partition, all are sent there."""
+        """The inputs of one step. If one of them is in a single partition, all others are sent there."""
         if not any(node.single_partition for node in nodes):
             return nodes
         return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))

@@ -50,8 +50,8 @@ class _Grouped(Generic[K, V]):
     ) -> "KTable[K, tuple[V, ...]]":
         """The `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
 
-        Without `by` the values themselves are compared; of values that are equal by it, the one with the greater bytes
-        is first. A value that is there twice is named twice. Values of None are left out.
+        Without `by` the values themselves are compared. Among values with equal `by`, the value with the greater bytes
+        is first. A value with weight 2 is in the result twice. Values of None are ignored.
         Cost: O(log n) for each change of a group with n values.
         """
         check_whole(f"top_k '{check_name(name, 'step')}'", 1, optional=False, n=n)
@@ -75,7 +75,7 @@ class _Grouped(Generic[K, V]):
         source = self._source(name)
         selection = Selection(name, n, descending, by, source.value or Native)
         fields: dict[str, Any] = {"kind": "table", "inputs": (source,), "key": self._key, "value": value}
-        if source.kind == "stream":  # facts are never retracted, so that the first ones are all that has to be stored
+        if source.kind == "stream":  # facts are never retracted, so that only the first values have to be stored
             fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True}
             return KTable(self._builder, self._builder.add(plan.Aggregate, name, **fields, **fold))
         return KTable(self._builder, self._builder.add(plan.TopK, name, **fields, selection=selection))
@@ -214,7 +214,7 @@ class KGroupedTable(_Grouped[K, V]):
 def _needs(subtractor: Any, where: str) -> None:
     if not callable(subtractor):
         raise TopologyError(
-            f"{where}: rows of a table go away, and {subtractor!r} cannot take them back; a subtractor is needed. "
+            f"{where}: rows of a table are removed, and {subtractor!r} cannot retract them; a subtractor is needed. "
             f"Write e.g. {where.split()[0]}(..., lambda aggregate, value: aggregate - value, ...)"
         )
 
@@ -234,7 +234,7 @@ class _Reduce:
 
 
 class _TakeBack(_Reduce):
-    """A subtractor: after the reducer returned None there is no aggregate to subtract from."""
+    """A reducer's subtractor. After the reducer returned None there is no aggregate from which to subtract."""
 
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
         return None if aggregate is _START else self.reducer(aggregate, value)

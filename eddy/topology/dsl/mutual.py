@@ -77,7 +77,8 @@ def mutually_recursive(
         builder.plan.rewind(length)
         variables, results, body = _build(builder, where, name, names, step, serdes or {}, True)
     check_inside(where, body)
-    stays = single_partition or (alone and bool(builder.open_loops))  # what a loop around takes in stays there
+    # Inputs of an enclosing loop remain in its single partition.
+    stays = single_partition or (alone and bool(builder.open_loops))
     block = builder.add(
         Block,
         name,

@@ -1,4 +1,4 @@
-"""Reachability and paths over edges, totals over trees: the DSL's checks, and the steps that compute them."""
+"""Reachability and paths over edges, and totals over trees: checks arguments, and adds the steps that compute them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -139,10 +139,10 @@ def _paths(
     of: Serde[Any],
     on_limit: OnLimit,
 ) -> Relation[Any, Reached]:
-    """One row a path, which is linear: X = starts + (X ⋈ edges), by waves.
+    """One row for each path. This is linear: X = starts + (X ⋈ edges), by waves.
 
-    X has rows node -> (key, root, depth, parent, order, the path so far); the path is stored to keep paths simple if no
-    depth bounds them.
+    X has rows node -> (key, root, depth, parent, order, the path so far). The path is stored only if no depth bounds
+    paths, so that no path meets a node twice.
     """
     key = roots._node.key
     value = Tuple(key or Native, of, Native, of, Native, Tuple(of, ...))

@@ -3,8 +3,8 @@
     waves         op is linear: filter, map, flat_map, union, joins with collections from outside
     nested time   anything else on relations: distinct, minus, aggregates, X joined with itself, loops inside
 
-Nested time needs all rows of a loop in a single partition, unless every step inside keeps the keys. This is known only
-after op was built; if necessary it is built again, with all its inputs in a single partition.
+Nested time needs all rows of a loop in a single partition, unless every step inside keeps the keys. Whether it does is
+known only after op was built; if necessary, op is built again with all its inputs in a single partition.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def close_recursion(
 ) -> Recursion:
     """Build `op`, from the node of X to the node of op(X), and close the loop.
 
-    `op` returns the node of a collection of the same kind, or else the invalid result of the author's function.
+    `op` returns the node of a collection of the same kind, or the author's result as it is if that is invalid.
 
     Raises: TopologyError naming the step that does not fit; NonTerminatingRecursionError.
     """
@@ -56,13 +56,14 @@ def close_recursion(
         check_inside(where, body)
         if bound.on_limit == "dead-letter":
             raise TopologyError(
-                f"{where}: on_limit='dead-letter' is for recursions by waves, and this one goes by nested time, since "
+                f"{where}: on_limit='dead-letter' is for recursions by waves, and this one is computed by "
+                f"nested time, since "
                 f"{why}; 'hold' or 'return' is needed"
             )
     _refuse_limits(where, body)
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
-    from_start = bool(builder.open_loops)  # the inputs of an enclosing loop stay in its partition
+    from_start = bool(builder.open_loops)  # inputs of an enclosing loop remain in its single partition
     single_partition = start.single_partition if from_start else seed.single_partition
     return builder.add(
         Recursion,
@@ -128,7 +129,7 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
 
 
 def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
-    """Refuse to write from inside a loop. Raises: TopologyError naming the topic."""
+    """Refuse sinks inside a loop. Raises: TopologyError naming the topic."""
     for node in body:
         if node.writes:
             raise TopologyError(
@@ -149,7 +150,7 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
 
 
 def moves_rows(body: list[Node], nested: object) -> bool:
-    """Whether a loop needs a single partition: steps inside need one, or nested time has a step that re-keys."""
+    """Whether a loop needs a single partition: a step inside needs one or, by nested time, changes keys."""
     return any(node.single_partition or (nested and (node.rekeyed or node.sends)) for node in body)
 
 

@@ -33,7 +33,7 @@ _BECOMES = "A table becomes one by .to_relation()"
 
 
 class Relation(Generic[K, V]):
-    """Rows of (K, V). Functions are functions of the row alone: equal rows may share one call."""
+    """Rows of (K, V). The author's functions have to depend on the row alone: equal rows may share one call."""
 
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
@@ -155,7 +155,7 @@ class Relation(Generic[K, V]):
         return self._weight_function(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
-        """Each row with its weight here minus that in `other`, at least 0 (EXCEPT ALL)."""
+        """Each row with its weight here minus its weight in `other`, at least 0 (EXCEPT ALL)."""
         check_kind(f"minus after '{self._node.label}'", Relation, [other], _BECOMES)
         same_topology("minus", self._builder, [other._builder])
         name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
@@ -186,21 +186,21 @@ class Relation(Generic[K, V]):
     ) -> "RecursiveRelation[K, V]":
         """X = seed + op(X): weights add up, and a retracted row retracts all rows derived from it.
 
-        Correct in any order of arrival, under moves and deletes. If `op` is linear (filter, map, flat_map, union, joins
-        with collections from outside) it is computed by waves, and a cycle in the data has no finite answer. With
-        `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it is computed by nested time: the
-        least fixpoint from empty, exact even if rows support one another in a cycle.
+        The result is correct in any order of arrival, under moves and deletes. If `op` is linear (filter, map,
+        flat_map, union, joins with collections from outside) it is computed by waves, and a cycle in the data has no
+        finite answer. With `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it is computed
+        by nested time: the least fixpoint from empty, exact even if rows support one another in a cycle.
 
         Args:
             op: builds the step from a relation to a relation of the same types; it may be called twice.
             name: of the loop and its topic, `<application>-<name>-loop`.
-            max_depth: how often op is applied to a row at most; deeper rows are not expanded. Rows are then stored by
+            max_depth: the most applications of op to a row; op is not applied to deeper rows. Rows are then stored by
                 depth.
-            limit: by waves, how many steps of a path may meet only rows outside that the path has met before, until it
-                is considered endless; otherwise the number of iterations.
-            on_limit: `hold` holds what has no finite answer and names it; `stop` does, and ends the worker if no
-                unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
-                report the rows that were cut.
+            limit: by waves, the number of stale steps on a path (steps that meet only rows outside that the path has
+                met before) after which it is considered endless; otherwise the number of iterations.
+            on_limit: `hold` holds rows without a finite answer and names the cause; `stop` does so, and ends the worker
+                if no unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does,
+                and report the rows that were cut.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """
@@ -225,11 +225,11 @@ class Relation(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V2] | None = None,
     ) -> "Relation[K, V2]":
-        """For each key the values that `function(key, values)` returns; `values` maps each value to its weight.
+        """The values that `function(key, values)` returns for each key; `values` maps each value to its weight.
 
-        Weights are above 0, and a key without rows has no result. Any function of all rows of a key: the least value,
-        the three largest, a median. Each change of a key reads all its rows. The input rows are in a state called
-        `name`.
+        It is for any function of all rows of a key: the least value, the three largest, a median. Weights are above 0,
+        and a key without rows has no result. Each change of a key reads all its rows. The input rows are in a state
+        called `name`.
         """
         check_function(f"reduce '{name}'", function, "key", "values")
         check_serdes(f"reduce '{name}'", key=key, value=value)
@@ -242,9 +242,9 @@ class Relation(Generic[K, V]):
     def to_table(self, name: str) -> "RelationTable[K, V]":
         """The table of the row of each key, in a store called `name`.
 
-        A key with several rows is not in the table until one is left; `errors` of the table names it. Two equal rows
-        are several, and `distinct()` makes them one. A row without a key, or with None as its value, is not in the
-        table.
+        A key with several rows is not in the table until only one row remains; the table's `errors` names such keys.
+        Two equal rows count as several; `distinct()` merges them. A row without a key, or with None as its value, is
+        not in the table.
         """
         source = self._builder.by_key(self._node, check_name(name, "step"))
         node = self._builder.add(plan.OneRow, name, kind="table", inputs=(source,), **serdes(source))
@@ -292,10 +292,10 @@ class RecursiveRelation(Relation[K, V]):
 
     @property
     def errors(self) -> Relation[str, str]:
-        """What the recursion holds: a row (its name, message) while there is something, no row otherwise.
+        """The error of the recursion: a row (its name, message) while it holds rows, otherwise no row.
 
-        The message names the cycle, or the bound that was met, and the remedy. If several partitions hold
-        something it is the least of their messages. The first use adds the steps to the topology.
+        The message names the cycle, or the bound that was met, and the remedy. If several partitions hold rows, it is
+        the least of their messages. The first use of this property adds its steps to the topology.
         """
         recursion, builder = self._node, self._builder
         name = f"{recursion.name}-errors"
@@ -314,7 +314,10 @@ class RelationTable(KTable[K, V]):
 
     @property
     def errors(self) -> KTable[K, str]:
-        """The keys with several rows, each with a message, in a table. The first use adds the steps to the topology."""
+        """A table of the keys with several rows, each with a message.
+
+        The first use of this property adds its steps to the topology.
+        """
         builder, name = self._builder, f"{self._node.name}-errors"
         made = next((node for node in builder.plan.nodes if node.name == name), None)
         if made is not None:
@@ -326,7 +329,7 @@ class RelationTable(KTable[K, V]):
 
 
 class _Several:
-    """The message for a key with so many rows."""
+    """A function that returns the message for a key with several rows."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -255,17 +255,17 @@ class KStream(Generic[K, V]):
     ) -> KTable[K, V]:
         """The table of the latest values; None deletes. Its store is `name`.
 
-        With `expire_after` a row is removed that long after the timestamp of its record. A later record of the key
-        begins anew, also one with the same value.
+        With `expire_after` a row is removed once this span has passed since the timestamp of its record. A later record
+        of the key, also one with the same value, replaces the row and its deadline.
 
         Args:
-            name: of the table.
+            name: the name of the table.
             expire_after: a span of a millisecond or more.
             expire_by: `event time`: the greatest timestamp read from the row's source partition, so that the rows are a
                 function of the input; `wall clock`: the time at which the worker runs, also without input.
 
-        Raises: TopologyError where rows have no timestamp of a record or, by event time, are no longer where their
-        source has them.
+        Raises: TopologyError if rows do not have the timestamp of a record or, by event time, are no longer in their
+        source's partitions.
         """
         name = name_or(name, f"{self._node.label}-table")
         kind: type[plan.Node] = plan.Upsert
@@ -312,7 +312,8 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         value: Serde[Any] | None = None,
     ) -> Any:
-        """Join each record with the table's value of its key, as of the epoch; drop those without one.
+        """Join each record with the table's value of its key, as of the epoch; drop records whose key the table does
+        not have.
 
         `joiner` is called with the two values, and before them with the key if its first parameter is named `key`.
         """
@@ -360,12 +361,12 @@ class KStream(Generic[K, V]):
         Args:
             op: builds the step from a stream to a stream of the same types; it may be called twice.
             name: of the loop and its topic, `<application>-<name>-loop`.
-            include_seeds: emit the input records too; False follows the letter of the KIP.
-            max_depth: how often op is applied to a record at most; deeper records are not expanded.
-            limit: the same as a guard against endless recursion, with `on_limit` as its policy.
-            on_limit: `error` raises LoopLimitError for the input record, whose error policy then applies, and
-                nothing is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and
-                report the records that were cut.
+            include_seeds: whether to emit the input records too; False is the behaviour that the KIP describes.
+            max_depth: the most applications of op to a record; op is not applied to deeper records.
+            limit: the same bound, as a guard against endless recursion, with `on_limit` as its policy.
+            on_limit: `error` raises LoopLimitError for the input record: the error policy applies to it, and no result
+            is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and report the
+            records that were cut.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a record.
         """

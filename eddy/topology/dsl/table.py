@@ -263,11 +263,11 @@ class KTable(Generic[K, V]):
     ) -> "SubtreeTotals":
         """A table of each node's total over its subtree; this table has the parent of each node.
 
-        Correct in any order of arrival and under moves; a move costs the paths from both places up to their common
-        ancestor. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
+        The totals are correct in any order of arrival and under moves. A move costs the paths from both places up to
+        their common ancestor. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
 
         Args:
-            name: of the table of totals.
+            name: the name of the table of totals.
             own: the number that a node adds, `own(node, value)`; 1 by default, which counts.
             parent: the parent, `parent(node, value)`, or None of a root; by default the value itself.
             include_self: False to sum only the descendants, for nodes that have children.

@@ -1,1 +1,1 @@
-"""The plan: the program as data, its nodes, and what follows from them: placement, identity, states, pictures."""
+"""The plan: the program as data, its nodes, and their placement, identity, states and pictures."""

@@ -8,11 +8,11 @@ __all__ = ["Bag", "Row", "Way", "Weighted", "groups", "identity"]
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
 Way = list[tuple[int, Row]]
-"""The rows that a row is made of, each with the number of the input that it is in."""
+"""The rows from which a row is made, each with the number of its input."""
 
 
 def identity(value: Any) -> Any:
-    """The value if it can be hashed, else its text."""
+    """The value if it can be hashed, otherwise its text."""
     try:
         hash(value)
     except TypeError:
@@ -57,7 +57,7 @@ class Bag:
 
 
 def groups(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
-    """The rows of each key that is there, by the key's identity."""
+    """The rows grouped by key: by the key's identity, the key and its rows."""
     found: dict[Any, list[tuple[Row, int]]] = {}
     for row, weight in rows:
         if row[0] is not None:

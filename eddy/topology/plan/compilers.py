@@ -1,7 +1,7 @@
-"""The interfaces between a step and those who compile it: a circuit, the body of a loop, Spark.
+"""The interfaces of the compilers for which a step is written: a circuit, the body of a loop, Spark.
 
-A step calls them to say how it is computed (`Node.build`, `Node.build_nested`, `Node.on_spark`); the compilers walk the
-plan and keep the places.
+A step calls them to place its operators (`Node.build`, `Node.build_nested`, `Node.on_spark`); the compilers walk the
+plan and keep the slots.
 """
 
 from collections.abc import Container, Sequence
@@ -26,7 +26,7 @@ Node = Any
 
 
 class States(Protocol):
-    """Creates the states of a step's operator, co-partitioned with the rows of a node, and the way to their owners."""
+    """Creates the states of a step's operator, co-partitioned with a node's rows, and the gates to their owners."""
 
     @property
     def application(self) -> str:
@@ -50,7 +50,7 @@ class States(Protocol):
         """An arrangement of a node's rows."""
 
     def table_of(self, node: Node, name: str) -> Table[Any, Any]:
-        """The table with the rows of an input: its own, or else one of this name that is made for it."""
+        """The table with the rows of an input: its own table, or a new one with this name."""
 
     def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
         """A declared state store, whose partitions are those of a node's rows; the same one for all who name it."""
@@ -62,7 +62,7 @@ class States(Protocol):
         """The gate that sends the rows of a node to their owners."""
 
     def aside(self, sink: Node) -> Aside | None:
-        """The memory of a sink for rows that cannot be written; None if their records are left out instead."""
+        """The memory of a sink for rows that cannot be written; None if their records are rejected instead."""
 
 
 class _Place(Protocol):
@@ -70,7 +70,7 @@ class _Place(Protocol):
 
     @property
     def peeks(self) -> bool:
-        """Whether functions are called that have an effect and no result."""
+        """Whether the functions of `peek` steps are called."""
 
     @property
     def inside(self) -> Container[Node]:
@@ -96,13 +96,13 @@ class CircuitBuilder(States, _Place, Protocol):
         """The slot for the rows of a node that other workers sent."""
 
     def stays(self, exchange: Node) -> bool:
-        """Whether the rows that an exchange sends are at their only owner already."""
+        """Whether the rows that an exchange would send are at their only owner already."""
 
     def share_table(self, node: Node, source: Node) -> None:
         """Note that a table of `source`, if there is one, has the rows of `node`, too."""
 
     def needs_keys(self, exchange: Node) -> bool:
-        """Whether records without a key end at an exchange."""
+        """Whether an exchange drops records without a key."""
 
     def waves_around(self, node: Node) -> Bound | None:
         """The bound of the recursion by waves around a step; None if there is no such recursion."""
@@ -157,7 +157,7 @@ class Spark(Protocol):
         """The last value of each key, of facts."""
 
     def expiring(self, table: Node) -> None:
-        """The last value of each key that has not expired, of facts."""
+        """The last value of each key among facts, unless it has expired."""
 
     def exchanged(self, exchange: Node) -> None:
         """The rows of the input: Spark distributes them itself."""

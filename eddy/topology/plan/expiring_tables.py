@@ -1,8 +1,8 @@
-"""Tables whose rows expire: the node, and the rules for the facts that it is made of.
+"""Tables whose rows expire: the node, and the rules for its input, facts.
 
-A deadline is counted from a record's timestamp, so each fact has to have one: every step since the source keeps
-records. So none lies in a recursion, where no clock runs. By event time the time of the row's own source partition
-decides, so rows still have to be where it is.
+A deadline is counted from a record's timestamp, so each fact needs one: every step between the source and the table has
+to keep records. So the table is in no recursion, where there is no clock. By event time the clock is that of the row's
+source partition, so rows must still be in that partition.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class ExpiringTable(Node):
     after: timedelta
     clock: ExpiryClock
     source: Node | None = None
-    """The source whose event time decides when rows expire; None for the wall clock."""
+    """The source whose event time is the clock of the rows; None for the wall clock."""
 
     @property
     def arrival(self) -> Arrival:
@@ -71,7 +71,9 @@ class ExpiringTable(Node):
 
 
 def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
-    """Check the author's `expire_after` and `expire_by`. Returns the source whose event time decides, if one does.
+    """Check the author's `expire_after` and `expire_by`.
+
+    Returns the source whose event time is the clock; None for wall clock.
 
     Raises: TopologyError.
     """
@@ -94,7 +96,7 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
 
 
 def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
-    """The sources of facts that have kept their timestamps and, for event time, their places."""
+    """The sources of facts that have kept their timestamps and, for event time, their partitions."""
     left, seen = [node], set[Node]()
     while left:
         node = left.pop()

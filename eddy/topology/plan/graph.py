@@ -48,7 +48,7 @@ class Reachable(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Ranks, roots and links; sizes, cycles and bounds where they are asked for."""
+        """The states: ranks, roots and links; sizes, cycles and bounds if the step needs them."""
         tied = self.expand is not None or self.weight is not None
         bounded = self.max_nodes is not None
         suffixes = {
@@ -93,7 +93,7 @@ class Reachable(Node):
 class TreeTotals(Node):
     """Totals over subtrees from a table of parents, by deltas, in a single partition.
 
-    Rows are tagged totals and cycles.
+    The value of a row begins with its kind: a total or a cycle.
     """
 
     parent: Callable[[Any, Any], Any]
@@ -125,7 +125,7 @@ class TreeTotals(Node):
     @property
     def strategy(self) -> str:
         """By deltas."""
-        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be taken back"
+        return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be subtracted"
 
 
 def _home(key: bytes, count: int) -> int:
@@ -137,7 +137,7 @@ def _spec(application: str, name: str, kind: str, key: Serde[Any], value: Serde[
 
 
 def reachable(node: "Reachable", application: str, store: Store | None, ownership: Ownership | None = None) -> Ranked:
-    """The operator of a fixpoint: plain links where an edge is the child, links with ties else."""
+    """The operator of a fixpoint. Its links are plain if each edge is itself the child; otherwise they have ties."""
     name, of = node.name, node.node
     roots, edges = node.inputs
 

@@ -1,7 +1,7 @@
 """The identity of a plan: the parts that stored state depends on, and the difference of two identities.
 
-Lambdas may change; the author is responsible for them. Changes of these need a confirmation: the set of states, the
-encoding and partitioning of their rows, the sources and the loops.
+Functions are not part of it: the author is responsible for changes of functions. Changes of the set of states, the
+encoding and partitioning of their rows, the sources or the loops need a confirmation.
 """
 
 import difflib
@@ -39,7 +39,7 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
 
 
 def optional_states(circuit: Circuit) -> frozenset[str]:
-    """The states that an application of an earlier release may gain; see `StateSpec.optional`."""
+    """The states that may be added to an application of an earlier release; see `StateSpec.optional`."""
     return frozenset(name for name, state in circuit.states.items() if state.spec.optional)
 
 
@@ -74,8 +74,8 @@ def check_identity(
 ) -> None:
     """Refuse a plan that would orphan or misread the states of an earlier one.
 
-    With `accept`, sources and states may be added and removed; one whose name is in both plans has to be the same in
-    both. States in `optional` may be new.
+    With `accept`, sources and states may be added and removed; a source or state in both plans has to be equal in both.
+    States in `optional` may be new.
     Raises: PlanChangedError with the difference.
     """
     new = [line for line in new if line in old or not _is_state(line, optional)]
@@ -87,15 +87,15 @@ def check_identity(
         if all(before[name] == after[name] for name in before.keys() & after.keys()):
             return
         raise PlanChangedError(
-            f"application '{application}': a stored state or topic is written otherwise than before and would be "
-            "misread, which cannot be accepted:\n"
+            f"application '{application}': a stored state or topic is written in another form than before and "
+            f"would be misread, which cannot be accepted:\n"
             + "\n".join(f"    {line}" for line in diff)
             + "\nGive the changed step another name, or start anew from the input: eddy reset …"
         )
     raise PlanChangedError(
-        f"application '{application}': the topology is not the one that wrote its state; states that went would be "
-        "orphaned, and new ones would start empty after input that was read before:\n"
+        f"application '{application}': the topology is not the one that wrote its state; removed states would "
+        f"be orphaned, and new ones would start empty after input that was read before:\n"
         + "\n".join(f"    {line}" for line in diff)
-        + f"\nStart anew from the input: eddy reset …, give a changed step another name, name the application "
-        f"otherwise than '{application}', or accept the change as it is: eddy run … --accept-plan"
+        + f"\nStart anew from the input: eddy reset …, give a changed step another name, give the application "
+        f"another name than '{application}', or accept the change as it is: eddy run … --accept-plan"
     )

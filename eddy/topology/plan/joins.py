@@ -1,7 +1,7 @@
 """Joins: facts with a table, tables, relations.
 
 A join reads its sides from states: the table of its input if there is one, X if the input is a recursion's variable,
-and else an arrangement of its own, `<join>-left` or `<join>-right`.
+and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -41,7 +41,7 @@ class StreamTableJoin(Node):
     @property
     def arrival(self) -> Arrival:
         """The value of the table."""
-        return Arrival("a stream-table join: each record meets the table as it was when the record came")
+        return Arrival("a stream-table join: each record is joined with the table as it was when the record arrived")
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
@@ -59,7 +59,7 @@ class StreamTableJoin(Node):
         return join.StreamTableJoin(self.name, states.table_of(table, name), self.joiner, self.left)
 
     def on_spark(self, spark: Spark) -> None:
-        """A join with the table as it is in the end."""
+        """A join with the final table."""
         spark.looked_up(self)
 
 
@@ -86,7 +86,7 @@ class TableJoin(Node):
         return _sides(self)
 
     def operator(self, states: States) -> Operator:
-        """Each change of a side, with the other side's value."""
+        """The operator: joins each change of one side with the other side's value."""
         left, right = (states.table_of(*side) for side in self.looks_up)
         return join.TableJoin(self.name, left, right, self.joiner, self.join)
 
@@ -95,7 +95,7 @@ class TableJoin(Node):
         spark.tables_joined(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The joined values of each key, where there is one."""
+        """The joined value of each key that has one."""
         ours, theirs = ({identity(row[0]): row for row, _ in side} for side in inputs)
         for key in {**ours, **theirs}:
             one, other = ours.get(key), theirs.get(key)
@@ -127,7 +127,7 @@ class Join(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its inputs, with each other; the result has their place if it keeps their keys."""
+        """The inputs with each other; the result with them if it keeps their keys."""
         left, right = self.inputs
         return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
 
@@ -141,7 +141,7 @@ class Join(Node):
         return [side for side in self.looks_up if side[0] in inside]
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Inside a recursion the recursion's rows are on the left."""
+        """Place the join; inside a recursion the recursion's rows are on the left."""
         bound = circuit.waves_around(self)
         left, right, merge = self._swapped(self.inputs[1] in circuit.inside)
         one, other = circuit.lookup(*left), circuit.lookup(*right)
@@ -150,7 +150,9 @@ class Join(Node):
         return circuit.emit(operator, circuit.slot_of(left[0]), circuit.slot_of(right[0]))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Rows inside by iteration; rows outside of all loops as they are."""
+        """Place the join in a loop: rows inside are stored by iteration, rows outside of all loops are read from their
+        states.
+        """
         left, right, merge = self._swapped(self.inputs[0] not in loop.inside)
         kept = loop.trace(*left)
         operator: Operator

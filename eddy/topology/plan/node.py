@@ -1,6 +1,6 @@
-"""The node: one step of a plan, and all that other parts ask of it.
+"""The node: one step of a plan, with all its properties.
 
-A step declares its properties here, once. No other module asks for the type of a node where a property can tell.
+A step declares its properties here, once. Other modules read these properties and do not test the type of a node.
 """
 
 import re
@@ -17,23 +17,23 @@ from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 
 __all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
 
-MIXED = "the records of a key come from more than one partition, so that nothing tells which came first"
+MIXED = "the records of a key come from more than one partition, so that their order is not known"
 NO_PLACE = (
     "which has no place inside a recursion by nested time; relations are needed. Write table.to_relation(), and join "
     "relations"
 )
 Kind = Literal["stream", "table", "relation"]
 Form = Literal["topic", "recursion", "exchange", "variable", "step"]
-"""The form of a step in a picture."""
+"""The shape of a step in a picture."""
 Rows = Literal["inputs", "results", "others"]
-"""The rows of a state: those that the step reads, its results, or the rows that it reads of keys without a result."""
+"""The rows of a state: the step's input, its results, or its input rows of keys without a result."""
 NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
-"""The name of a step to which the author gave none."""
+"""A pattern of the names of steps to which the author gave no name."""
 _BETWEEN_WORDS = re.compile(r"(?<=.)(?=[A-Z])")
 
 
 class StateKept(NamedTuple):
-    """A state: the suffix of the step's name in its name, its kind, and the rows in it."""
+    """A state of a step: the suffix of its name after the step's name, its kind, and its rows."""
 
     suffix: str
     kind: str
@@ -49,9 +49,9 @@ TABLE = StateKept("", "table", "results")
 
 
 class Arrival(NamedTuple):
-    """A result that the order of arrival decides. `mixed`: only if several partitions have records of the same key.
+    """A result that depends on the order of arrival. `mixed`: only if several partitions have records of the same key.
 
-    `folds`: it is a fold by a function of the author's, who may say that the order does not matter.
+    `folds`: the step is a fold by an author's function, and the author may declare that the order does not matter.
     """
 
     reason: str
@@ -60,10 +60,10 @@ class Arrival(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A step as a function of all values of a key, the form in nested time and, unless it has its own, on Spark.
+    """A step as a function of all values of a key: its form in nested time and, unless it has another one, on Spark.
 
-    `of_weight`: the function makes of each value alone its new weight, as this one does; a weight below 0 is no error
-    then.
+    `of_weight`: the function computes the new weight of each value from its weight alone, by `of_weight`. Then a weight
+    below 0 is no error.
     """
 
     function: Function
@@ -92,16 +92,16 @@ class Node:
         return self.label if self.name.startswith(f"{self.label}-") else self.name
 
     def internal_topic(self, application: str) -> str | None:
-        """The topic through which its rows reach the owners of their keys, where they are not here already."""
+        """The topic through which the step's rows reach the owners of their keys; empty if it needs none."""
         return None
 
     def gate_topic(self, application: str) -> str | None:
-        """The topic through which its rows pass, shown or not."""
+        """The topic through which the step's rows pass, also if pictures do not show it."""
         return self.internal_topic(application)
 
     @property
     def user_topic(self) -> str | None:
-        """The topic of the user's that it reads or writes."""
+        """The user's topic that the step reads or writes."""
         return None
 
     drawn_as: ClassVar[Form] = "step"
@@ -113,12 +113,12 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The step in a picture: its name, if the author gave it one."""
+        """The first line of the step in a picture: its name, if the author gave it one."""
         return self.kind_of_step if NUMBERED.fullmatch(self.name) else self.name
 
     @property
     def kind_of_step(self) -> str:
-        """The step in a picture if it has no name of the author's."""
+        """The text of the step in a picture if the author gave it no name."""
         return _BETWEEN_WORDS.sub(" ", type(self).__name__).lower()
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
@@ -134,7 +134,7 @@ class Node:
     # Placement
 
     tells_key: ClassVar[bool] = True
-    """Whether its key serde is one that the collections co-partitioned with it have to share."""
+    """Whether the step has a key serde that the collections co-partitioned with it have to share."""
 
     @property
     def co_partitioned(self) -> Iterable[tuple["Node", "Node"]]:
@@ -142,73 +142,77 @@ class Node:
         return [(self, source) for source in self.inputs]
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """The number of partitions that it prescribes, None if it takes any."""
+        """The number of partitions that the step prescribes; None if it accepts any."""
         return 1 if self.single_partition else None
 
     # Rows
 
     rekeys: ClassVar[bool] = False
-    """Whether rows may have other keys afterwards than in the input."""
+    """Whether the step may change the keys of rows."""
     keeps_records: ClassVar[bool] = False
-    """Whether each of its rows comes of one row of its inputs, and has that row's timestamp."""
+    """Whether each row of the step is made from one input row, and has its timestamp."""
     crosses: ClassVar[bool] = False
-    """Whether its rows may come of no record of the epoch, or of another worker's."""
+    """Whether the step's rows may derive from no record of the epoch, or from another worker's records."""
     sends: ClassVar[bool] = False
-    """Whether it sends rows to the owners of their keys."""
+    """Whether the step sends rows to the owners of their keys."""
     reads: ClassVar[bool] = False
-    """Whether it reads a topic of the user's."""
+    """Whether the step reads a topic of the user."""
     writes: ClassVar[bool] = False
-    """Whether it writes to a topic of the user's."""
+    """Whether the step writes to a topic of the user."""
     begins: ClassVar[bool] = False
-    """Whether its rows come of no other step."""
+    """Whether the step's rows derive from no other step."""
     is_collection: ClassVar[bool] = True
-    """Whether it has rows itself. A block has none: its bindings have."""
+    """Whether the step itself has rows. A block has none: its bindings have them."""
     keeps_last: ClassVar[bool] = False
-    """Whether it makes facts a table of the last value of each key."""
+    """Whether the step turns facts into a table of the last value of each key."""
     adds_up: ClassVar[bool] = False
-    """Whether it is the sum of its inputs, so that rows from outside of a loop are added once and not in each wave."""
+    """Whether the step is the sum of its inputs, so that rows from outside of a loop are added once and not in each
+    wave.
+    """
     takes_keyless = False
-    """Whether it has results for records without a key."""
+    """Whether the step has results for records without a key."""
 
     @property
     def record_inputs(self) -> tuple["Node", ...]:
-        """The inputs whose records it passes on, changed or not."""
+        """The inputs whose records the step passes on, changed or not."""
         return self.inputs
 
     only_by_worker: ClassVar[str] = ""
     """Why no engine but a worker can compute it; empty if others can."""
     folds = False
-    """Whether it combines rows in no certain order by a function of the author's, which is to give equal results."""
+    """Whether the step folds rows in no certain order by an author's function, which has to give the same result in any
+    order.
+    """
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part of its result that the order of arrival decides."""
+        """The part of the step's result that depends on the order of arrival."""
         return None
 
     # Recursion
 
     @property
     def as_loop(self) -> Any:
-        """The step as a loop, of the class `Loop`; None if it is none."""
+        """The step as a `Loop`; None if it is not a loop."""
         return None
 
     @property
     def variables(self) -> tuple[Any, ...]:
-        """Of a loop the variables that its body depends on; no other step has any."""
+        """The variables of a loop, on which its body depends; empty for other steps."""
         return ()
 
     @property
     def results(self) -> tuple["Node", ...]:
-        """Of a loop the results of an iteration, one for each variable."""
+        """The results of an iteration of a loop, one for each variable; empty for other steps."""
         return ()
 
     @property
     def strategy(self) -> str | None:
-        """Of a recursion how it is computed, and why."""
+        """The strategy of a recursion, with the reason; empty for other steps."""
         return None
 
     tells_errors: ClassVar[bool] = False
-    """Whether its rows are the errors of the recursion that is its input."""
+    """Whether the step's rows are the errors of the recursion that is its input."""
 
     @property
     def error_limit(self) -> int | None:
@@ -217,13 +221,13 @@ class Node:
 
     @property
     def stops(self) -> bool:
-        """Whether a worker ends, where nothing unread could mend it, because this step holds something."""
+        """Whether a worker ends because this step holds rows, if no unread input could mend them."""
         return False
 
     drops = False
     """Whether the step can drop a row, so that a recursion over it can end."""
     bilinear: ClassVar[bool] = False
-    """Whether it is linear in each of its inputs alone, and not if several are of the same recursion."""
+    """Whether the step is linear in each input alone, but not if several inputs are of the same recursion."""
     linear = True
     """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
 
@@ -239,7 +243,7 @@ class Node:
     store_names: ClassVar[tuple[str, ...]] = ()
     """The state stores of the topology that it names."""
     keeps: ClassVar[tuple[StateKept, ...]] = ()
-    """The states of its operator outside of loops by nested time."""
+    """The states of the step's operator outside of loops by nested time."""
 
     @property
     def has_table(self) -> bool:
@@ -254,7 +258,9 @@ class Node:
 
     @property
     def looks_up(self) -> tuple[tuple["Node", str], ...]:
-        """The inputs that it reads from states, each with the name of the state that is made if there is none yet."""
+        """The inputs that the step reads from states, each with the name of the state that is made if there is none
+        yet.
+        """
         return ()
 
     @property
@@ -263,7 +269,7 @@ class Node:
         return None
 
     def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:
-        """The states that it keeps in a loop by nested time, with the nodes whose rows they have by iteration.
+        """The states of the step in a loop by nested time, with the nodes whose rows they have by iteration.
 
         `inside` has all steps that lie in loops.
         """
@@ -271,14 +277,14 @@ class Node:
 
     @property
     def errors_kept(self) -> tuple[str, ...]:
-        """The states that it keeps of errors in a loop by nested time."""
+        """The step's states of errors in a loop by nested time."""
         return ()
 
     # Compilation
 
     @property
     def grouping(self) -> Grouping | None:
-        """The step as a function of all values of a key, None if it is none."""
+        """The step as a function of all values of a key; None if it is not such a function."""
         return None
 
     def operator(self, states: States) -> Operator:
@@ -287,7 +293,7 @@ class Node:
 
     def build(self, circuit: CircuitBuilder) -> int:
         """Place the step outside of loops by nested time; return the slot of its rows."""
-        operator = self.operator(circuit)  # it may give inputs new slots
+        operator = self.operator(circuit)  # it may change the slots of inputs
         return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
 
     def build_nested(self, loop: LoopBody) -> int:
@@ -308,22 +314,22 @@ class Node:
     # Evaluation from scratch, for traces
 
     passes: ClassVar[bool] = False
-    """Whether each of its rows is a row of an input, so that traces pass over it."""
+    """Whether each row of the step is a row of an input, so that derivations leave the step out."""
     explained_by_key: ClassVar[bool] = False
-    """Whether `ways` has keys instead of rows."""
+    """Whether `ways` has the keys of the step's rows instead of rows."""
 
     @property
     def same_rows_as(self) -> "Node | None":
-        """The step whose rows it has, if that is no input."""
+        """The step whose rows this step has, if that is not an input."""
         return None
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """Its rows, given its inputs' rows; None if only its operator can tell.
+        """The step's rows, computed from its inputs' rows; None if only its operator can compute them.
 
-        It computes from all rows, without deltas or states: a second opinion on the answer of the operator.
+        They are computed from all rows, without deltas or states, independently of the operator.
         """
         return None
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each of its rows, or their keys, with the rows that it is made of."""
+        """Each row of the step, or each key of its rows, with the rows from which it is made."""
         return ()

@@ -1,10 +1,11 @@
-"""A picture of a plan, as SVG: layers from the sources at the top to the sinks, and each loop's way back beside them.
+"""A picture of a plan, as SVG: layers from the sources at the top down to the sinks, with the feedback of loops beside
+them.
 
     layer(step) = 1 + the largest layer of its inputs; a variable lies below the seed of its recursion
 
-Edges over several layers pass through *bends*, places that no step takes. The order in a layer follows the mean place
-of the neighbours in the next one, some times from the top and from the bottom. Colours are presentation attributes,
-which a style sheet overrides; each step is a group with its number in `data-step`.
+An edge over several layers has a *bend* in each layer between, which takes a place there. Each layer is sorted by the
+mean position of the neighbours in the next layer, in several passes from the top and from the bottom. Colours are
+presentation attributes, which a style sheet overrides; each step is a group with its number in `data-step`.
 """
 
 import html
@@ -27,7 +28,10 @@ _MARGIN = 24
 
 
 class PictureStep(msgspec.Struct, frozen=True):
-    """One step of a plan as data. `to` and `back` are the numbers of the steps after it; `back` leads round a loop."""
+    """One step of a plan as data.
+
+    `to` and `back` are the numbers of the steps that read it; `back` is the feedback of a loop.
+    """
 
     name: str
     title: str
@@ -67,7 +71,7 @@ def steps(plan: Plan) -> list[PictureStep]:
 
 @dataclass(eq=False, slots=True)
 class _DrawnPlace:
-    """A step, or the bend of an edge, in a layer; x is its centre."""
+    """The place of a step, or of the bend of an edge, in a layer; x is its centre."""
 
     width: float
     layer: int
@@ -98,7 +102,7 @@ def _all(places: list[_DrawnPlace], ways: list[list[_DrawnPlace]]) -> list[_Draw
 
 
 def _places(plan: Plan, found: list[PictureStep]) -> tuple[list[_DrawnPlace], list[list[_DrawnPlace]]]:
-    """A place for each step, and each edge as the places that it passes."""
+    """The place of each step, and each edge as a list of the places through which it passes."""
     layer: dict[Node, int] = {}
     seeds = {variable: loop.inputs for loop in plan.loops() for variable in loop.variables}
     for node in plan.nodes:
@@ -128,7 +132,7 @@ def _way(start: _DrawnPlace, end: _DrawnPlace) -> list[_DrawnPlace]:
 
 
 def _arrange(layers: list[list[_DrawnPlace]]) -> None:
-    """Give each place its x: near its neighbours, and not on others of its layer."""
+    """Set the x of each place: near its neighbours, and without overlap in its layer."""
     for layer in layers:
         _spread(layer, {place: place.x for place in layer})
     for sweep in range(_SWEEPS):
@@ -143,7 +147,7 @@ def _arrange(layers: list[list[_DrawnPlace]]) -> None:
 
 
 def _spread(layer: list[_DrawnPlace], wanted: dict[_DrawnPlace, float]) -> None:
-    """Places from left to right at the wanted x or further, then all of them back by the mean of the differences."""
+    """Place items from left to right at the wanted x or further right, then move all back by the mean difference."""
     right = float("-inf")
     for place in layer:
         place.x = max(wanted[place], right + _GAP + place.width / 2)
@@ -192,7 +196,7 @@ def _edge(way: list[_DrawnPlace]) -> str:
 
 
 def _back(start: _DrawnPlace, end: _DrawnPlace, x: float, lane: int) -> str:
-    """The way round a loop: out to the right, up, and in from above, each in a lane of its own."""
+    """The feedback edge of a loop: out to the right, up in a lane of its own, and in from above."""
     y, y2 = _top(start) + _HEIGHT - 8 - lane, _top(end) - 11 - lane
     one, r = start.x + start.width / 2, 8
     path = (

@@ -34,7 +34,7 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
     placements = {}
     for members in groups:
         partitions = _partitions(members, topic_partitions) or default
-        if any(node.single_partition for node in members):  # no key has to be hashed
+        if any(node.single_partition for node in members):  # with a single partition, no key has to be hashed
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
             placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
@@ -66,7 +66,7 @@ def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int
         (first, low), (second, high) = sorted(counts.items(), key=lambda item: item[1])[:: len(counts) - 1]
         raise TopologyError(
             f"topology: inputs are not co-partitioned: '{first}' has {low} partitions, '{second}' has {high}; "
-            f"collections that meet by key need the same number. Repartition one side: .repartition({high})"
+            f"collections that are joined by key need the same number. Repartition one side: .repartition({high})"
         )
     return next(iter(counts.values()), None)
 
@@ -79,7 +79,7 @@ def _key(members: list[Node]) -> Serde[Any] | None:
     if len(named) > 1:
         (first, a), (second, b) = list(named.items())[:2]
         raise TopologyError(
-            f"topology: '{a.label}' writes its keys as {first}, '{b.label}' as {second}; collections that meet by "
-            "key have to write it the same way. Name one serde on both: key=eddy.String"
+            f"topology: '{a.label}' writes its keys as {first}, '{b.label}' as {second}; collections that are "
+            f"joined by key need the same encoding. Name one serde on both: key=eddy.String"
         )
     return next((node.key for node in named.values()), None)

@@ -1,11 +1,11 @@
 """The plan: the author's program as data. Engines compile it; nothing here runs.
 
 A plan is nodes in the order in which they were written, which is topological. A node knows its
-inputs, so a collection is its last node. A recursion's `op` is nodes like any others; those that
+inputs, so a collection is identified by its last node. A recursion's `op` consists of ordinary nodes; the nodes that
 depend on its variable are its body.
 
-Keys keep their place: a node that is not `rekeyed` has its rows where its inputs have them. A step
-that needs rows by key takes a rekeyed input through an `Exchange`.
+Rows keep their partition while keys do not change: a node that is not `rekeyed` has its rows in the partitions of its
+inputs. A step that needs rows by key takes a rekeyed input through an `Exchange`.
 """
 
 from collections.abc import Iterator
@@ -126,12 +126,12 @@ class Plan:
         return (node.as_loop for node in self.nodes if node.as_loop is not None)
 
     def made_by(self, node: Node) -> list[Node]:
-        """The results of a step: itself, or the bindings of a block."""
+        """The collections that a step makes: the step itself, or the bindings of a block."""
         return [node] if node.is_collection else [step for step in self.nodes if node in step.inputs]
 
     def needs_keys(self, node: Exchange) -> bool:
-        """Whether records without a key end at an exchange: at one of a stream, unless a left join follows it,
-        which takes them (KIP-962).
+        """Whether an exchange drops records without a key: an exchange of a stream does, unless a left join follows,
+        which accepts them (KIP-962).
         """
         if node.kind != "stream" or node.any_key:
             return False
@@ -144,7 +144,7 @@ class Plan:
         return True
 
     def holds(self, state: str) -> Node:
-        """The step whose rows, or whose function's state, a state holds. Raises: KeyError."""
+        """The step whose rows, or whose aggregates, a state has. Raises: KeyError."""
         for node in self.nodes:
             sides = dict(zip(("left", "right"), node.inputs, strict=False))
             for suffix in node.derived:

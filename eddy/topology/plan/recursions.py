@@ -31,7 +31,7 @@ class Variable(Node):
 
     @property
     def looked_up_as(self) -> str:
-        """X has one state, which has the name of the recursion."""
+        """The name of X's only state: the name of the recursion."""
         return self.label
 
     @property
@@ -48,11 +48,11 @@ class Loop(Node):
     linear = False
     drawn_as: ClassVar[Form] = "recursion"
     seeded: ClassVar[bool] = False
-    """Whether it begins with its input, so that an iteration adds the results to that; else it begins empty."""
+    """Whether the loop begins with its input, to which an iteration adds its results; otherwise it begins empty."""
 
     bound: Bound
     iterations: int
-    """The number of iterations after which it ends, or is considered endless."""
+    """The number of iterations after which the loop ends, or is considered endless."""
 
     @property
     def as_loop(self) -> "Loop":
@@ -61,15 +61,15 @@ class Loop(Node):
 
     @property
     def waves(self) -> bool:
-        """Whether it is computed by waves, where it is in no other loop."""
+        """Whether the loop is computed by waves if it is in no other loop."""
         return False
 
     def result_of(self, variable: Node) -> Node:
-        """The step whose rows a variable has in the end."""
+        """The step that has the final rows of a variable."""
         raise NotImplementedError(type(self).__name__)
 
     def traced_as(self) -> list[list[Node]]:
-        """By binding, the steps whose traces each have the binding's rows; the first step's trace is read.
+        """The steps, by binding, whose traces have the binding's rows; the first step's trace is read.
 
         A trace of the result lacks the seed, and a trace of X the last iteration.
         """
@@ -107,7 +107,7 @@ class Recursion(Loop):
     result: Node
     include_seeds: bool = True
     nested: str = ""
-    """Why it is computed by nested time; empty if by waves."""
+    """The reason why the recursion is computed by nested time; empty if it is computed by waves."""
     crosses = True
     seeded = True
 
@@ -121,12 +121,12 @@ class Recursion(Loop):
         return self
 
     def internal_topic(self, application: str) -> str | None:
-        """The loop topic, if it is computed by waves."""
+        """The loop topic, if the recursion is computed by waves."""
         return None if self.nested else f"{application}-{self.name}-loop"
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With X; by nested time with the seed and the result of op, too."""
+        """The recursion with X; by nested time also with the seed and the result of op."""
         placed: list[tuple[Node, Node]] = [(self, self.variable)]
         return [*placed, (self, self.inputs[0]), (self, self.result)] if self.nested else placed
 
@@ -136,14 +136,14 @@ class Recursion(Loop):
         if self.nested:
             return f"nested time, since {self.nested}; {_owners_of(self)}"
         if self.kind == "stream":
-            return "waves of facts, since a KStream's records are never taken back"
+            return "waves of facts, since a KStream's records are never retracted"
         if self.bound.by_depth:
             return f"waves by depth up to {self.bound.depth}, since the answer depends on the depth of rows"
         return "waves, since op is linear"
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """States of its own: of what is held, and of what waits."""
+        """The recursion's own states: of held rows, and of waiting rows."""
         if self.nested:
             return ("queued", "given")
         return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
@@ -159,7 +159,7 @@ class Recursion(Loop):
         return (self.result,)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """By waves; by nested time the rows are the first of the loop's results."""
+        """Place the recursion: by waves, or by nested time, where its rows are the first result of the loop."""
         if self.waves:
             return circuit.waves(self)
         slot = circuit.loop(self)
@@ -171,7 +171,7 @@ class Recursion(Loop):
         return loop.emit(Take(self.name, 0), slot)
 
     def on_spark(self, spark: Spark) -> None:
-        """Semi-naive evaluation of waves; else iterations until nothing changes."""
+        """By waves, semi-naive evaluation; otherwise iterations until nothing changes."""
         if self.waves:
             spark.waves(self)
         else:
@@ -219,7 +219,7 @@ class Block(Loop):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """One of the collections of a block: `inputs` is the block. The last one has the block's errors."""
+    """One collection of a block: `inputs` is the block. The last binding has the block's errors."""
 
     index: int
 
@@ -237,7 +237,7 @@ class Binding(Node):
 
     @property
     def errors_kept(self) -> tuple[str, ...]:
-        """Of errors: the changes of the last iteration, and the errors that they are."""
+        """The states of errors: the changes of the last iteration, and the errors made from them."""
         (block,) = self.inputs
         return (self.name, f"{block.name}-errors") if self._are_errors else ()
 
@@ -259,13 +259,16 @@ class Binding(Node):
         """Nothing: the block sets its rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """No errors: a block whose limit is met has no rows to trace."""
+        """No rows for errors: a block whose limit is met has no rows to trace."""
         return ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldErrors(Node):
-    """The name of a recursion, which is the input, and a message for each partition where it holds something."""
+    """Rows (name of the recursion, message), one for each partition in which it holds rows.
+
+    The input is the recursion.
+    """
 
     linear = False
     tells_errors = True
@@ -285,7 +288,10 @@ class HeldErrors(Node):
         )
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """It also reads the inputs of the recursion, so that it runs in each epoch in which that runs."""
+        """Place the step.
+
+        It also reads the inputs of the recursion, so that it runs in each epoch in which the recursion runs.
+        """
         (recursion,) = self.inputs
         operator, slots = circuit.placed(recursion)
         spec = circuit.spec(recursion, self.name, "arrangement", String).with_key(Int64)

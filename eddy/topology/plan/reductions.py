@@ -96,7 +96,7 @@ class Aggregate(_Reduction):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The table, and the numbers of rows where rows are retracted."""
+        """The states: the table and, if rows are retracted, the number of rows of each key."""
         rows = StateKept("rows", "table", "others")
         return (TABLE, *(() if self.subtractor is None else (rows,)))
 
@@ -125,7 +125,9 @@ class Aggregate(_Reduction):
         return Grouping(reduce.folding(self.name, self.initial, self.adder))
 
     def operator(self, states: States) -> Operator:
-        """A table of aggregates, and one of their numbers of rows where rows are retracted."""
+        """The operator over a table of aggregates and, if rows are retracted, a table of the number of rows of each
+        key.
+        """
         counts: Table[Any, int] | None = None
         if self.subtractor is not None:
             counts = Table(states.spec(self, f"{self.name}-rows", "table", Int64), states.store)
@@ -167,7 +169,7 @@ class WeightFunction(_Reduction):
         return Grouping(reduce.adding_up(self._of_weight), self._of_weight)
 
     def operator(self, states: States) -> Operator:
-        """The old weight of each changed row, and its new one."""
+        """The operator: reads the old weight of each changed row, and writes the new one."""
         return weight_functions.WeightFunction(self.name, states.arrangement(self, self.name), self._of_weight)
 
     def on_spark(self, spark: Spark) -> None:

@@ -28,7 +28,7 @@ class Scopes:
             self.externals[loop] = self._externals(loop)
 
     def inside(self, variables: Collection[Node], loop: Loop | None = None) -> list[Node]:
-        """The steps, before `loop` is closed, that depend on its variables, in topological order."""
+        """The steps that depend on the variables of `loop`, in topological order. The loop need not be closed yet."""
         found: set[Node] = set(variables)
         for node in self._plan.nodes:
             if node is loop:
@@ -38,7 +38,7 @@ class Scopes:
         return [node for node in self._plan.nodes if node in found and node not in variables]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
-        """Steps, and the steps inside the loops among them."""
+        """These steps, and the steps inside the loops among them."""
         found: list[Node] = []
         for node in nodes:
             found += [node, *self.deep(self.body.get(node, ()))]
@@ -58,7 +58,7 @@ class Scopes:
         return [*((variable.label, variable) for variable in loop.variables), *inside]
 
     def stopping(self) -> frozenset[str]:
-        """The steps that stop a worker, by name; of a loop inside others the outermost one."""
+        """The steps that stop a worker, by name; in place of a loop inside others the outermost loop."""
         stopping = {node for node in self._plan.nodes if node.stops}
         while inside := stopping & self.around.keys():
             stopping = (stopping - inside) | {self.around[node] for node in inside}

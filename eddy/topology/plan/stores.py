@@ -1,7 +1,7 @@
-"""The names of the states of each step, from the declarations of nodes; nothing is compiled.
+"""The names of the states of each step, from the declarations of nodes, without compiling the plan.
 
 Steps are visited in the order in which a circuit is compiled, since the first join that reads a collection makes the
-state, and others read the same. So does the first processor that names a state store.
+state that others read, too. So does the first processor that names a state store.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,9 @@ def stores_of(plan: Plan) -> dict[str, list[str]]:
 
 
 def kept_bindings(scopes: Scopes, loop: Loop) -> list[int]:
-    """The bindings of an outermost loop by nested time whose rows no trace inside has, so that a state has them."""
+    """The bindings of an outermost loop by nested time that need a state of their own, since no trace inside has their
+    rows.
+    """
     traced = {node for step in scopes.body[loop] for node, _ in step.traces(scopes.around)}
     return [index for index, steps in enumerate(loop.traced_as()) if traced.isdisjoint(steps)]
 
@@ -80,7 +82,7 @@ class _Stores:
         return made
 
     def _is_new(self, side: Node, state: str) -> bool:
-        """Whether no state has the rows of an input yet. It has one from now on."""
+        """Whether no state has the rows of an input yet. From now on one does."""
         if side.kind == "table":
             is_new = side not in self._tables
             self._tables.add(side)

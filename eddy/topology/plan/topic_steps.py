@@ -66,7 +66,7 @@ class Source(_OfTopic):
         return (TABLE,) if self.kind == "table" else ()
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """The records, or the changes of the table that they make."""
+        """Place the source: its records, or the changes of the table of their latest values."""
         slot = circuit.source(self.topic)
         if not self.has_table:
             return slot
@@ -110,9 +110,9 @@ class Constant(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange(Node):
-    """Sends rows to the owner of their key, through a topic. `partitions` None: as the others need it.
+    """Sends rows to the owner of their key, through a topic. `partitions` None: as co-partitioned collections need it.
 
-    `any_key`: all rows are sent to one owner, so that a record of a stream needs no key to find it.
+    `any_key`: all rows are sent to one owner, so that records of a stream need no key.
     """
 
     keeps_records = True
@@ -148,7 +148,7 @@ class Exchange(Node):
         )
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """An exchange; nothing where the rows are at their only owner already."""
+        """Place the exchange; no operator if the rows are at their only owner already."""
         (source,) = self.inputs
         keyed = circuit.needs_keys(self)
         if circuit.stays(self):

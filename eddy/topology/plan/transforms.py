@@ -79,7 +79,7 @@ class Transform(Node):
         return _OPERATORS[self.verb](self.name, self.function)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """The operator; nothing for a `peek` whose effect is not wanted."""
+        """Place the operator; no operator for a `peek` if its function is not to be called."""
         return super().build(circuit) if circuit.peeks or self.verb != "peek" else circuit.slot_of(self.inputs[0])
 
     def build_nested(self, loop: LoopBody) -> int:
@@ -133,7 +133,7 @@ class Merge(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With its inputs, unless some of them have other keys than their place says."""
+        """The result with its inputs, unless some input has changed keys since its rows were partitioned."""
         return [] if self.rekeyed else super().co_partitioned
 
     def operator(self, states: States) -> Operator:
@@ -166,7 +166,7 @@ class Latest(Node):
         return stateless.Latest(self.name)
 
     def on_spark(self, spark: Spark) -> None:
-        """The values that the table has in the end."""
+        """The final values of the table."""
         spark.facts(self)
 
 

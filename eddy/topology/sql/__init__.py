@@ -1,1 +1,4 @@
-"""SQL: statements become views and answers. `answer.py` and `build.py` are the ways in, `algebra.py` is the middle."""
+"""SQL: statements become views and answers.
+
+It is entered through `answer.py` and `view_builder.py`; `algebra.py` has the data between the binder and the compilers.
+"""

@@ -1,7 +1,7 @@
 """Aggregates: the type of their results, and the functions that compute a group's result from its rows.
 
-Rows are given as a bag: each value with its weight. Nulls are left out, as SQL wants it; of none, count is 0
-and all others are null. Sums of floating numbers are rounded once, so that their order does not matter.
+Rows are given as a bag: each value with its weight. Nulls are ignored, as SQL requires; without values count is 0 and
+all other aggregates are null. Sums of floats are rounded once, so that the order of values does not matter.
 """
 
 import decimal
@@ -63,7 +63,7 @@ def group_function(
 
 
 def _least(function: str, type: Type | None) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]] | None:
-    """A single min or max, as in shortest paths and components; None for anything else."""
+    """The function of a single min or max, as in shortest paths and components; None for any other aggregates."""
     if type is None or type.floating or function not in {"min", "max"}:
         return None
     pick: Callable[..., Any] = min if function == "min" else max
@@ -113,7 +113,10 @@ def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
 
 
 def sum_of(type: Type, count: int, total: Any) -> Any:
-    """The sum of `count` values of a type, from their exact total; null for none. Raises: DataError out of range."""
+    """The sum of `count` values of a type, from their exact total; null if there are none.
+
+    Raises: DataError out of range.
+    """
     if not count:
         return None
     if type.kind in {"bigint", "numeric"}:
@@ -124,7 +127,7 @@ def sum_of(type: Type, count: int, total: Any) -> Any:
 
 
 def average_of(type: Type, count: int, total: Any) -> Any:
-    """The mean of `count` values of a type, from their exact total; null for none."""
+    """The mean of `count` values of a type, from their exact total; null if there are none."""
     if not count:
         return None
     return total / count if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
@@ -168,7 +171,7 @@ def _only(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
     def only(pairs: Sequence[tuple[Any, int]]) -> Any:
         if sum(weight for _, weight in pairs) > 1:
-            raise DataError("a scalar subquery has several rows; one is needed. Aggregate it: max(…)")
+            raise DataError("a scalar subquery has several rows; at most one is allowed. Aggregate it: max(…)")
         return pairs[0][0] if pairs else None
 
     return only

@@ -78,7 +78,9 @@ class Rows(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """The rows of a recursive binding, inside its recursion: the binding of that name of `of`, named at `where`."""
+    """The rows of a recursive binding, inside its recursion: the binding `name` of the recursion `of`, at `where` in
+    the text.
+    """
 
     binding: str
     of: object
@@ -177,7 +179,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Except(Node):
-    """Each row as often as `left` has it more than `right`; without `all`, once if `right` does not have it."""
+    """Each row with its weight in `left` minus its weight in `right`; without `all`, once if it is not in `right`."""
 
     left: Node
     right: Node
@@ -186,7 +188,7 @@ class Except(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intersect(Node):
-    """Each row as often as it is in both; without `all`, once."""
+    """Each row with the lesser of its weights in both inputs; without `all`, once."""
 
     left: Node
     right: Node

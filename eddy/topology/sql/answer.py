@@ -15,7 +15,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True)
 class AnswerTable:
-    """A table that is at hand: columns with their types, and rows of values of them."""
+    """A table in memory: columns with their types, and rows of values of these types."""
 
     columns: tuple[NamedColumn, ...]
     rows: Sequence[tuple[Any, ...]]

@@ -66,7 +66,7 @@ def divide_float(dividend: float, divisor: float) -> float:
 
 
 def float_equal(one: float, other: float) -> bool:
-    """Whether they are equal; NaN is equal to itself."""
+    """Whether two floats are equal; NaN is equal to itself."""
     return one == other or (one != one and other != other)
 
 
@@ -81,7 +81,9 @@ def float_less_equal(one: float, other: float) -> bool:
 
 
 def round_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
-    """Rounded to `digits` decimals, or, if negative, to a power of ten; halves away from 0."""
+    """The number rounded to `digits` decimals, or, if `digits` is negative, to a power of ten; halves are rounded away
+    from 0.
+    """
     return value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, CONTEXT)
 
 
@@ -91,7 +93,7 @@ def truncate_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal
 
 
 def round_float(value: float) -> float:
-    """Rounded to a whole number; halves to the even one."""
+    """The number rounded to a whole number; halves are rounded to the even one."""
     return float(round(value)) if math.isfinite(value) else value
 
 

@@ -192,7 +192,7 @@ class Binder:
 
     def _arithmetic(self, node: exp.Binary) -> Expr:
         sign = ARITHMETIC[type(node)]
-        without_meaning(node, "typed")  # whole numbers divide to whole ones
+        without_meaning(node, "typed")  # the quotient of whole numbers is a whole number
         return self._calculation(sign, node, [node.args["this"], node.args["expression"]])
 
     def _negation(self, node: exp.Neg) -> Expr:
@@ -286,7 +286,7 @@ class Binder:
             raise self.text.unsupported(call, f"this form of {name}()", f"{name}(expression) is needed")
         bound = None if isinstance(argument, exp.Star) else inner.bind(argument)
         if bound is None and name != "count":
-            raise self.text.error(call, f"{name}(*): only rows can be counted so; {name}(expression) is needed")
+            raise self.text.error(call, f"{name}(*): only count takes *; {name}(expression) is needed")
         if condition is not None:
             test, one = inner.condition(condition), bound or literal(True, BOOLEAN)
             bound = Expr("case", one.type, (test, one, literal(None, one.type)))
@@ -390,8 +390,8 @@ def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, 
     if not assignable(expr.type, target):
         raise text.error(
             node,
-            f"column '{column}' is declared as {target}, and its expression is {expr.type}; they have to agree. "
-            f"Cast the expression: …::{target}, or declare the column otherwise",
+            f"column '{column}' is declared as {target}, and its expression is {expr.type}; the types have to "
+            f"agree. Cast the expression: …::{target}, or declare the column otherwise",
         )
     at = node if isinstance(node, exp.Expr) else exp.Null()
     return coerce(text, at, expr, target)
@@ -410,7 +410,7 @@ def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
 
 
 def _type_name(node: exp.Expr) -> str:
-    """The name of a type with its numbers, read from its parts; empty if it has others."""
+    """The name of a type with its numbers, read from the parts of its node; empty if the node has other parts."""
     numbers = [part.args["this"] for part in parts_of(node) if isinstance(part, exp.DataTypeParam)]
     if not isinstance(node, exp.DataType) or len(numbers) != len(parts_of(node)):
         return ""
@@ -475,4 +475,4 @@ _BINDERS: list[tuple[Any, _Method]] = [
 _METHODS: dict[type, _Method] = {
     type: method for types, method in _BINDERS for type in (types if isinstance(types, tuple) else (types,))
 }
-"""By the node's own type: a kind of it, as CONCAT_WS is one of CONCAT to the parser, has another meaning."""
+"""The method for each exact type of node: a subclass, such as the parser's CONCAT_WS of CONCAT, has another meaning."""

@@ -19,7 +19,7 @@ __all__ = ["CONTEXT", "LIMITS", "Cast", "cast_function", "numeric_text", "out_of
 Cast = Callable[[Any], Any]
 
 CONTEXT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP, traps=[])
-"""As many digits as Materialize's numeric has."""
+"""The precision of numerics: the 39 digits of Materialize's type."""
 
 LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _TRUE = {"t", "true", "y", "yes", "on", "1"}
@@ -38,7 +38,7 @@ def unchanged(value: Any) -> Any:
 
 
 def cast_function(source: Type, target: Type) -> Cast | None:
-    """The function that casts non-null values; `unchanged` if nothing is to be done; None without such a cast."""
+    """The function that casts non-null values; `unchanged` if the values are equal; None if there is no such cast."""
     if source == target or source.kind == target.kind != "numeric":
         return unchanged
     if source.kind == target.kind and target.precision is None:
@@ -68,7 +68,7 @@ def _to_text(source: Type) -> Cast:
 
 
 def numeric_text(value: decimal.Decimal, scale: int | None = None) -> str:
-    """A numeric as text: with its type's scale, or without zeros at its end."""
+    """A numeric as text: with its type's scale, or without trailing zeros."""
     if scale is not None:
         return format(value.quantize(decimal.Decimal(1).scaleb(-scale), context=CONTEXT), "f")
     return format(value.normalize(CONTEXT), "f") if value else "0"
@@ -158,7 +158,7 @@ def _to_float(source: Type, target: Type) -> Cast | None:
 
 
 def _single(value: float) -> float:
-    """The nearest of the numbers that four bytes can hold."""
+    """The nearest number that a float of four bytes can represent."""
     try:
         return _one_nan(_SINGLE.unpack(_SINGLE.pack(value))[0])
     except OverflowError:
@@ -166,7 +166,7 @@ def _single(value: float) -> float:
 
 
 def _one_nan(value: float) -> float:
-    # One NaN object for all: rows are compared by identity first, so that a NaN row can be retracted.
+    # The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted.
     return value if value == value else math.nan
 
 

@@ -1,7 +1,8 @@
-"""PostgreSQL's dialect of the parser, with functions whose arguments are all in the tree.
+"""PostgreSQL's dialect of the parser, changed so that the tree has all arguments of each function.
 
-The parser builds nodes of many functions by code of its own, some of which drops arguments: of `mod(7, 2, 1)` it makes
-`7 % 2`. What is not in the tree nobody can refuse, so such a call becomes one of an unknown function.
+The parser builds the nodes of many functions by special code, which sometimes drops arguments: it turns `mod(7, 2, 1)`
+into `7 % 2`. An argument that is not in the tree cannot be refused, so such a call becomes a call of an unknown
+function.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,13 +15,13 @@ __all__ = ["WholePostgres"]
 
 
 def _whole(name: str, build: Callable[..., exp.Expr]) -> Callable[..., exp.Expr]:
-    """The builder of a function's node, but of an unknown function where an argument would be lost."""
+    """A builder of a function's node. It builds a call of an unknown function if an argument would be lost."""
 
     def built(args: Iterable[exp.Expr], **options: Any) -> exp.Expr:
         given = list(args)
         try:
             node = build(args, **options)
-        except (AttributeError, IndexError, KeyError, ValueError):  # it needs others
+        except (AttributeError, IndexError, KeyError, ValueError):  # the builder needs other arguments
             return exp.Anonymous(this=name, expressions=given)
         there = {id(part) for part in node.walk()}
         if all(id(arg) in there for arg in given):

@@ -1,11 +1,11 @@
 """Typed expressions over the columns of a row, and the Python functions that they become.
 
-An expression is a tree of `Expr`; a function of it is Python source, compiled once: no closure a node,
-no dispatch a row. Null is None. Three values of truth are True, False and None:
+An expression is a tree of `Expr`. It becomes a function of Python source that is compiled once, without a closure for
+each node or a dispatch for each row. Null is None. The three truth values are True, False and None:
 
-    strict call   None where an argument is None
-    and           False where one is False, else None where one is None, else True
-    or            True where one is True, else None where one is None, else False
+    strict call   None if an argument is None
+    and           False if one is False, else None if one is None, else True
+    or            True if one is True, else None if one is None, else False
 
 In a filter only truth matters: Python's own `and` and `or` suffice, since None is not true.
 """
@@ -36,11 +36,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """One node. `value` is a column's index, a literal's value, or the `Call` of a call; `where` is its place in the
-    text.
+    """One node.
 
-    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which only
-    its group computes; and subquery, which a join replaces with a column.
+    `value` is a column's index, a literal's value, or the `Call` of a call; `where` is its place in the text.
+
+    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which is
+    computed by its group only; and subquery, which a join replaces with a column.
     """
 
     op: str
@@ -61,7 +62,9 @@ def literal(value: Any, type: Type, where: str = "") -> Expr:
 
 
 def transform(expr: Expr, function: Callable[[Expr], Expr | None]) -> Expr:
-    """The tree with each node replaced by `function(node)`, from the top down; None descends into the node."""
+    """The tree with each node replaced by `function(node)`, from the top down; if that is None, the node's parts are
+    replaced.
+    """
     found = function(expr)
     if found is not None:
         return found
@@ -111,12 +114,12 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
-    """A function of `parameters` that says whether all of `exprs` are true."""
+    """A function of `parameters` that returns whether all of `exprs` are true."""
     writer = _PythonWriter(parameters, columns)
     return writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
 
 
-_DEEPEST = 30  # Python reads at most 200 parentheses inside of one another
+_DEEPEST = 30  # Python's parser allows at most 200 nested parentheses
 
 
 class _PythonWriter:
@@ -159,7 +162,7 @@ class _PythonWriter:
         return repr(value) if value is None or type(value) is bool else self._bound(value)
 
     def _call(self, expr: Expr) -> str:
-        """A call that is None if an argument is, except for functions that accept nulls."""
+        """A call that is None if an argument is None, except for functions that accept nulls."""
         call = expr.value
         tests, names = [], []
         for arg in expr.args:
@@ -216,7 +219,7 @@ class _PythonWriter:
         return f"(({one} := {left}) is not ({other} := {right}) and {one} != {other})"
 
     def _case(self, expr: Expr) -> str:
-        """CASE: pairs of condition and value, then the value where none is true."""
+        """CASE: pairs of condition and value, then the value if no condition is true."""
         *pairs, otherwise = expr.args
         arms = [
             f"{self.value(value)} if {self.truth(when)} else"
@@ -254,7 +257,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """The same function; its errors name the place in the text."""
+    """The function, with errors that name the place in the text."""
 
     def called(*args: Any) -> Any:
         try:

@@ -28,11 +28,11 @@ class Fold:
     adder: Callable[[Any, Any, _State], _State]
     subtractor: Callable[[Any, Any, _State], _State]
     row: Callable[[Any, _State], tuple[Any, _State]]
-    """From a group's key and state to the empty key and the group's row."""
+    """A function from a group's key and state to the pair of the empty key and the group's row."""
 
 
 def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fold | None:
-    """The fold of these aggregates over arguments of these types; None where one of them is no fold."""
+    """The fold of these aggregates over arguments of these types; None if one of them cannot be folded."""
     for aggregate, type in zip(aggregates, types, strict=True):
         if aggregate.function not in _FOLDED or aggregate.distinct or (type is not None and type.floating):
             return None
@@ -75,7 +75,7 @@ def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any
 
 
 def _finish(aggregate: Aggregate, type: Type | None) -> Callable[[Any], Any]:
-    """From the rest of a state to an aggregate's result."""
+    """A function from the rest of a state to an aggregate's result."""
     if aggregate.function == "count":
         return next
     finish = sum_of if aggregate.function == "sum" else average_of

@@ -28,8 +28,8 @@ __all__ = ["FUNCTIONS", "Call", "Overload", "arithmetic_call", "cast_call", "com
 class Call:
     """The implementation of a call: a Python function, or Python source with `{0}`, `{1}` for its arguments.
 
-    A result of `template` outside of -limit … limit - 1 is out of range. `raises` says that the function may raise
-    DataError, which then names the place in the text.
+    A result of `template` outside of -limit … limit - 1 is out of range. `raises`: the function may raise DataError, to
+    which the place in the text is added.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
-    """The same function, but with an error for the one quotient out of range: the least number divided by -1."""
+    """The function, with an error for the only quotient that is out of range: the least number divided by -1."""
 
     def divide(dividend: int, divisor: int) -> int:
         found = function(dividend, divisor)
@@ -119,7 +119,7 @@ _FLOATING: dict[str, Callable[[float, float], float]] = {
 
 
 def _rounded(function: Callable[[float, float], float], single: bool) -> Callable[[float, float], float]:
-    """The result in the precision of its type, with one NaN object for all NaNs."""
+    """The function, with its result rounded to the type's precision, and with one NaN object for all NaNs."""
     if single:
         fit = cast_function(DOUBLE, REAL)
         assert fit is not None
@@ -136,7 +136,7 @@ _ARITHMETIC = dict(_arithmetic())
 
 
 def overload_for(overloads: Sequence[Overload], types: Sequence[Type]) -> Overload | None:
-    """The overload that accepts arguments of these types, unchanged or else by widening numbers."""
+    """The overload that accepts arguments of these types, unchanged or after widening numbers."""
     fitting = [o for o in overloads if len(o.parameters) - o.optional <= len(types) <= len(o.parameters)]
     for fits in (_equal, _widens):
         for found in fitting:
@@ -158,7 +158,7 @@ def _one(name: str, function: Callable[..., Any], result: Type, *parameters: Typ
 
 
 def _each(name: str, **functions: Callable[..., Any]) -> list[Overload]:
-    """One overload a type, in this order, from the type to itself."""
+    """An overload for each type, in this order, from the type to itself."""
     return [Overload((Type(kind),), Type(kind), Call(name, f, raises=True)) for kind, f in functions.items()]
 
 

@@ -1,10 +1,10 @@
-"""Whether the step of WITH RECURSIVE is linear in the recursive table, which its bound algebra decides.
+"""Whether the step of WITH RECURSIVE is linear in the recursive table, decided from the step's algebra.
 
     step(A + B) = step(A) + step(B)
 
-PostgreSQL runs the step over the rows of the last iteration. Only for a linear step is the result the least
-X = seed + step(X), which eddy keeps right as rows are added and removed. The check follows every path from the
-recursive table to the step's rows, through queries, common table expressions and joins.
+PostgreSQL runs the step over the rows of the previous iteration. Only for a linear step this gives the least X = seed +
+step(X), which eddy maintains as rows are added and removed. The check follows every path from the recursive table to
+the step's rows, through queries, common table expressions and joins.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ Refuse = Callable[[Variable, str], TopologyError]
 def linear_references(step: Node, of: object, refuse: Refuse) -> list[Variable]:
     """The references of a step to the recursive table `of`.
 
-    `refuse` makes the error for a reference and its place in the step. Raises: that error if the step is not linear.
+    `refuse` returns the error for a reference and its place in the step. Raises: this error if the step is not linear.
     """
     return _Step(of, refuse).references(step)
 
@@ -67,7 +67,7 @@ class _Step:
         return [reference for found in below for reference in found]
 
     def _product(self, node: Product) -> list[Variable]:
-        """A product is linear in one of its inputs, while the others do not change."""
+        """The references in a product, which is linear in each input while the others do not change."""
         first, *others = [found for found in map(self.references, node.inputs) if found] or [[]]
         if others:
             raise self._refuse(others[0][0], "named twice in its step")
@@ -83,7 +83,7 @@ class _Step:
 
 
 def _nonlinear(node: Node) -> tuple[str, ...]:
-    """For each input of a node its place in the step, if the node's rows are not linear in it, and else nothing."""
+    """The inputs in which the rows of a node are not linear, each with its place in the step."""
     match node:
         case Distinct():
             return (f"{'inside of UNION' if isinstance(node.input, Union) else 'below DISTINCT'} of its step",)

@@ -1,7 +1,8 @@
 """The names of stateful steps: the author's names, in characters that a topic name allows.
 
-A statement's steps are named by the author's words and by places, so two of them, or one of them and another step of
-the topology, may have one name. The later one then gets a number: `reach-join-2`. Every name is used once.
+A statement's steps are named after the author's words and places in the text, so two of them, or one of them and
+another step of the topology, may have the same name. The later step then gets a number: `reach-join-2`. Every name is
+used once.
 """
 
 import hashlib
@@ -16,9 +17,11 @@ __all__ = ["StepNames", "built", "step_name"]
 T = TypeVar("T")
 _OTHERS = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST, _KEPT = 140, 120
-"""The characters of a name, which leave room for the suffixes of states and topics; the first ones of a longer name."""
+"""The most characters of a name, which leave room for the suffixes of states and topics; the number of characters kept
+of a longer name.
+"""
 _TRIES = 100
-"""The names of other steps that a statement avoids at most."""
+"""The most names of other steps that a statement avoids."""
 
 
 def step_name(*parts: str) -> str:
@@ -35,14 +38,14 @@ def step_name(*parts: str) -> str:
 
 
 class StepNames:
-    """Hands out names of steps, each once. `mark` and `reset` forget the names of steps that were removed again."""
+    """Chooses names of steps, each once. `mark` and `reset` forget the names of steps that were removed again."""
 
     def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
         self._avoided = avoided
         self._given: set[str] = set()
 
     def take(self, *parts: str) -> str:
-        """A name of these parts that no other step has."""
+        """A name made from these parts that no other step has."""
         base = name = step_name(*parts)
         number = 1
         while name in self._given or name in self._avoided:
@@ -56,19 +59,19 @@ class StepNames:
         return frozenset(self._given)
 
     def reset(self, mark: frozenset[str]) -> None:
-        """Take back all names that were given after a mark."""
+        """Forget all names that were chosen after a mark."""
         self._given = set(mark)
 
     def of(self, taken: str) -> str | None:
-        """The name given to the step that one of its states or topics is called after; None if no step is."""
+        """The name of the step from which `taken`, the name of a state or topic, derives; None if there is no step."""
         fitting = [name for name in self._given if taken == name or taken.startswith(f"{name}-")]
         return max(fitting, key=len, default=None)
 
 
 def built(plan: Plan, make: Callable[[StepNames], T]) -> T:
-    """The result of `make`, which is called again with other names if one that it takes is another step's.
+    """The result of `make`. It is called again with other names if another step has one of its names.
 
-    Raises: NameTakenError if the name is none of those that it was given.
+    Raises: NameTakenError if `make` took a name that was not chosen here.
     """
     length = len(plan.nodes)
     avoided: frozenset[str] = frozenset()

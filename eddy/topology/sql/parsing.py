@@ -2,10 +2,9 @@
 
     WITH MUTUALLY RECURSIVE [(RETURN AT | ERROR AT RECURSION LIMIT n)] name (column type, …) AS (query), … query
 
-The clause is read from tokens. Each of its queries is parsed from the whole text with blanks in place of all text
-before the query, so that positions refer to the whole text. For a block inside a query the parser gets WITH
-RECURSIVE, blanks for the rest of the clause, and the queries; the declarations are then attached to the parser's
-result.
+The clause is read from tokens. Each of its queries is parsed from the whole text with blanks in place of the text
+before the query, so that positions refer to the whole text. For a block inside a query the parser gets WITH RECURSIVE,
+blanks for the rest of the clause, and the queries; then the declarations are attached to the parser's result.
 """
 
 import re
@@ -56,7 +55,7 @@ class Mutual:
 
 @dataclass(frozen=True)
 class _Declared:
-    """The declaration of a binding; its query is from `start` to `end`."""
+    """The declaration of a binding; its query is at `start` to `end` in the text."""
 
     name: str
     columns: tuple[NamedColumn, ...]
@@ -121,7 +120,9 @@ def mutual_of(found: exp.With) -> Mutual | None:
 
 
 def created_query(text: StatementText) -> tuple[str, StatementText | None]:
-    """For CREATE VIEW name AS query the name and the query, for any other CREATE its name only, else ("", None)."""
+    """The name and the query of CREATE VIEW name AS query; for any other CREATE its name and None, otherwise ("",
+    None).
+    """
     tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
     if not tokens or not _is(tokens[0], "CREATE"):
         return "", None
@@ -151,7 +152,7 @@ def _tokens(text: StatementText) -> list[Token]:
 
 
 def _is_whole(number: Token, after: Token | None) -> bool:
-    """Whether a number is one, and ends there: of 1_000 the tokens make 1 with the alias _000."""
+    """Whether a token is a whole number that ends there: 1_000 is split into 1 and the alias _000."""
     is_apart = after is None or after.start > number.end + 1 or not _WORD.match(after.text)
     return is_apart and _NUMBER.fullmatch(number.text) is not None
 

@@ -1,7 +1,7 @@
 """The planner: pushes conditions down to the rows that they test, and turns products into joins.
 
-The answer does not change; joins and states get smaller. An outer join becomes the union of the inner join and of the
-unmatched rows.
+The planner does not change the answer; it makes joins and states smaller. An outer join becomes the union of the inner
+join and the unmatched rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,7 +99,7 @@ class Planner:
         return _filtered(replace(node, input=self._push(node.input, pushed)), above)
 
     def _outer(self, node: Outer, conditions: Sequence[Expr]) -> Node:
-        """Union of the inner join and of the unmatched rows, with nulls for the other side."""
+        """The union of the inner join and the unmatched rows, with nulls for the other side."""
         width = len(node.left.columns)
         left_only, right_only, above = [], [], []
         for condition in conditions:

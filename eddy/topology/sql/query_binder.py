@@ -82,7 +82,7 @@ class QueryBinder(QueryBinding):
         names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
         for name, cte in zip(names, parts_of(found), strict=True):
             if names.count(name) > 1:
-                raise self.text.error(cte, f"'{name}' is there twice in one WITH; names are unique")
+                raise self.text.error(cte, f"'{name}' is defined twice in one WITH; names are unique")
         if found.args.get("recursive"):
             return with_recursive(self, found, path, environment)
         for cte in parts_of(found):
@@ -97,7 +97,9 @@ class QueryBinder(QueryBinding):
         return name
 
     def called(self, block: str) -> str:
-        """The name of a block in errors: the bindings whose definitions contain it; its position if ambiguous."""
+        """The name of a block in errors: the names of the bindings whose definitions contain it, or its position if
+        ambiguous.
+        """
         name = ".".join(self.definitions)
         if name in self._blocks:
             name = block.removeprefix(f"{self.name}-")
@@ -117,7 +119,9 @@ class QueryBinder(QueryBinding):
         names = [folded(found) for found in cte.args["alias"].args.get("columns") or ()]
         if len(names) > len(body.columns):
             raise self.text.error(
-                cte, f"'{name}' names {len(names)} columns, and its query has {len(body.columns)}; they have to agree"
+                cte,
+                f"'{name}' names {len(names)} columns, and its query has {len(body.columns)}; the numbers have "
+                f"to agree",
             )
         if names:
             body = renamed(body, names)
@@ -335,7 +339,7 @@ class _OverGroup:
 
 
 def _of_no_rows(expr: Expr, group: Node) -> Expr:
-    """The value of an expression over a Group without rows: count is 0, all other aggregates are null."""
+    """The value of an expression over a group without rows: count is 0, all other aggregates are null."""
     assert isinstance(group, Group)
     values = [literal(None, key.type) for key in group.keys]
     values += [literal(0 if found.function == "count" else None, found.type) for found in group.aggregates]
@@ -358,7 +362,7 @@ def _name(part: exp.Expr) -> str:
 
 
 def position_of(text: StatementText, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
-    """The index of the column that a clause names by number or by name; None where it is an expression."""
+    """The index of the column to which a clause refers by number or by name; None if it is an expression."""
     number = whole_number(part)
     if number is not None:
         if not 1 <= number <= len(names):

@@ -1,9 +1,9 @@
-"""Recognizes a WITH RECURSIVE that only asks for reachability, which `recursive_fixpoint` answers at lower cost.
+"""Recognizes a WITH RECURSIVE that is reachability only, which `recursive_fixpoint` computes at lower cost.
 
     WITH RECURSIVE t(n) AS (seed UNION SELECT e.y FROM t JOIN e ON t.n = e.x)
 
-has one column, is a set, and follows one edge in each iteration. A node is the value with a flag; one additional root
-node has an edge to each value of the seed, so that there is one root.
+has one column, is a set, and follows one edge in each iteration. A node is a value with a flag. One additional root
+node has an edge to each value of the seed, so that there is only one root.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Edges:
 
 
 def edges_of(loop: Loop) -> Edges | None:
-    """The edges that a recursion follows; None if it does anything else."""
+    """The edges that a recursion follows; None if its step is not reachability."""
     if not loop.distinct or len(loop.columns) != 1:
         return None
     step: Node = loop.step

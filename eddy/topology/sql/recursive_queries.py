@@ -1,7 +1,8 @@
 """The two recursive forms: the standard's WITH RECURSIVE and Materialize's WITH MUTUALLY RECURSIVE.
 
 WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the rows of the previous iteration only. For
-a linear step, which PostgreSQL requires too, that is the least X = seed + step(X); any other step is refused by name.
+a linear step, which PostgreSQL requires too, this gives the least X = seed + step(X). Any other step is refused; the
+error names the part that is not linear.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +35,12 @@ __all__ = ["mutually_recursive", "with_recursive"]
 
 
 def mutually_recursive(queries: QueryBinding, found: Mutual, path: str, environment: QueryContext) -> QueryContext:
-    """The environment of the body of a block. Raises: TopologyError where a definition does not fit its declaration."""
+    """The environment of the body of a block. Raises: TopologyError if a definition does not fit its declaration."""
     text, block = queries.text, Block(path, queries.called(path), [], found.bound)
     variables: dict[str, Node] = {}
     for definition in found.definitions:
         if definition.name in variables:
-            raise text.error(definition.offset, f"binding '{definition.name}' is there twice; another name is needed")
+            raise text.error(definition.offset, f"binding '{definition.name}' is defined twice; another name is needed")
         names = [column.name for column in definition.columns]
         if len(set(names)) < len(names):
             raise text.error(
@@ -59,7 +60,7 @@ def mutually_recursive(queries: QueryBinding, found: Mutual, path: str, environm
 
 
 def _definition(queries: QueryBinding, definition: Definition, path: str, environment: QueryContext) -> Node:
-    """The query of a binding, its columns cast to the types that were declared."""
+    """The query of a binding, with its columns cast to the declared types."""
     text, query = queries.text, definition.query
     queries.definitions.append(definition.name)
     node = queries.query(query, f"{path}-{definition.name}", QueryContext(environment.tables))
@@ -144,7 +145,7 @@ def _loop(queries: QueryBinding, cte: exp.CTE, name: str, path: str, environment
 
 
 def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[NamedColumn], name: str) -> Node:
-    """The step with the types of the seed, which its columns have to have."""
+    """The step, with its columns cast to the types of the seed."""
     text = queries.text
     if len(step.columns) != len(columns):
         raise text.error(
@@ -164,7 +165,7 @@ def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[N
 
 
 def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], TopologyError]:
-    """From a reference to the recursive table `name`, and its place, to the error for it."""
+    """A function from a reference to the recursive table `name`, and its place, to the error for it."""
 
     def refused(reference: Variable, place: str) -> TopologyError:
         return queries.text.unsupported(
@@ -175,7 +176,7 @@ def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], Topo
 
 
 def _union(seed: Node, step: Node, name: str, distinct: bool) -> Shared:
-    """A table whose step reads other tables alone, since a query inside of it has taken the name."""
+    """The union for a table whose step does not read the table, since a query inside of the step has the same name."""
     both: Node = Union(columns=seed.columns, name=name, inputs=(seed, step))
     if distinct:
         both = Distinct(columns=seed.columns, name=name, input=both)

@@ -1,7 +1,7 @@
 """Rows of SQL as bytes: one serde for each list of column types.
 
-A row is a tuple, and None means no row. As MessagePack a numeric is its text and a timestamp its own
-form, which only the types of the columns tell apart.
+A row is a tuple, and None means no row. In MessagePack numerics and timestamps are text, so that a reader needs the
+types of the columns.
 """
 
 import datetime
@@ -35,7 +35,7 @@ _PYTHON: dict[str, type] = {
 
 @lru_cache(1024)
 def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
-    """The serde of rows of these types. Equal rows have equal bytes, as 1.50 and 1.5."""
+    """The serde of rows of these types. Equal rows have equal bytes, also with 1.50 and 1.5."""
     cells = tuple(_PYTHON.get(found.kind, str) | None for found in types)
     fields: Any = types_module.GenericAlias(tuple, cells)
     encode = msgspec.msgpack.Encoder().encode
@@ -53,7 +53,7 @@ def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
 
 
 def key_serde(type: Type) -> Serde[Any] | None:
-    """The serde of a column as the key, of the types that have no native form: numerics and timestamps, as text.
+    """The serde of a key of one column, for the types without a native form: numerics and timestamps, as text.
 
     >>> serde = key_serde(Type("numeric"))
     >>> serde.encode(decimal.Decimal("1.50")), serde.decode(b"1.5")

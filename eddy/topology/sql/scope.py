@@ -15,14 +15,14 @@ __all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "refuse_outer", "sco
 
 
 def folded(identifier: exp.Expr) -> str:
-    """A name in its canonical form: unchanged if quoted, else in lower case."""
+    """A name in its canonical form: unchanged if quoted, otherwise in lower case."""
     name = text_of(identifier)
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A visible column, as `table.name`; also as `name`, unless `hidden` because USING merged it."""
+    """A visible column. Its name is `table.name`, and also `name`, unless it is `hidden` because USING merged it."""
 
     table: str
     name: str
@@ -37,7 +37,7 @@ class QueryContext:
     tables: dict[str, Node]
     outer: "ColumnScope | None" = None
     correlated: list[Expr] = field(default_factory=list)
-    """The expressions of the enclosing query that the query's appended columns have to equal."""
+    """The expressions of the enclosing query to which the query's appended columns have to be equal."""
     value: bool = False
     """Whether the query is a scalar subquery."""
     missing: list[Expr] = field(default_factory=list)
@@ -55,7 +55,7 @@ class ColumnScope:
         self.text, self.seen, self.environment = text, list(seen), environment
 
     def resolve(self, node: exp.Column) -> Expr:
-        """The column of a name; a column of the enclosing query as operation `outer`. Raises: TopologyError."""
+        """The column of a name. A column of the enclosing query has the operation `outer`. Raises: TopologyError."""
         found = self.find(node)
         if found is not None:
             return replace(found, where=self.text.where(node))

@@ -66,7 +66,10 @@ def _joined(
 
 
 def _is_comma(text: StatementText, join: exp.Join) -> bool:
-    """Whether a table follows a comma. Raises: TopologyError for JOIN without a condition, which parses alike."""
+    """Whether a table follows a comma.
+
+    Raises: TopologyError for JOIN without a condition, which the parser represents alike.
+    """
     if has(join, "on", "using", "side", "kind", "method"):
         return False
     if text.before(join.args["this"]).upper().endswith("JOIN"):
@@ -87,7 +90,7 @@ def _beside(left: ColumnScope, right: ColumnScope, width: int, at: exp.Expr) -> 
     double = {s.table for s in left.seen} & {s.table for s in right.seen if s.table}
     if double:
         name = min(double)
-        raise left.text.error(at, f"table name '{name}' is there twice in one FROM; give one an alias: {name} AS other")
+        raise left.text.error(at, f"table name '{name}' is used twice in one FROM; give one an alias: {name} AS other")
     return ColumnScope(left.text, seen, left.environment)
 
 

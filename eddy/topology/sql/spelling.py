@@ -47,7 +47,7 @@ _FUNCTIONS: dict[type, tuple[str, tuple[str, ...]]] = {
     exp.Pow: ("power", ("this", "expression")),
 }
 _DELIMITERS = Postgres.INITCAP_DEFAULT_DELIMITER_CHARS
-"""The parser's own second argument of initcap."""
+"""The second argument that the parser adds to initcap."""
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 
 

@@ -19,7 +19,7 @@ __all__ = ["Ordering", "Statement", "bind_statement"]
 
 @dataclass(frozen=True)
 class Ordering:
-    """ORDER BY: columns by index, each downwards or not, with nulls first or not; then LIMIT and OFFSET."""
+    """ORDER BY: columns by index, each ascending or descending, with nulls first or last; then LIMIT and OFFSET."""
 
     keys: list[tuple[int, bool, bool]] = field(default_factory=list)
     limit: int | None = None
@@ -28,7 +28,7 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Statement:
-    """The plan of a statement; columns after the first `visible` only serve the order."""
+    """The plan of a statement. Only the first `visible` columns are part of the result; the others serve ORDER BY."""
 
     node: Node
     visible: int
@@ -94,7 +94,7 @@ def _index(text: StatementText, part: exp.Ordered, node: Node) -> int:
 
 
 def _taken(text: StatementText, body: exp.Expr) -> tuple[list[exp.Ordered], Ordering]:
-    """ORDER BY, LIMIT and OFFSET, taken out of a query."""
+    """Remove ORDER BY, LIMIT and OFFSET from a query. Returns them."""
     order, limit, offset = body.args.get("order"), body.args.get("limit"), body.args.get("offset")
     for part in ("order", "limit", "offset"):
         body.set(part, None)

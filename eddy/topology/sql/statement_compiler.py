@@ -1,8 +1,8 @@
 """From the algebra to eddy's relations: the steps of a topology that compute a statement.
 
-A node is emitted as rows (key, value) for its consumer: the key that a join or a group needs, and only the columns that
-are read downstream. Conditions and projections become Python functions, and a projection of a join is computed by the
-join's merge function.
+A node is emitted as rows (key, value) for its consumer, with the key that a join or a group needs, and with the columns
+that are read downstream. Conditions and projections become Python functions, and a projection of a join is computed by
+the join's merge function.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ Exprs = Sequence[Expr]
 Rows = Relation[Any, Any]
 
 _HOWEVER_DEEP = 2**62
-"""Reachability over finitely many edges ends at any depth."""
+"""The limit of reachability, which needs none: over finitely many edges it always ends."""
 _MORE = "raise the worker's max_nested_rows and max_nested_s if it needs more"
 _ADVICE = f"Let the step end: … WHERE depth < 100, mend the data, or {_MORE}"
 _ALL_ADVICE = "Write UNION, which has each row once, let the step end: … WHERE depth < 100, or mend the data"
@@ -54,9 +54,9 @@ _BLOCK_ADVICE = (
 )
 _TAKEN = {"errors", "held", "limit"}
 _BY_VALUE, _BY_KEY, _BY_GROUP = "_, row", "row, _", "group, row"
-"""Whether a relation has its rows in its values, in its keys, as a set, or in its values under their group's key.
+"""The place of a relation's rows: in its values, in its keys (a set), or in its values under their group's key.
 
-Only those of the first kind are under the empty key.
+Only rows of the first kind are under the empty key.
 """
 
 
@@ -78,7 +78,7 @@ class StatementCompiler:
         return [(block, rows) for block, rows in self._errors if rows._node in there and rows._node not in inside]
 
     def limit(self, block: algebra.Block, binding: str) -> int:
-        """The limit of a binding, by its name in the errors of `block`."""
+        """The limit that applies to a binding, given its name in the errors of `block`."""
         inner = {f"{found.label}.": found for found, _ in self._errors if found is not block}
         found = next((one for label, one in inner.items() if binding.startswith(label)), block)
         return found.bound.iterations if found.bound else 0
@@ -175,7 +175,7 @@ class StatementCompiler:
         return self._mapped(rows, base, out_key, out_value).union(_negated(semi))
 
     def _plain(self, node: Node) -> tuple[Rows, str]:
-        """The rows of a node as it computes them, and whether they are in the keys or the values."""
+        """The rows of a node in the form in which it computes them, and whether they are in keys or in values."""
         match node:
             case algebra.NamedTable():
                 return self._tables[node.table], _BY_VALUE
@@ -302,7 +302,7 @@ class StatementCompiler:
         return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
     def _so_far(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
-        """The steps that are done and the names that are taken before a loop's body is built."""
+        """The present steps and taken names, before a loop's body is built."""
         return dict(self._done), self._names.mark()
 
     def _go_back(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:
@@ -383,7 +383,7 @@ def _is_whole(value: Exprs, width: int) -> bool:
 
 
 def _costs_no_more(exprs: Exprs, users: Exprs) -> bool:
-    """Whether inlining the expressions would compute no expensive one more than once."""
+    """Whether inlining the expressions would compute no expensive expression more than once."""
     read: dict[int, int] = {}
     for user in users:
         for part in walk(user):
@@ -401,7 +401,7 @@ def _without_null(key: tuple[Any, ...], _: Any) -> bool:
 
 
 def _parameters(names: Sequence[str]) -> list[str]:
-    """The bindings' names as parameter names; a name that is not possible is replaced by its position."""
+    """The bindings' names as parameter names; an invalid name is replaced by its position."""
     possible = {name for name in names if name.isidentifier() and name.isascii() and not iskeyword(name)} - _TAKEN
     made: list[str] = []
     for i, name in enumerate(names):

@@ -29,7 +29,7 @@ from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type
 __all__ = ["Columns", "as_relation", "columns_named", "reader_of", "rows_relation"]
 
 Columns = Mapping[str, "str | type"] | Sequence[str]
-"""Names with their types, in SQL's words or in Python's; or names alone, where the types are known."""
+"""Names with types, which are SQL's names of types or Python types; or names alone, if the types are known."""
 
 
 def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | None = None) -> tuple[NamedColumn, ...]:
@@ -47,7 +47,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | N
         type = parse_type(written) if isinstance(written, str) else PYTHON_TYPES.get(written)
         if type is None:
             raise TopologyError(
-                f"sql table '{table}': column '{name}' of type {written!r}, which is none; {TYPE_NAMES} is needed"
+                f"sql table '{table}': column '{name}' of the unknown type {written!r}; {TYPE_NAMES} is needed"
             )
         made.append(NamedColumn(name, type))
     if not made:
@@ -58,7 +58,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | N
 
 
 def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
-    """A table's rows as tuples of its columns, at one owner. Raises: TopologyError where it is no table."""
+    """A table's rows as tuples of its columns, at one owner. Raises: TopologyError if `source` is not a table."""
     collection, given = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     relation = as_relation(name, collection)
     named = _columns_of_rows(relation)
@@ -115,7 +115,7 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
             f"sql table '{name}': {type(collection).__name__} is no table; a KTable, a KStream or a Relation is "
             "needed. Write tables={'name': topology.table('topic', …)}"
         )
-    return Relation(builder, node)  # a stream's records are rows that nothing takes back
+    return Relation(builder, node)  # a stream's records are rows that are never retracted
 
 
 def _known_columns(
@@ -173,7 +173,7 @@ def _row_function(
 
 
 def _cells(names: Sequence[str], key: Any, value: Any) -> Sequence[Any]:
-    """The cells of a row: named fields by name, the others in order."""
+    """A function that returns the cells of a row: named fields by name, other fields in order."""
     if isinstance(value, msgspec.Struct):
         fields = value.__struct_fields__
         others = iter(_elements(key))

@@ -48,6 +48,6 @@ class StatementText:
 
 def _start(node: exp.Expr) -> int | None:
     if isinstance(node, exp.Star):
-        return None  # the parser makes stars of its own, which are nowhere in the text
+        return None  # the parser adds stars that are not in the text
     found = node.meta.get("start") if node._meta else None
     return found if isinstance(found, int) else None

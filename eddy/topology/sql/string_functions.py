@@ -22,7 +22,7 @@ __all__ = [
 
 
 def substring_from(text: str, start: int) -> str:
-    """The text from the character `start`, counted from 1."""
+    """The rest of the text from the character `start`, counted from 1."""
     return text[max(start - 1, 0) :]
 
 
@@ -49,7 +49,7 @@ def right(text: str, count: int) -> str:
 
 
 def pad(at_left: bool) -> Callable[..., str]:
-    """`lpad` or `rpad`: padded or cut to a length."""
+    """The function `lpad` or `rpad`: pads or cuts a text to a length."""
 
     def padded(text: str, length: int, fill: str = " ") -> str:
         missing = length - len(text)
@@ -62,7 +62,7 @@ def pad(at_left: bool) -> Callable[..., str]:
 
 
 def split_part(text: str, separator: str, index: int) -> str:
-    """The part with this number, from 1, or from -1 backwards; "" if there is none."""
+    """The part with this number, counted from 1, or from -1 backwards; "" if there is none."""
     if index == 0:
         raise DataError("split_part: part 0; a number from 1 on, or from -1 on backwards, is needed")
     parts = text.split(separator) if separator else [text]
@@ -70,7 +70,7 @@ def split_part(text: str, separator: str, index: int) -> str:
 
 
 def trimmed(method: Callable[[str, str], str]) -> Callable[..., str]:
-    """`trim`, `ltrim` or `rtrim`: without these characters, by default spaces, at its ends."""
+    """The function `trim`, `ltrim` or `rtrim`: removes these characters, by default spaces, from the ends of a text."""
 
     def trim(text: str, characters: str = " ") -> str:
         return method(text, characters) if characters else text
@@ -79,7 +79,7 @@ def trimmed(method: Callable[[str, str], str]) -> Callable[..., str]:
 
 
 def initcap(text: str) -> str:
-    """Each word with an upper-case first letter, the rest lower case."""
+    """The text with the first letter of each word in upper case, and the others in lower case."""
     return re.sub(r"[^\W_]+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
 
 

@@ -1,8 +1,8 @@
 """Queries inside of expressions: EXISTS, IN, and a query as a value. Each becomes a join of the query around it.
 
     EXISTS (…)       the rows with a match                       Semi, and NOT EXISTS Anti
-    x IN (…)         true: with a match; unknown: without one, where x or a row of the query is null, and the query has
-                     rows; else false
+    x IN (…)         true: with a match; unknown: without a match, if x or a row of the query is null, and the query has
+                     rows; otherwise false
     (SELECT …)       the one row, or null; several are an error
 
 If such an expression is a condition by itself, the join is the filter; otherwise the join appends a column to the rows,
@@ -151,7 +151,7 @@ def _in(queries: QueryBinding, node: exp.Expr, binder: Binder, body: Node, outer
 class Applied:
     """The rows of a query while conditions and expressions with subqueries are applied to them.
 
-    Columns are only ever appended.
+    Columns are appended, and never removed.
     """
 
     def __init__(self, text: StatementText, node: Node) -> None:
@@ -198,7 +198,7 @@ class Applied:
         return self._split(expr)[1]
 
     def _split(self, expr: Expr) -> tuple[Node, Node, Node | None]:
-        """The rows for which EXISTS or IN is true, false and unknown."""
+        """The rows for which EXISTS or IN is true, those for which it is false, and those for which it is unknown."""
         found, ours = expr.value, self._arguments(expr)
         rows = self.node = Shared(columns=self.node.columns, input=self.node)
         theirs = all_columns(found.node)
@@ -239,7 +239,7 @@ class Applied:
         return column(place, BOOLEAN)
 
     def _value(self, expr: Expr, place: int) -> Expr:
-        """Append the value of a scalar subquery: of its only row, or of the row with equal keys."""
+        """Append the value of a scalar subquery: the value of its only row, or of the row with equal keys."""
         found, type = expr.value, expr.type
         value, *keys = all_columns(found.node)
         columns = (*found.node.columns[1:], found.node.columns[0])

@@ -67,7 +67,7 @@ class Type:
 
     @property
     def integral(self) -> bool:
-        """Whether it is one of the three whole numbers."""
+        """Whether the type is smallint, integer or bigint."""
         return self.kind in _NUMBERS[:3]
 
     @property
@@ -77,7 +77,10 @@ class Type:
 
     @property
     def rank(self) -> int:
-        """Rank among the numbers: the type with the higher rank can hold both."""
+        """The rank of a type of numbers.
+
+        Of two types, the one with the higher rank can represent the values of both.
+        """
         return _NUMBERS.index(self.kind)
 
 
@@ -96,7 +99,7 @@ PYTHON_TYPES: dict[type, Type] = {
 """The SQL type of each Python type."""
 
 TYPE_NAMES = "boolean, smallint, integer, bigint, numeric(p, s), real, double precision, text or timestamp"
-"""The list of types in messages."""
+"""The list of types, as text for messages."""
 
 _KINDS = {*_NUMBERS, "boolean", "text", "timestamp"}
 
@@ -112,7 +115,7 @@ def parse_type(name: str) -> Type | None:
     if kind not in _KINDS:
         return None
     if not tail or kind == "text":
-        return Type(kind)  # varchar(n) takes longer texts too, as Materialize's text does
+        return Type(kind)  # varchar(n) also accepts longer texts, like Materialize's text
     numbers = [part.strip() for part in tail.rstrip(")").split(",")]
     if kind != "numeric" or not all(part.isdecimal() for part in numbers) or len(numbers) > 2:
         return None
@@ -134,6 +137,6 @@ def common_type(types: Sequence[Type]) -> Type | None:
 
 
 def assignable(source: Type, target: Type) -> bool:
-    """Whether a value can be assigned to a declared column: numbers to numbers, anything to text."""
+    """Whether a value can be assigned to a declared column: a number to a column of numbers, any value to text."""
     same = source.kind in (target.kind, "unknown")
     return same or (source.number and target.number) or target.kind == "text"

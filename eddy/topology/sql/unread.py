@@ -1,8 +1,8 @@
-"""Refusal of the parts of a statement that nothing has read.
+"""Refuses the parts of a statement that the binder has not read.
 
-The parser knows more of SQL than eddy does. Every node of its tree keeps its arguments in a map that notes the reads.
-The binder reads each part that the answer depends on, so an argument that has a value and was not read is a part that
-the answer would ignore. It is refused by its words, whatever it is: there is no list of such parts.
+The parser supports more of SQL than eddy does. Every node of its tree keeps its arguments in a map that notes the
+reads. The binder reads each part that the answer depends on, so the answer would ignore an argument that has a value
+and was not read. Such a part is refused, and the error quotes it. No list of unsupported parts is needed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ __all__ = ["Unread", "has", "parts_of", "peek", "text_of", "unnested", "whole_nu
 
 _LONGEST = 60
 _WORDS = {"key_expressions": "USING KEY", "by_name": "BY NAME", "with_": "WITH", "from_": "FROM", "windows": "WINDOW"}
-"""Clauses whose values do not begin with their words."""
+"""The keywords of clauses whose values do not begin with them."""
 _ORDERS = (exp.Order, exp.Limit, exp.Offset, exp.Fetch)
 _NO_ORDER = "rows of a view and of an inner query have no order. Order the one-off query as a whole"
 
@@ -43,7 +43,7 @@ class _Arguments(dict[str, Any]):
 
 
 class Unread:
-    """Notes what is read of these trees from now on."""
+    """Notes the reads of the arguments in these trees from now on."""
 
     def __init__(self, text: StatementText, roots: Iterable[exp.Expr]) -> None:
         self._text = text
@@ -73,13 +73,13 @@ class Unread:
 
 
 def without_meaning(node: exp.Expr, *names: str) -> None:
-    """Note arguments that change no answer as read: flags that the parser sets by itself, and hints of the author's."""
+    """Mark arguments that change no answer as read: flags that the parser sets by itself, and the author's hints."""
     for name in names:
         node.args.get(name)
 
 
 def parts_of(node: exp.Expr) -> list[Any]:
-    """The expressions of a node. The parser's own attributes may be compiled code, which passes over the notes."""
+    """The expressions of a node. The parser's own attribute may be compiled code, which does not note reads."""
     return node.args.get("expressions") or []
 
 
@@ -97,7 +97,7 @@ def unnested(node: exp.Expr) -> Any:
 
 
 def whole_number(node: exp.Expr | None) -> int | None:
-    """The value of a literal of a whole number; None of anything else."""
+    """The value of a literal of a whole number; None for any other node."""
     if not isinstance(node, exp.Literal) or node.args.get("is_string") or not text_of(node).isdecimal():
         return None
     return int(text_of(node))
@@ -129,12 +129,12 @@ def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
 
 
 def _is_plain(part: exp.Expr) -> bool:
-    """Whether a part is an operand, and not a clause, which begins with its own words."""
+    """Whether a part is an operand, not a clause. A clause begins with its own keyword."""
     return isinstance(part, exp.Condition | exp.Identifier | exp.Var)
 
 
 def _written(node: exp.Expr) -> str:
-    """The node in SQL, its beginning if it is long; empty if the parser cannot write it."""
+    """The SQL text of a node, cut if it is long; empty if the parser cannot write it."""
     try:
         words = " ".join(node.sql(dialect="postgres", unsupported_level=ErrorLevel.IGNORE).split())
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError):
@@ -143,7 +143,7 @@ def _written(node: exp.Expr) -> str:
 
 
 def _recursive_table(node: exp.Expr) -> str:
-    """The innermost recursive table whose definition has a node; empty if none has."""
+    """The innermost recursive table whose definition contains a node; empty if there is none."""
     around: exp.Expr | None = node
     while around is not None:
         if isinstance(around, exp.CTE) and isinstance(around.parent, exp.With):

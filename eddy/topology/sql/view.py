@@ -15,7 +15,7 @@ Row = tuple[Any, ...]
 
 
 class View(Relation[Any, Row]):
-    """The rows of a statement: a relation whose values are tuples of `columns`, under the key that was asked for."""
+    """The rows of a statement: a relation whose values are tuples of `columns`, under the requested key."""
 
     def __init__(
         self, rows: Relation[Any, Row], name: str, columns: Sequence[NamedColumn], errors: Relation[Any, Any] | None
@@ -31,14 +31,14 @@ class View(Relation[Any, Row]):
         """Rows (binding, row as text) for which an ERROR AT RECURSION LIMIT is too low; None without one."""
 
     def as_object(self, row: Row) -> dict[str, Any]:
-        """A row as a dict from column to value, as JSON wants it."""
+        """A row as a dict from column to value, for JSON."""
         return dict(zip(self.columns, row, strict=True))
 
     def to_table(self, name: str | None = None) -> KTable[Any, Row]:  # type: ignore[override]  # two rows are an error
         """The view as a table: the one row of each key.
 
-        The store is called `name`, or like the view. Two rows of a key raise DataError: key the view by columns that
-        tell its rows apart.
+        The store is called `name`, by default as the view. Two rows with one key raise DataError: use a key of columns
+        that differ between the view's rows.
         """
         name = name_or(name, f"{self._name}-table")
 

@@ -1,1 +1,1 @@
-"""Why a row is what it is: a plan evaluated from scratch over tables, and the rows that each row is made of."""
+"""The derivation of a row: a plan is evaluated from scratch over tables, with the rows from which each row is made."""

@@ -1,8 +1,8 @@
-"""The rows that a row is made of, step by step back to the rows of source tables.
+"""The derivation of a row: the rows from which it is made, step by step back to the rows of source tables.
 
-A row of a loop is followed by way of the loop's variable to the rows of the same loop that it was made of, in the order
-of their iterations, so that a way that ends in a seed is first. A row is explained once; from then on it is
-*repeated*, which also ends the ways round a cycle.
+A row of a loop leads through the loop's variable to the rows of the same loop from which it was made, in the order of
+their iterations, so that a way that ends in a seed is first. A row is explained once; after that it is *repeated*,
+which also ends the ways round a cycle.
 """
 
 from collections import deque
@@ -22,13 +22,14 @@ _SHOWN_EACH = 20
 
 
 class Derivation(msgspec.Struct, omit_defaults=True):
-    """A row of a step, and the rows that it is made of: each item of `of` is one way to make it, with all its inputs.
+    """A row of a step, and the rows from which it is made: each item of `of` is one way to make it, with all input
+    rows.
 
     Args:
-        weight: how often the row is present.
-        iteration: of a row of a loop, the first iteration that made it.
-        repeated: it is explained elsewhere in this derivation.
-        more: further ways, or rows, that are not shown.
+        weight: the weight of the row.
+        iteration: for a row of a loop, the first iteration that made it.
+        repeated: whether the row is explained elsewhere in this derivation.
+        more: the number of further ways, or rows, that are not shown.
     """
 
     step: str
@@ -71,7 +72,7 @@ def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int 
 
 
 class _Ways:
-    """The ways in which rows are made. An index of a step is built when one of its rows is first asked for."""
+    """The ways in which rows are made. The index of a step is built when one of its rows is first looked up."""
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
         self._evaluation, self._bags = evaluation, evaluation.bags
@@ -84,7 +85,7 @@ class _Ways:
         return Derivation(node.name, node.does, row[0], row[1], self._bags[node].weight(row), iteration)
 
     def of(self, node: Node, row: Row) -> list[list[Input]]:
-        """The ways to make a row: of each the inputs, past steps that only pass rows on."""
+        """The ways to make a row: the input rows of each, without steps that only pass rows on."""
         found = [[self._origin(*source) for source in way] for way in self._direct(node, row)]
         return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
 
@@ -92,7 +93,7 @@ class _Ways:
         return self._evaluation.iteration(node, row) if node.variables else 0
 
     def _origin(self, node: Node, row: Row) -> Input:
-        """The step that made a row, past the steps that only pass it on."""
+        """The step that made a row, without steps that only pass it on."""
         while True:
             if node in self._loops:
                 node = self._loops[node].result_of(node)

@@ -3,8 +3,8 @@
     X = seed + op(X)     linear: F(0) = seed, F(n+1) = op(F(n)), X = Σ F(n)
                          else X(n+1) = seed + op(X(n)), until nothing changes
 
-The steps inside a loop have the rows for X as a whole, so that these explain each row of X. It does not evaluate
-facts (streams), which no table tells, nor recursions with algorithms of their own.
+The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Not evaluated are
+facts (streams), which are not in tables, and recursions with algorithms of their own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class Evaluation:
     """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
 
     `iterations` has for each row of a loop the first iteration that made it. `max_rows` bounds the different rows of
-    all steps and iterations together; twenty times as many may be made, since equal rows are one.
+    all steps and iterations together; up to twenty times as many may be computed before equal rows are merged.
     Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
     """
 
@@ -72,7 +72,7 @@ class Evaluation:
             return self.bags[node.same_rows_as]
         made = None if node.kind == "stream" else node.rows_from(*inputs)
         if made is None:
-            why = "is of facts, which no table tells" if node.kind == "stream" else "has an algorithm of its own"
+            why = "has facts, which are in no table" if node.kind == "stream" else "has an algorithm of its own"
             raise QueryError(
                 f"trace: step '{node.name}' {why}; steps of tables and relations are traced, with recursively and "
                 "mutually_recursive among them"
@@ -162,5 +162,5 @@ class Evaluation:
         if turn == turns:
             raise QueryError(
                 f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
-                "iterations. `eddy status` names the way round; mend the data"
+                "iterations. `eddy status` names the path; mend the data"
             )

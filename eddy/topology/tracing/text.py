@@ -1,4 +1,4 @@
-"""A derivation as text: a row a line, the rows that it is made of below it, indented."""
+"""A derivation as text: one line for each row, and below it, indented, the rows from which it is made."""
 
 import json
 from typing import Any
@@ -12,7 +12,10 @@ _MAX_CHARS = 160
 
 
 def text_of(derivation: Derivation) -> str:
-    """Lines of text. Rows of one join are marked by ⋈; further ways to make the same row follow below them."""
+    """The lines of a derivation.
+
+    Rows of one join are marked by ⋈; further ways to make the same row follow below them.
+    """
     lines: list[str] = []
     todo: list[tuple[Derivation | int, int, str]] = [(derivation, 0, "")]
     while todo:

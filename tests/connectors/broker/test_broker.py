@@ -131,7 +131,7 @@ def test_setting_that_kafka_refuses_is_told_in_kafkas_words(own_broker: OwnBroke
 
 def test_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
-    with pytest.raises(ConnectorError, match=r"holds 1 other files \('letters', …\); a folder of its own is needed"):
+    with pytest.raises(ConnectorError, match=r"holds 1 other files \('letters', …\); an empty folder is needed"):
         Broker(tmp_path).start()
     Broker(tmp_path).remove()
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]

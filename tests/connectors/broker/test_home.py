@@ -24,7 +24,7 @@ def start_and_remove(home):
 
 def test_processes_that_start_and_remove_a_broker_at_once_are_refused_only_as_running(tmp_path: Path) -> None:
     found = errors_of("start_and_remove(Home(path))", START_AND_REMOVE, tmp_path, times=100, processes=4)
-    assert [error for error in found if "one that does not is needed" not in error] == []
+    assert [error for error in found if "it has to be stopped first" not in error] == []
 
 
 def test_folder_that_is_being_started_is_not_removed(tmp_path: Path) -> None:

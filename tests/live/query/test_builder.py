@@ -176,8 +176,11 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.nest(x=users), "is no function of the row"),  # type: ignore[arg-type]
         (lambda: issues.nest(x=lambda i: users.where(users.id == i.boss)), "table 'issues': there is no column 'boss'"),
         (lambda: issues.nest(x=tasks, depth=0), "depth=0"),
-        (lambda: issues.nest(x=lambda i: users.where(users.id == i.owner), depth=2), "names itself nowhere"),
-        (lambda: issues.where(lambda i: ~(users.id == i.owner)), "joined where columns are equal, not otherwise"),
+        (
+            lambda: issues.nest(x=lambda i: users.where(users.id == i.owner), depth=2),
+            "its function does not refer to itself",
+        ),
+        (lambda: issues.where(lambda i: ~(users.id == i.owner)), "only be joined where columns are equal"),
         (lambda: issues.limit(0).exists(), "exists of table 'issues'"),
         (
             lambda: issues.nest(n=lambda i: users.where(users.id == i.owner).count()).pluck("n").syntax,

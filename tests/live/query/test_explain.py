@@ -42,7 +42,12 @@ def step(plan: QueryPlan, beginning: str) -> QueryPlan:
         (LOUD, 3, 3, "child-first: began with 3 rows that notes led to, fewer than all of issues"),
         (LOUD.where(issues.id > 0), 3, 3, "child-first"),
         (LOUD, 100, 100, "parent-first: no exists led to fewer rows than the 100 of issues"),
-        (issues.where(lambda i: ~notes.where(notes.issue == i.id).exists()), 3, 100, "parent-first: no exists has to"),
+        (
+            issues.where(lambda i: ~notes.where(notes.issue == i.id).exists()),
+            3,
+            100,
+            "parent-first: no exists is required",
+        ),
         (issues.where(lambda i: notes.where(notes.issue == i.id).exists() | (i.id > 9)), 3, 100, "parent-first: no"),
     ],
 )

@@ -97,7 +97,7 @@ def test_type_is_kept_by_later_clauses_and_is_no_part_of_the_query() -> None:
 def test_type_that_no_row_can_become_and_a_type_in_a_nest_are_refused() -> None:
     with pytest.raises(eddy.QueryBuildError, match="into of table 'issues'"):
         issues.into(Path)
-    with pytest.raises(eddy.QueryBuildError, match="the rows of a nest have that of the field"):
+    with pytest.raises(eddy.QueryBuildError, match="the rows of a nest have the type of the field"):
         issues.nest(comments=lambda issue: comments.where(comments.issue == issue.id).into(Comment))
 
 

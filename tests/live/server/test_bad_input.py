@@ -251,7 +251,7 @@ def test_declarations_that_clients_could_not_use_are_refused() -> None:
 
     refused_by("it has no type", lambda x: nodes)
     refused_by("clients give arguments by name", lambda *x: nodes)
-    refused_by("no name for clients", lambda: nodes, "a b")
+    refused_by("not a name for clients", lambda: nodes, "a b")
 
     def odd(x: "threading.Lock") -> eddy.Query:
         return nodes

@@ -148,7 +148,7 @@ def test_queries_begin_anew_after_an_error_and_readers_get_the_difference(
         assert [row["id"] for row in whole.rows] == ["c", "b", "a"]
         with pytest.raises(eddy.NotReadyError, match="computed anew"):
             whole.explain()
-        with pytest.raises(eddy.NotReadyError, match="has not come"):
+        with pytest.raises(eddy.NotReadyError, match="was not reached"):
             whole.wait(timeout_s=0)
         closed.close()
     whole.wait(timeout_s=PATIENCE_S)

@@ -27,7 +27,7 @@ test: checks ## check format, lint, types and layers, then run the tests
 	$(BIN)/pytest -n 6 --dist loadgroup
 
 quick: checks ## the same with the tests that need no broker, Spark or browser, and few examples; two minutes
-	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 --dist loadgroup --quick
+	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 --dist loadgroup --quick -rfE
 
 checks: .venv/.dev # format, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -72,7 +72,7 @@ class Transactions:
             if spec is None:
                 raise ConfigurationError(
                     f"write to '{topic}': the topic does not exist; topics are made before they are written. "
-                    "Make those of a topology: eddy.create_topics(topology, log)"
+                    "Make the topics of a topology: eddy.create_topics(topology, log)"
                 )
             count = spec.partitions
             self._counts[topic] = count, time.monotonic()

@@ -216,8 +216,8 @@ def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) ->
         registry.register(figures)
     except ValueError as error:
         raise ConfigurationError(
-            f"metrics: the registry has figures of these names already ({error}); it can hold those of one worker. "
-            "Give each a registry of its own: registry=prometheus_client.CollectorRegistry()"
+            f"metrics: the registry has figures of these names already ({error}); it can hold the figures of one "
+            "worker. Give each a registry of its own: registry=prometheus_client.CollectorRegistry()"
         ) from error
     try:
         yield

@@ -123,13 +123,13 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
                 sources.append(node)
         elif node.sends or node.rekeys:
             return None, (
-                f"step '{node.name}' moves records to other partitions, and event time is that of a record's source "
-                "partition; records where their source has them are needed. Process them before, or use 'wall clock'"
+                f"step '{node.name}' moves records to other partitions, and event time is the time of a record's "
+                "source partition; records where their source has them are needed. Process them before, or use 'wall clock'"
             )
         elif node.kind != "stream" or not node.keeps_records:
             return None, (
-                f"step '{node.name}' makes rows that are no records of a source, and event time is that of a source; "
-                "a stream of records is needed. Process the source's stream, or use 'wall clock'"
+                f"step '{node.name}' makes rows that are no records of a source, and event time is the time of a source; a "
+                "stream of records is needed. Process the source's stream, or use 'wall clock'"
             )
         else:
             left += node.record_inputs
@@ -137,6 +137,6 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
         return sources[0], ""
     topics = ", ".join(sorted(f"'{source.user_topic}'" for source in sources))
     return None, (
-        f"the records come from several topics, {topics}, and event time is that of one; one source is needed. Process "
-        "each topic, with one store for both, or use 'wall clock'"
+        f"the records come from several topics, {topics}, and event time is the time of one; one source is needed. "
+        "Process each topic, with one store for both, or use 'wall clock'"
     )

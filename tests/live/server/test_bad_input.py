@@ -262,9 +262,9 @@ def test_declarations_that_clients_could_not_use_are_refused() -> None:
     def unknown(x: "Nothing") -> eddy.Query:  # type: ignore[name-defined]  # noqa: F821
         return nodes
 
-    refused_by("cannot be read from JSON|something unknown", odd)
+    refused_by("cannot be read from JSON|an unknown name", odd)
     refused_by("another name is needed", reserved)
-    refused_by("something unknown", unknown)
+    refused_by("an unknown name", unknown)
     made.query(name="q")(lambda: nodes)
     refused_by("there is one of that name", lambda: nodes)
     with pytest.raises(eddy.QueryError, match="there is no such query; one of q is needed"):

@@ -124,12 +124,13 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
         elif node.sends or node.rekeys:
             return None, (
                 f"step '{node.name}' moves records to other partitions, and event time is the time of a record's "
-                "source partition; records where their source has them are needed. Process them before, or use 'wall clock'"
+                "source partition; records where their source has them are needed. Process them before, or "
+                "use 'wall clock'"
             )
         elif node.kind != "stream" or not node.keeps_records:
             return None, (
-                f"step '{node.name}' makes rows that are no records of a source, and event time is the time of a source; a "
-                "stream of records is needed. Process the source's stream, or use 'wall clock'"
+                f"step '{node.name}' makes rows that are no records of a source, and event time is the time of a "
+                "source; a stream of records is needed. Process the source's stream, or use 'wall clock'"
             )
         else:
             left += node.record_inputs

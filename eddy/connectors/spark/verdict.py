@@ -94,8 +94,8 @@ class Verdict:
 
     `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
     `other_files` is not empty if the given files differ from the files that the states were made from: the files may
-    explain differences. `tolerance` is the tolerance for floats. `since` is the time and the records since the cut. `quick`: the
-    worker's own operators computed small inputs.
+    explain differences. `tolerance` is the tolerance for floats. `since` is the time and the records since the cut.
+    `quick`: the worker's own operators computed small inputs.
     """
 
     application: str

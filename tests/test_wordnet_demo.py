@@ -70,7 +70,9 @@ def test_demo_ends_with_a_verification_where_there_is_spark(start: Start, tmp_pa
     said = start("demo.py").ends(patience_s=1200).out
     check_counts(said)
     verdict = said[said.index("✓ verified with Spark, in ") :]
-    assert "wordnet: equal, at the cut concepts 82945\n" in verdict
+    assert (
+        "wordnet: equal, at the cut concepts 82945; computed by Spark, no code of the worker's operators\n" in verdict
+    )
     assert "\nsink sizes: 16,684 keys, all equal\n" in verdict
     assert list(tmp_path.iterdir()) == []
 

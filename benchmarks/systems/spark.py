@@ -53,7 +53,7 @@ def _ours(spark: SparkSession, what: str, folder: Path, one_task: int) -> None:
         done = backfill(family(), spark, log, open_log, one_task=one_task)
         figures = {"written": sum(done.written.values())}
     else:
-        verdict = verify(family(), spark, log, open_log, one_task=one_task)
+        verdict = verify(family(), spark, log, open_log, quick=bool(one_task))
         figures = {"status": verdict.status, "keys": sum(part.keys for part in verdict.compared)}
     report(start, **figures, tree_peak_bytes=peak_bytes(tree(os.getpid())))
     log.close()

@@ -7,6 +7,7 @@ from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, topology_argument
 from eddy.cli.spark_commands import batch_options, ending, inputs_of, session, stages
 from eddy.connectors.spark import backfill
+from eddy.connectors.spark.session import ONE_TASK
 
 __all__ = ["command"]
 
@@ -17,6 +18,14 @@ __all__ = ["command"]
 @click.option("--replace", is_flag=True, help="Delete existing states first, and begin anew.")
 @click.option(
     "--retained-only", is_flag=True, help="Begin with the records that topics still have, if earlier ones were deleted."
+)
+@click.option(
+    "--one-task",
+    type=click.IntRange(min=0),
+    default=ONE_TASK,
+    show_default=True,
+    metavar="ROWS",
+    help="What has at most so many rows is computed in one task, as by a worker; 0: never.",
 )
 @batch_options
 def command(

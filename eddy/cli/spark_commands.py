@@ -19,7 +19,6 @@ from eddy.cli.exits import message
 from eddy.cli.options import empty_option
 from eddy.cli.stderr_messages import messages_console, show_messages
 from eddy.connectors.spark import local_session
-from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import EddyError
 
 __all__ = ["COULD_NOT", "batch_options", "ending", "inputs_of", "session", "stages"]
@@ -45,14 +44,6 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="fail",
         show_default=True,
         help="The policy for a record that cannot be decoded: the same as for eddy run.",
-    )
-    @click.option(
-        "--one-task",
-        type=click.IntRange(min=0),
-        default=ONE_TASK,
-        show_default=True,
-        metavar="ROWS",
-        help="Parts with at most this number of rows are computed in one task, as by a worker; 0: never.",
     )
     @click.option(
         "--master",

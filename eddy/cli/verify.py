@@ -46,6 +46,12 @@ __all__ = ["command"]
     help="Exit with status 2 if records wait and the last cut is older than this number of seconds: no worker "
     "processes them.",
 )
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Compute small inputs with the worker's own operators: takes less, and finds no error of theirs.",
+)
+@click.option("--one-task", type=click.IntRange(min=0), metavar="ROWS", hidden=True)
 @timeout_option("Seconds to wait for a first cut.")
 @batch_options
 def command(
@@ -60,7 +66,8 @@ def command(
     max_age: float | None,
     timeout: float,
     on_error: str,
-    one_task: int,
+    quick: bool,
+    one_task: int | None,
     empty_is_null: bool | None,
     master: str,
     memory: str,
@@ -81,6 +88,9 @@ def command(
       eddy verify family.py --bootstrap localhost:9092 --mismatches differences
       eddy verify family.py --repair
     """
+    if one_task is not None:
+        instead = "write --quick" if one_task else "leave it out"
+        click.echo(f"--one-task is deprecated here: {instead}", err=True)
     files = inputs_of(inputs)
     topology = load(program).topology
     with ending(), stages() as stage, opened(target) as log:
@@ -99,7 +109,7 @@ def command(
             max_age_s=max_age,
             files=files,
             empty=empty_of(empty_is_null),
-            one_task=one_task,
+            quick=quick or bool(one_task),
             program=MODULE_NAME,
             stage=stage,
         )

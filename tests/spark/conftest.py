@@ -4,7 +4,9 @@ The groups are `spark` and `spark-2`, which take about as long: one alone would 
 Those in `spark-jobs` have Spark in processes of their own.
 """
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +18,19 @@ QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder from which the Python workers take orders: see `tests/spark/daemon.py`."""
+    return tmp_path_factory.mktemp("orders")
+
+
+@pytest.fixture(scope="session")
+def spark(orders: Path) -> Iterator[object]:
+    os.environ["EDDY_SPARK_ORDERS"] = str(orders)
     session = local_session(
         "local[2]",
         "1g",
         {
+            "spark.python.daemon.module": "tests.spark.daemon",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.extraJavaOptions": QUICK_TO_START,
             "spark.sql.codegen.wholeStage": "false",

@@ -36,13 +36,15 @@ def family() -> eddy.Topology:
     return topology
 
 
-def write(log: Log, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], commit: bool = True) -> None:
+def write(
+    log: Log, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], commit: bool = True, time: int = 1_000
+) -> None:
     """Records in one transaction, each to the partition of its key."""
     count, rows = log.topics([topic])[topic].partitions, list(rows)
     homes = [0 if key is None else log.partitioner(key, count) for key, _ in rows]
     producer = log.producer(None)
     producer.begin()
-    producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [1_000] * len(rows))
+    producer.send(topic, homes, [key for key, _ in rows], [value for _, value in rows], [time] * len(rows))
     producer.commit({}, None) if commit else producer.abort()
     producer.close()
 
@@ -81,7 +83,7 @@ class Rig:
     ) -> None:
         self.path, self.topology, self.spark = folder / "log", topology, spark
         self.state = folder / "state"
-        self.one_task = ONE_TASK
+        self.one_task: int | None = None
         self.open_log = functools.partial(LocalLog, self.path)
         self.log = self.open_log()
         self.log.create_topics(topics)
@@ -89,9 +91,9 @@ class Rig:
     def close(self) -> None:
         self.log.close()
 
-    def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+    def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], time: int = 1_000) -> None:
         """Records, each to the partition of its key."""
-        write(self.log, topic, rows)
+        write(self.log, topic, rows, time=time)
 
     def home(self, key: bytes, topic: str = "nodes") -> int:
         """The partition of a key."""
@@ -112,11 +114,12 @@ class Rig:
             self.spark,
             self.log,
             self.open_log,
-            **{"wait_s": 0.0, "one_task": self.one_task, **options},
+            **{"wait_s": 0.0, "quick": bool(self.one_task), **options},
         )
 
     def backfill(self, **options: Any) -> Any:
-        return backfill(self.topology(), self.spark, self.log, self.open_log, **{"one_task": self.one_task, **options})
+        one_task = ONE_TASK if self.one_task is None else self.one_task
+        return backfill(self.topology(), self.spark, self.log, self.open_log, **{"one_task": one_task, **options})
 
     def rows(self, topic: str) -> list[Row]:
         """All records of a topic."""

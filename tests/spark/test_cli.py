@@ -52,7 +52,16 @@ def test_a_backfill_and_a_verification(program: str, spark: Any, tmp_path: Path)
     assert equal.exit_code == 0, equal.output
     since = r"the cut is \d+ s old; no records have arrived since"
     assert re.search(
-        rf"family: equal, at the cut nodes \d+\n{since}\nsink descendants: 3 keys, all equal\n", equal.output
+        rf"family: equal, at the cut nodes \d+; computed by Spark, no code of the worker's operators\n{since}\n"
+        r"sink descendants: 3 keys, all equal\n",
+        equal.output,
+    )
+    quick = run("verify", program, "--quick", "--no-stores")
+    assert quick.exit_code == 0, quick.output
+    assert "; quick: with the worker's own operators\n" in quick.output
+    former = run("verify", program, "--one-task", "0", "--no-stores")
+    assert (former.exit_code, "--one-task is deprecated here: leave it out" in former.output) == (0, True), (
+        former.output
     )
     bad = run("verify", program, "--input", "nodes")
     assert (bad.exit_code, "TOPIC=VALUE is needed" in bad.output) == (2, True)

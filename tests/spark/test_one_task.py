@@ -53,7 +53,7 @@ def test_every_state_is_the_one_that_a_worker_holds(case: Case, tmp_path: Path, 
         worker.run_until_idle()
     worker.step()
     worker.close()
-    verdict = verify(run.topology, spark, log, functools.partial(LocalLog, tmp_path / "log"), wait_s=0.0)
+    verdict = verify(run.topology, spark, log, functools.partial(LocalLog, tmp_path / "log"), wait_s=0.0, quick=True)
     log.close()
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert not {name: note for name, note in verdict.notes.items() if not is_expected(case, name, note)}

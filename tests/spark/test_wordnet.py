@@ -114,8 +114,7 @@ def test_wordnet_backfilled_continued_and_verified_meanwhile_is_as_from_scratch(
             write(log, "concepts", concepts[80_000:])
             while taken_in(log) == backfilled:
                 assert worker.running, worker.last_words()
-            stricter = ("--one-task", "0")  # by steps that share nothing with the worker, nor with the backfill
-            verification = eddy(tmp_path, "verify", PROGRAM, "--bootstrap", kafka, *SPARK, *stricter)
+            verification = eddy(tmp_path, "verify", PROGRAM, "--bootstrap", kafka, *SPARK)
             feed = moves(concepts)
             while verification.running:
                 written.append(next(feed))

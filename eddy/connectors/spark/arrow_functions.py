@@ -1,7 +1,7 @@
 """Functions over Arrow batches that run in Spark's Python workers.
 
-    entry   columns → a batch of rows, decoded once
-    steps   the worker's own stateless operators, one after the other
+    entry   columns → rows, decoded once
+    steps   the stateless steps of `decoded_rows.py`, one after the other
     exit    rows → columns, encoded once
 
 A row is identified by `k` and `v`, the bytes of `Serde.identify`: equal rows have equal bytes, so Spark can join and
@@ -13,21 +13,16 @@ Facts have three more columns: the time, the position in the order of their part
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
 from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from eddy.connectors.log import Headers
+from eddy.connectors.spark.decoded_rows import DecodedRows, Row, RowStep, Stamp, calling, pair
 from eddy.errors import DataError, EddyError
-from eddy.operators.batch import EMPTY, Batch, Row
-from eddy.operators.context import OUTSIDE
-from eddy.operators.errors.set_aside import reason_in
-from eddy.operators.operator import Operator
-from eddy.operators.stateless import check_rows
 from eddy.runtime.decoding import decoded, note_unhashable
-from eddy.runtime.encoding import encoded, repeated
+from eddy.runtime.encoding import encoded
 from eddy.serde import Native, Serde
 
 __all__ = [
@@ -50,7 +45,6 @@ __all__ = [
     "pack_headers",
     "place_of",
     "record_batch",
-    "stepped",
     "unpack_headers",
 ]
 
@@ -68,7 +62,7 @@ Reader = Callable[[Iterable[Any]], Iterator[Any]]
 """A function from Arrow batches to Arrow batches."""
 _UNMARKED = frozenset({str, int, bytes})
 """The types whose equal values have one native encoding, as long as a column has no value of another type."""
-_LONG_S, _INDEX_BYTES = 8, 4
+_LONG_S = 8
 _FILE, _TOPIC = b"\x00", b"\x01"
 """Records of files sort before those of the topic; their partition is -1."""
 _EARLIEST = -(2**63)
@@ -82,7 +76,7 @@ class BatchEntry(Protocol):
     def facts(self) -> bool:
         """Whether the rows are records of a stream."""
 
-    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+    def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
         """Decode the columns."""
 
 
@@ -93,7 +87,7 @@ class Exit(Protocol):
     def schema(self) -> str:
         """The columns, as a Spark schema string."""
 
-    def columns(self, batch: Batch) -> list[list[Any]]:
+    def columns(self, rows: DecodedRows) -> list[list[Any]]:
         """Encode, in the order of the schema."""
 
 
@@ -102,34 +96,23 @@ class ArrowFunction:
     """The function that Spark calls with Arrow batches: `entry`, then `steps`, then `exit`."""
 
     entry: BatchEntry
-    steps: tuple[Operator, ...]
+    steps: tuple[RowStep, ...]
     exit: Exit
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Process Arrow batches. Raises: DataError naming the step whose function raised."""
-        spreads = any(type(step).__name__.startswith("FlatMap") for step in self.steps)
         schema = arrow_schema(self.exit.schema)
         for arrived in batches:
-            batch = self.entry.batch(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
+            rows = self.entry.rows(columns_of(arrived))
             for step in self.steps:
-                batch = stepped(step, batch)
-            if spreads and self.entry.facts:
-                batch = _numbered(batch)
-            if batch.rows:
-                columns = self.exit.columns(batch)
-                yield record_batch(columns, schema)
+                rows = step(rows)
+            if rows.rows:
+                yield record_batch(self.exit.columns(rows), schema)
 
 
-def stepped(step: Operator, *batches: Batch) -> Batch:
-    """Run one step. Raises: DataError naming it."""
-    if not any(batch.rows for batch in batches):
-        return EMPTY
-    try:
-        return step.step(OUTSIDE, *batches)
-    except EddyError:
-        raise
-    except Exception as error:
-        raise DataError(reason_in(step.name, error)) from error
+def columns_of(arrived: Any) -> dict[str, list[Any]]:
+    """The columns of an Arrow batch, by name."""
+    return dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True))
 
 
 def _pylist(column: Any) -> list[Any]:
@@ -158,18 +141,6 @@ def record_batch(columns: Sequence[Any], schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _numbered(batch: Batch) -> Batch:
-    """Number the rows made of one record: an index is appended to the record's position."""
-    times: list[Any] = []
-    last, index = None, 0
-    stamps: list[Any] = batch.times or []
-    for time, place in stamps:
-        index = index + 1 if place == last else 0
-        last = place
-        times.append((time, place + index.to_bytes(_INDEX_BYTES, "big")))
-    return Batch(batch.rows, batch.weights, batch.time, times, batch.headers)
-
-
 def _values(columns: dict[str, list[Any]], name: str, serde: Serde[Any]) -> list[Any]:
     """Decode a column: the original bytes where they differ from the identity."""
     identities, originals = columns[name], columns[f"{name}c"]
@@ -193,15 +164,14 @@ class RowsEntry:
     value: Serde[Any]
     facts: bool = False
 
-    def batch(self, columns: dict[str, list[Any]]) -> Batch:
-        """Decode; the times of facts are pairs (time, position)."""
-        keys = _values(columns, "k", self.key)
-        values = _values(columns, "v", self.value)
-        rows = list(zip(keys, values, strict=True))
-        if not self.facts:
-            return Batch(rows, columns["w"])
-        times: list[Any] = list(zip(columns["t"], columns["s"], strict=True))
-        return Batch(rows, columns["w"], 0, times, columns["h"])
+    def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
+        """Decode."""
+        rows = list(zip(_values(columns, "k", self.key), _values(columns, "v", self.value), strict=True))
+        return DecodedRows(rows, columns["w"], _stamps(columns) if self.facts else None)
+
+
+def _stamps(columns: dict[str, list[Any]]) -> list[Stamp]:
+    return list(zip(columns["t"], columns["s"], columns["h"], strict=True))
 
 
 @dataclass(frozen=True)
@@ -215,14 +185,13 @@ class JoinedEntry:
     merge: Callable[[Any, Any, Any], Row]
     facts: bool = False
 
-    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+    def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
         """Decode and merge. Raises: DataError naming the join."""
         keys = _values(columns, "k", self.key)
-        lefts = _values(columns, "v", self.left)
-        rights = _values(columns, "r", self.right)
-        rows = _called(self.name, self.merge, keys, lefts, rights)
-        check_rows(rows, self.name)
-        return Batch(rows, columns["w"])
+        lefts, rights = _values(columns, "v", self.left), _values(columns, "r", self.right)
+        with calling(self.name):
+            made = [pair(row, self.name) for row in map(self.merge, keys, lefts, rights)]
+        return DecodedRows(made, columns["w"])
 
 
 @dataclass(frozen=True)
@@ -236,12 +205,13 @@ class LookedUpEntry:
     joiner: Callable[[Any, Any], Any]
     facts: bool = True
 
-    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+    def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
         """Decode and join. Raises: DataError naming the join."""
-        batch = RowsEntry(self.key, self.value, True).batch(columns)
-        others = _values(columns, "r", self.right)
-        joined = _called(self.name, self.joiner, [value for _, value in batch.rows], others)
-        return batch.with_rows([(row[0], value) for row, value in zip(batch.rows, joined, strict=True)])
+        keys = _values(columns, "k", self.key)
+        lefts, rights = _values(columns, "v", self.value), _values(columns, "r", self.right)
+        with calling(self.name):
+            made = list(zip(keys, map(self.joiner, lefts, rights), strict=True))
+        return DecodedRows(made, columns["w"], _stamps(columns))
 
 
 @dataclass(frozen=True)
@@ -255,23 +225,14 @@ class TablesEntry:
     joiner: Callable[[Any, Any], Any]
     facts: bool = False
 
-    def batch(self, columns: dict[str, list[Any]]) -> Batch:
+    def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
         """Decode and join; a joined value of None makes no row. Raises: DataError naming the join."""
         keys = _values(columns, "k", self.key)
-        lefts = _values(columns, "v", self.left)
-        rights = _values(columns, "r", self.right)
-        joined = _called(self.name, self.joiner, lefts, rights)
-        rows = [(key, value) for key, value in zip(keys, joined, strict=True) if value is not None]
-        return Batch(rows, [1] * len(rows))
-
-
-def _called(name: str, function: Callable[..., Any], *columns: list[Any]) -> list[Any]:
-    try:
-        return list(map(function, *columns))
-    except EddyError:
-        raise
-    except Exception as error:
-        raise DataError(reason_in(name, error)) from error
+        lefts, rights = _values(columns, "v", self.left), _values(columns, "r", self.right)
+        with calling(self.name):
+            joined = list(map(self.joiner, lefts, rights))
+        made = [(key, value) for key, value in zip(keys, joined, strict=True) if value is not None]
+        return DecodedRows(made, [1] * len(made))
 
 
 @dataclass(frozen=True)
@@ -294,27 +255,9 @@ class RecordsEntry:
         """From columns `k v t h p o` to facts. Raises: DataError naming the record."""
         schema = arrow_schema(RECORDS)
         for arrived in self.reader(batches):
-            columns = self._columns(dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True)))
-            yield record_batch(columns, schema)
+            yield record_batch(self._columns(columns_of(arrived)), schema)
 
-    def taken_in(self, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
-        """Decode records as a worker does.
-
-        Returns them, their partitions, and the rejected records in `RECORDS` columns.
-
-        Raises: DataError.
-        """
-        raw, keys, values, problems = self._decoded(raw)
-        headers = None if raw["h"].count(None) == len(keys) else raw["h"]
-        batch = Batch(list(zip(keys, values, strict=True)), [1] * len(keys), 0, raw["t"], headers)
-        if not problems:
-            return batch, raw["p"], {"k": []}
-        bad = {name: [column[at] for at in problems] for name, column in raw.items() if name in "kvthpo"}
-        bad |= {"s": [b""] * len(problems), "w": [1] * len(problems), "bad": list(problems.values())}
-        good = [at not in problems for at in range(len(keys))]
-        return batch.select(good), list(compress(raw["p"], good)), bad
-
-    def _decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
+    def decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
         """Decode records.
 
         Returns the columns without records known to be rejected, the keys, the values, and the error of each bad row.
@@ -336,7 +279,7 @@ class RecordsEntry:
         return raw, keys, values, problems
 
     def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
-        raw, keys, values, problems = self._decoded(raw)
+        raw, keys, values, problems = self.decoded(raw)
         for at in problems:
             keys[at] = values[at] = None
         where = f"topic '{self.topic}'"
@@ -406,12 +349,15 @@ class RowsExit:
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", FACTS if self.facts else ROWS)
 
-    def columns(self, batch: Batch) -> list[list[Any]]:
+    def columns(self, rows: DecodedRows) -> list[list[Any]]:
         """Encode. Equal rows are merged, unless they are facts. Raises: DataError."""
-        if not self.facts:
-            batch = batch.consolidated(self.where)
-        columns = encode_rows(batch.rows, self.key, self.value, f"step '{self.where}'", self.facts)
-        return [*columns, batch.weights, *(_stamps(batch) if self.facts else [])]
+        columns = encode_rows(rows.rows, self.key, self.value, f"step '{self.where}'", self.facts)
+        if rows.stamps is not None:
+            return [*columns, rows.weights, *_turned(rows.stamps, 3)]
+        merged: dict[tuple[Any, Any], list[Any]] = {}
+        for k, kc, v, vc, weight in zip(*columns, rows.weights, strict=True):
+            merged.setdefault((k, v), [k, kc, v, vc, 0])[4] += weight
+        return _turned((row for row in merged.values() if row[4]), 5)
 
 
 @dataclass(frozen=True)
@@ -424,20 +370,21 @@ class SentExit:
     facts: bool
     schema: str = SENT
 
-    def columns(self, batch: Batch) -> list[list[Any]]:
+    def columns(self, rows: DecodedRows) -> list[list[Any]]:
         """Encode. Raises: DataError naming the value that does not fit."""
-        if self.facts:
-            batch = repeated(batch)
-        keys = encoded([row[0] for row in batch.rows], self.key, f"sink '{self.topic}': key")
-        values = encoded([row[1] for row in batch.rows], self.value, f"sink '{self.topic}': value")
-        count = len(keys)
-        stamps = _stamps(batch) if self.facts else [[None] * count, [b""] * count, [None] * count]
-        return [keys, values, *stamps]
+        keys = encoded([key for key, _ in rows.rows], self.key, f"sink '{self.topic}': key")
+        values = encoded([value for _, value in rows.rows], self.value, f"sink '{self.topic}': value")
+        stamps = rows.stamps or [(None, b"", None)] * len(keys)
+        records = zip(keys, values, stamps, rows.weights, strict=True)
+        return _turned(
+            ((key, value, *stamp) for key, value, stamp, weight in records for _ in range(weight if self.facts else 1)),
+            5,
+        )
 
 
-def _stamps(batch: Batch) -> list[list[Any]]:
-    times: list[Any] = batch.times or []
-    return [[time for time, _ in times], [place for _, place in times], batch.headers or [None] * len(batch)]
+def _turned(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Rows as columns."""
+    return list(map(list, zip(*rows, strict=True))) or [[] for _ in range(width)]
 
 
 def pack_headers(headers: Headers) -> bytes | None:

@@ -4,8 +4,9 @@ Small loops run in one task. Other linear recursions are computed by `linear_loo
 """
 
 from eddy.connectors.spark import linear_loops, nested_loops
+from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.step_compiler import StepCompiler
-from eddy.topology.plan.plan import Loop, Recursion
+from eddy.topology.plan.plan import Loop, Node, Recursion
 
 __all__ = ["SparkCompiler"]
 
@@ -27,5 +28,34 @@ class SparkCompiler(StepCompiler):
 
     def _fits(self, loop: Loop) -> bool:
         """Compute a loop in one task if it is small and reads only relations. Returns whether it did."""
-        fits = self.small and loop.kind != "stream" and loop not in self.scopes.around
-        return bool(fits) and self.in_one_task(loop, self.small)
+        if not self.small or loop.kind == "stream" or loop in self.scopes.around:
+            return False
+        reads = {source.name: source for source in self.scopes.reads(loop)}
+        results = self.plan.made_by(loop)
+        part = OneTask(
+            self.plan,
+            self.counts,
+            loop,
+            self.small,
+            reads={name: self.serdes(source) for name, source in reads.items()},
+            makes={result.name: self.serdes(result) for result in results},
+            skips=(skips := self._looked_up(loop)),
+        )
+        made = part.of_rows(self.frames, {name: self.rows(source) for name, source in reads.items()})
+        if made.outcome()[0]:
+            return False
+        for name in part.circuit().states.keys() - skips:
+            self.scope.capture(name, "encoded", loop, made.state(name))
+        for result in results:
+            self.known(result, self.frames.by_key(made.rows(result.name)))
+        return True
+
+    def _looked_up(self, loop: Node) -> set[str]:
+        """The names of states outside a loop that joins inside it read; they are captured there."""
+        found = set()
+        for step in self.scopes.deep([loop])[1:]:
+            for side, name in step.looks_up:
+                if side not in self.scopes.around:
+                    self.look_up(side, name)
+                    found.add(name)
+        return found

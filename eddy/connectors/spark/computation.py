@@ -86,7 +86,8 @@ class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
     `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read; once
-    everything is computed, all event times. Parts with at most `one_task` records or rows are computed in one task.
+    everything is computed, all event times. Parts with at most `one_task` records or rows are computed in one task, by
+    the worker's own circuit; with 0 no part is.
     Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
     """
 
@@ -126,7 +127,8 @@ class Computation:
         self._left_out, self._bad = self._known(), lambda: 0
         whole = not any(node.only_by_worker for node in self.application.topology.plan.nodes)
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
-        whole = whole and records <= self.one_task and len(self.clocks.different_ticks) < 2
+        self.frames.fit(records)
+        whole = whole and bool(self.one_task) and records <= self.one_task and len(self.clocks.different_ticks) < 2
         if not (whole and self._in_one_task()):
             self._compile()
         return self.results

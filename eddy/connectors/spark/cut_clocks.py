@@ -18,7 +18,6 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import TopicPartition
 from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, record_batch
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.operators.context import Context
 from eddy.runtime.quiescence import Counters, Cut
 from eddy.state.calendar import MOST_MS
 
@@ -50,12 +49,6 @@ class CutClocks:
     def different_ticks(self) -> set[int]:
         """The different ticks of all partitions: several workers may have different ones."""
         return {tick for ticks in self.ticks.values() for tick in ticks if tick >= 0}
-
-    @property
-    def context(self) -> Context:
-        """The context of an epoch with these clocks. All partitions must have the same tick."""
-        times = {(topic, p): time for topic, times in self.event_times.items() for p, time in enumerate(times)}
-        return Context(event_time=times, tick=max(self.different_ticks, default=None))
 
     def after(self, times: EventTimes) -> "CutClocks":
         """The clocks after records with these event times."""

@@ -1,7 +1,7 @@
 """Aggregates over all rows of a key, in Python workers, over rows sorted by key.
 
-    FoldFunction    an aggregate: the adder for inserted rows, the subtractor for retracted ones
-    GroupFunction   any function of a key's values with their weights
+    FoldFunction    a fold: row by row, each as often as its weight
+    GroupFunction   a function of all values of a key with their weights
 
 All rows of a key are in one task and adjacent, possibly across Arrow batches. A fold holds one aggregate at a time,
 a group function all values of one key.
@@ -9,23 +9,101 @@ a group function all values of one key.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, Protocol
 
-from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, encode_rows, record_batch
-from eddy.errors import DataError, EddyError
-from eddy.operators.aggregate import Aggregate
-from eddy.operators.batch import Row, retracted
-from eddy.operators.errors.set_aside import reason_in
-from eddy.operators.reduce import Function
+from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, columns_of, encode_rows, record_batch
+from eddy.connectors.spark.decoded_rows import Row, calling
+from eddy.connectors.spark.grouped_values import FirstValues, GroupedValues
+from eddy.errors import DataError
 from eddy.serde import Serde
-from eddy.state.spec import StateSpec
-from eddy.state.table_state import Table
 
-__all__ = ["FOLDED", "FoldFunction", "GroupFunction"]
+__all__ = ["FOLDED", "AuthorsFold", "FirstFold", "FoldForm", "FoldFunction", "GroupFunction", "ReducingFold"]
 
 FOLDED = f"{ROWS}, n long"
 """Rows with the number of rows folded, 0 if the group is empty; no value if the function returned None."""
 _ROWS_A_BATCH = 10_000
+_Columns = tuple[bytes | None, bytes | None, bytes | None, bytes | None, int]
+_MOST_EQUAL = 10_000_000
+"""So many equal rows are folded one by one, as in a worker; more would not end."""
+
+
+class FoldForm(Protocol):
+    """A fold of rows; before the first row, the aggregate is None."""
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """The aggregate with one row more."""
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """The aggregate with one row less."""
+
+    def result(self, aggregate: Any) -> Any:
+        """The value of the table; None for none."""
+
+
+@dataclass(frozen=True)
+class AuthorsFold:
+    """The author's functions. After None a group starts again."""
+
+    initial: Callable[[], Any]
+    adder: Callable[[Any, Any, Any], Any]
+    subtractor: Callable[[Any, Any, Any], Any] | None
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Call the adder."""
+        return self.adder(key, value, self.initial() if aggregate is None else aggregate)
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Call the subtractor."""
+        assert self.subtractor is not None
+        return self.subtractor(key, value, self.initial() if aggregate is None else aggregate)
+
+    def result(self, aggregate: Any) -> Any:
+        """The aggregate."""
+        return aggregate
+
+
+@dataclass(frozen=True)
+class ReducingFold:
+    """The author's reducer: a group's first value is its first aggregate."""
+
+    reducer: Callable[[Any, Any], Any]
+    subtractor: Callable[[Any, Any], Any] | None
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Call the reducer."""
+        return value if aggregate is None else self.reducer(aggregate, value)
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Call the subtractor."""
+        assert self.subtractor is not None
+        return None if aggregate is None else self.subtractor(aggregate, value)
+
+    def result(self, aggregate: Any) -> Any:
+        """The aggregate."""
+        return aggregate
+
+
+@dataclass(frozen=True)
+class FirstFold:
+    """The first values of facts in an order; the aggregate is all values."""
+
+    first: FirstValues
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """One value more."""
+        values: list[Any] = [] if aggregate is None else aggregate
+        values.append(value)
+        return values
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """Facts are never retracted."""
+        raise AssertionError(value)
+
+    def result(self, aggregate: Any) -> Any:
+        """The first of them."""
+        return self.first.of(aggregate or ())
 
 
 @dataclass(frozen=True)
@@ -36,14 +114,18 @@ class _ByKey:
     out_key: Serde[Any]
     out_value: Serde[Any]
 
-    def _rows(self, batches: Iterable[Any]) -> Iterator[tuple[bytes | None, Any, Any, int]]:
-        """Yield (identity of the key, key, value, weight)."""
-        for arrived in batches:
-            columns = dict(zip(arrived.schema.names, (c.to_pylist() for c in arrived.columns), strict=True))
-            for k, kc, v, vc, w in zip(*(columns[name] for name in ("k", "kc", "v", "vc", "w")), strict=True):
-                key = None if k is None else self.key.decode(k if kc is None else kc)
-                value = None if v is None else self.value.decode(v if vc is None else vc)
-                yield k, key, value, w
+    def _groups(self, batches: Iterable[Any]) -> Iterator[tuple[Any, Iterable[tuple[Any, int]]]]:
+        """Each key with its values and their weights; the key as its first row has it."""
+        for _, rows in groupby(_rows(batches), itemgetter(0)):
+            group = iter(rows)
+            first = k, kc, *_ = next(group)
+            data = k if kc is None else kc
+            yield None if data is None else self.key.decode(data), map(self._valued, chain((first,), group))
+
+    def _valued(self, row: _Columns) -> tuple[Any, int]:
+        _, _, v, vc, weight = row
+        data = v if vc is None else vc
+        return None if data is None else self.value.decode(data), weight
 
     def _encoded(self, made: Iterable[tuple[Row, int, int]], schema: str, nulls: bool = False) -> Iterator[Any]:
         """Arrow batches of rows with weights, and numbers if the schema has them; with `nulls` None is no value."""
@@ -64,75 +146,63 @@ class _ByKey:
             yield batch()
 
 
+def _rows(batches: Iterable[Any]) -> Iterator[_Columns]:
+    for arrived in batches:
+        columns = columns_of(arrived)
+        yield from zip(*(columns[name] for name in ("k", "kc", "v", "vc", "w")), strict=True)
+
+
 @dataclass(frozen=True)
 class FoldFunction(_ByKey):
     """Rows sorted by key, and within a key in the order of folding → one `FOLDED` row a key."""
 
-    initial: Callable[[], Any]
-    adder: Callable[[Any, Any, Any], Any]
-    subtractor: Callable[[Any, Any, Any], Any] | None
+    fold: FoldForm
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Fold each key's rows. Raises: DataError naming the aggregate."""
         yield from self._encoded(self._folded(batches), FOLDED, nulls=True)
 
     def _folded(self, batches: Iterable[Any]) -> Iterator[tuple[Row, int, int]]:
-        spec = StateSpec(self.name, "table", self.key, self.value, 1, lambda key, count: 0)
-        fold = Aggregate(self.name, Table[Any, Any](spec), self.initial, self.adder, self.subtractor)
-        last: Any = None
-        group: dict[Any, Any] = {}
-        number, began = 0, False
-        for identity, key, value, weight in self._rows(batches):
-            if not began or identity != last:
-                if began:
-                    yield next(iter(group.items())), 1, number
-                last, group, number, began = identity, {key: None}, 0, True
-            here = next(iter(group))
-            try:
-                fold._fold([((here, value), weight)], group)
-            except EddyError:
-                raise
-            except Exception as error:
-                raise DataError(reason_in(self.name, error)) from error
-            number += weight
-        if began:
-            yield next(iter(group.items())), 1, number
+        for key, values in self._groups(batches):
+            aggregate, number = None, 0
+            for value, weight in values:
+                if abs(weight) > _MOST_EQUAL:
+                    raise DataError(
+                        f"aggregate '{self.name}': row {(key, value)!r} is there {abs(weight):,} times, and is folded "
+                        f"once for each; at most {_MOST_EQUAL:,} are. Use count(), or distinct() before it"
+                    )
+                step = self.fold.add if weight > 0 else self.fold.subtract
+                with calling(self.name):
+                    for _ in range(abs(weight)):
+                        aggregate = step(key, value, aggregate)
+                number += weight
+            with calling(self.name):
+                result = self.fold.result(aggregate)
+            yield (key, result), 1, number
 
 
 @dataclass(frozen=True)
 class GroupFunction(_ByKey):
     """Consolidated rows sorted by key → the rows that `function` returns for each key's values."""
 
-    function: Function
+    function: GroupedValues
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Call the function once a key. Raises: DataError naming the step."""
         yield from self._encoded(self._made(batches), ROWS)
 
     def _made(self, batches: Iterable[Any]) -> Iterator[tuple[Row, int, int]]:
-        last: Any = None
-        here: Any = None
-        values: dict[Any, int] = {}
-        for identity, key, value, weight in self._rows(batches):
-            if values and identity != last:
-                yield from self._of(here, values)
-                values = {}
-            if not values:
-                last, here = identity, key
-            values[value] = values.get(value, 0) + weight
-        if values:
-            yield from self._of(here, values)
-
-    def _of(self, key: Any, values: dict[Any, int]) -> Iterator[tuple[Row, int, int]]:
-        if min(values.values()) < 0:
-            value, weight = min(values.items(), key=lambda item: item[1])
-            raise retracted((key, value), weight, f"'{self.name}'")
-        try:
-            made = self.function(key, values)
-        except EddyError:
-            raise
-        except Exception as error:
-            raise DataError(reason_in(self.name, error)) from error
-        for value, weight in made.items():
-            if weight:
-                yield (key, value), weight, 0
+        for key, rows in self._groups(batches):
+            values: dict[Any, int] = {}
+            for value, weight in rows:
+                if weight < 0:
+                    raise DataError(
+                        f"'{self.name}': row {(key, value)!r} is there {weight} times; only present rows can be "
+                        "retracted. Use minus() for a difference"
+                    )
+                values[value] = values.get(value, 0) + weight
+            with calling(self.name):
+                made = self.function(key, values)
+            for value, weight in made.items():
+                if weight:
+                    yield (key, value), weight, 0

@@ -42,6 +42,7 @@ _RAISED_IN_A_WORKER = re.compile(
 _OF_EDDY = re.compile(r"eddy\.errors\.(\w+): (.*)", re.DOTALL)
 _LONGEST_MESSAGE = 1500
 _MERGED = 16
+_RECORDS_A_PARTITION = 5_000
 
 
 def names(schema: str) -> list[str]:
@@ -72,10 +73,16 @@ class Frames:
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
         self.partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
+        self.fit(None)
         self._program = program
         self._reliable = spark.sparkContext.getCheckpointDir() is not None
         self._kept: list[DataFrame] = []
+
+    def fit(self, records: int | None) -> None:
+        """Shuffle into fewer partitions than the session has, if there are so few records."""
+        if records is not None:
+            self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
     def empty(self, schema: str = ROWS) -> DataFrame:
         """No rows."""

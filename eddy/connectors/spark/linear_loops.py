@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, RunningUnion, names, spark_errors
 from eddy.connectors.spark.linear_cycles import TakenBackError, reached_by_cycles, without
-from eddy.connectors.spark.step_compiler import StepCompiler
+from eddy.connectors.spark.step_compiler import StepCompiler, last_depth
 from eddy.connectors.spark.step_frames import Capture, PendingRows
 from eddy.errors import LoopLimitError
 from eddy.operators.waves.held_message import ADVICE
@@ -94,7 +94,9 @@ class _Loop:
         self._compiler, self._node, self._frames = compiler, node, compiler.frames
         self._facts, self._outer = node.kind == "stream", compiler.scope
         self._serdes = compiler.serdes(node)
-        self._remembered = _Remembered(self._frames, node.bound.by_depth)
+        self._last = last_depth(node.bound)
+        self._by_depth = self._last is not None
+        self._remembered = _Remembered(self._frames, self._by_depth)
         self._total = RunningUnion(self._frames)
         self._emitted: list[DataFrame] = []
         self._seen: set[tuple[int, int]] = set()
@@ -117,7 +119,7 @@ class _Loop:
                 self._add(whole, frontier, iteration)
                 if not mark[0]:
                     return True
-                if not node.bound.by_depth and self._cycles_reach(frontier, iteration, mark):
+                if not self._by_depth and self._cycles_reach(frontier, iteration, mark):
                     return False
                 iteration += 1
             if deep:
@@ -126,7 +128,7 @@ class _Loop:
             for number in range(iteration - 1, iteration - 1 + (_AHEAD if marks[-1][0] < _FEW else 1)):
                 self._remembered.iteration = number
                 made = self._op(last, self._remembered.capture, True)
-                if deep := node.bound.by_depth and number >= node.bound.depth:
+                if deep := self._last is not None and number >= self._last:
                     break
                 wholes.append(frames.lazy(_merged(frames, made) if facts else frames.consolidated(made)))
                 frontiers.append(last := self._going_on(wholes[-1]))
@@ -205,7 +207,7 @@ class _Loop:
         if self.reached is not None:
             rows = frames.kept(rows)
             held, rows = without(rows, self.reached, "k", "v", keep=True), without(rows, self.reached, "k", "v")
-        if not node.bound.by_depth:
+        if not self._by_depth:
             if node.name not in self._remembered:
                 self._capture(node.name, compiler.with_key(node, rows))
             self._capture(f"{node.name}-held", held)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.connectors.spark.step_compiler import StepCompiler
+from eddy.connectors.spark.step_compiler import StepCompiler, last_depth
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import LoopLimitError
 from eddy.serde import Native, String
@@ -62,7 +62,8 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
     traces = _Traces(frames)
     captures = compiler.traced and not inside
     bindings, marks = frames.marked(_start(compiler, loop))
-    iterations, seeded = loop.iterations, loop.seeded
+    last, seeded = last_depth(loop.bound), loop.seeded
+    iterations = last if seeded and last is not None else loop.iterations
     for number in range(iterations + seeded):  # the seed needs no iteration
         traces.iteration = number
         before, old = bindings, marks
@@ -76,7 +77,7 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
         if not changed:
             break
         if number + 1 >= iterations + seeded:
-            if not loop.bound.by_depth or loop.error_limit is not None:
+            if last is None or loop.error_limit is not None:
                 at = changed[0]
                 raise _limit_error(compiler, loop, at, frames.difference(bindings[at], before[at]))
             bindings = before if seeded else bindings

@@ -1,58 +1,44 @@
 """Parts of a plan in one task: the worker's own circuit, over all rows that the part reads.
 
-    the whole plan                    if its input is small: a Spark job takes a second, a shuffle half a second,
-                                      however few the rows
-    a loop                            if the loop is small and the plan is not
-    recursive_fixpoint, tree_totals   always: they follow links one by one in memory, as their owner in a worker does
+    the whole plan   if its input is small: a Spark job takes a second, a shuffle half a second, however few the rows
+    a loop           if the loop is small and the plan is not
 
 *Small* means that the part reads at most `limit` records or rows, and that its loops have no more. Otherwise the task
 stops and returns a row that says so, and the part is computed with Spark's joins and groupings.
 
-All results and states of the circuit are returned in one frame; its first columns tell them apart.
+A backfill computes so what it can, and `verify` only where it is asked to be quick: it then shares the worker's
+operators, and finds no error of theirs. No other module of this package uses them.
 """
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.arrow_functions import (
-    FACTS,
-    RECORDS,
-    ROWS,
-    RecordsEntry,
-    RowsEntry,
-    SentExit,
-    arrow_schema,
-    encode_rows,
-    place_of,
-)
+from eddy.connectors.spark.arrow_functions import ROWS, RecordsEntry, RowsEntry, SentExit, encode_rows, place_of
 from eddy.connectors.spark.cut_clocks import CutClocks, latest_times
-from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.connectors.spark.decoded_rows import DecodedRows
+from eddy.connectors.spark.frames import Frames, names
+from eddy.connectors.spark.made import GAVE_UP, MADE, Made, batches_of, rows_where
+from eddy.connectors.spark.step_compiler import BY_A_WORKER
 from eddy.errors import EddyError, LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, concat, consolidate
 from eddy.operators.circuit import Circuit
+from eddy.operators.context import Context
 from eddy.operators.exchange import Budget
 from eddy.operators.operator import State
 from eddy.operators.waves.recursion import Waves
 from eddy.serde import Serde
 from eddy.state.row_layout import key_in
 from eddy.topology.compiler.circuit_compiler import Environment, compile_part, compile_plan
-from eddy.topology.plan.plan import Node, Plan, Sink
+from eddy.topology.plan.plan import Node, Plan
 
-__all__ = ["BY_A_WORKER", "Made", "OneTask"]
+__all__ = ["OneTask"]
 
-_MADE = f"what string, name string, {FACTS}, key binary, value binary, p int, o long, bad string"
-"""The column `what`: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad` records, the latest `time`,
-the `clock` of a partition, or `too many` rows."""
-_ROWS_A_BATCH = 10_000
-_GAVE_UP = "too many"
-BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
 Serdes = tuple[Serde[Any], Serde[Any]]
 
 
@@ -99,11 +85,11 @@ class OneTask:
     def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":
         """Compute the step over the rows that it reads, by the names of steps."""
         parts = [rows[name].select(f.lit(name).alias("read"), *names(ROWS)) for name in self.reads]
-        return Made(frames.kept(frames.through(frames.union(parts, "").repartition(1), self, _MADE)))
+        return Made(frames.kept(frames.through(frames.union(parts, "").repartition(1), self, MADE)))
 
     def of_records(self, frames: Frames, raw: DataFrame) -> "Made":
         """Compute the plan over the records of its sources, in `RAW` columns."""
-        return Made(frames.kept(frames.through(raw.coalesce(1), self, _MADE)))
+        return Made(frames.kept(frames.through(raw.coalesce(1), self, MADE)))
 
     def circuit(self) -> Circuit:
         """A new circuit."""
@@ -113,12 +99,12 @@ class OneTask:
         return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The task: all input rows → `_MADE` rows. Raises: DataError; LoopLimitError."""
+        """The task: all input rows → `MADE` rows. Raises: DataError; LoopLimitError."""
         gc.disable()  # all objects are in use until the end of the task
         try:
             yield from self._made(batches)
         except _TooManyError:
-            yield from _batches(_GAVE_UP, "", 1)
+            yield from batches_of(GAVE_UP, "", 1)
         finally:
             gc.enable()
 
@@ -132,14 +118,14 @@ class OneTask:
         circuit = self.circuit()
         if not inputs and not circuit.due():
             return
-        circuit.step(inputs, self.clocks.after(times).context)
+        circuit.step(inputs, _context(self.clocks.after(times)))
         _check_ends(circuit)
         outputs = {name: concat(output.batches or [EMPTY]) for name, output in circuit.outputs.items()}
         self._check_errors(circuit)
         for name, serdes in self.makes.items():
             made = outputs[name].consolidated(name)
             k, kc, v, vc = encode_rows(made.rows, *serdes, f"step '{name}'", False)
-            yield from _batches("rows", name, len(made), k=k, kc=kc, v=v, vc=vc, w=made.weights)
+            yield from batches_of("rows", name, len(made), k=k, kc=kc, v=v, vc=vc, w=made.weights)
         for name, exit_ in self.sinks.items():
             yield from _sent(name, exit_, outputs[name])
         for name, state in circuit.states.items():
@@ -162,20 +148,20 @@ class OneTask:
         latest = 0
         for arrived in self._counted(batches):
             for topic, entry in self.sources.items():
-                columns = _where(arrived, "topic", topic)
+                columns = rows_where(arrived, "topic", topic)
                 if not columns["k"]:
                     continue
-                batch, homes, bad = entry.taken_in(columns)
+                batch, homes, bad = _taken_in(entry, columns)
                 if topic in times:
                     self._note_times(times[topic], entry, batch, homes)
                 parts.setdefault(topic, []).append(batch)
                 latest = max(latest, max(batch.times or [0], default=0))
                 count = len(bad["k"])
-                yield from _batches("bad", topic, count, **bad)
+                yield from batches_of("bad", topic, count, **bad)
         inputs.update({topic: concat(part) for topic, part in parts.items()})
-        yield from _batches("time", "", 1, t=[latest])
+        yield from batches_of("time", "", 1, t=[latest])
         for topic, found in times.items():
-            yield from _batches("clock", topic, len(found), p=list(range(len(found))), t=found)
+            yield from batches_of("clock", topic, len(found), p=list(range(len(found))), t=found)
 
     def _note_times(self, times: list[int], entry: RecordsEntry, batch: Batch, homes: list[int]) -> None:
         """Advance the event times of a topic's partitions."""
@@ -193,9 +179,10 @@ class OneTask:
         entries = {name: RowsEntry(*serdes) for name, serdes in self.reads.items()}
         for arrived in self._counted(batches):
             for name, entry in entries.items():
-                columns = _where(arrived, "read", name)
+                columns = rows_where(arrived, "read", name)
                 if columns["k"]:
-                    parts.setdefault(name, []).append(entry.batch(columns))
+                    rows = entry.rows(columns)
+                    parts.setdefault(name, []).append(Batch(rows.rows, rows.weights))
         inputs.update({name: concat(part) for name, part in parts.items()})
 
     def _counted(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -214,24 +201,43 @@ def _check_ends(circuit: Circuit) -> None:
             raise LoopLimitError(next(iter((recursion.held() or {}).values())))
 
 
-def _where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:
-    rows = arrived.filter(pyarrow.compute.equal(arrived.column(column), name))
-    return dict(zip(rows.schema.names, (values.to_pylist() for values in rows.columns), strict=True))
+def _taken_in(entry: RecordsEntry, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
+    """Records as a worker decodes them, their partitions, and the rejected ones in `RECORDS` columns.
+
+    Raises: DataError.
+    """
+    raw, keys, values, problems = entry.decoded(raw)
+    headers = None if raw["h"].count(None) == len(keys) else raw["h"]
+    batch = Batch(list(zip(keys, values, strict=True)), [1] * len(keys), 0, raw["t"], headers)
+    if not problems:
+        return batch, raw["p"], {"k": []}
+    bad = {name: [column[at] for at in problems] for name, column in raw.items() if name in "kvthpo"}
+    bad |= {"s": [b""] * len(problems), "w": [1] * len(problems), "bad": list(problems.values())}
+    good = [at not in problems for at in range(len(keys))]
+    return batch.select(good), list(compress(raw["p"], good)), bad
+
+
+def _context(clocks: CutClocks) -> Context:
+    """The context of an epoch with these clocks. All partitions must have the same tick."""
+    times = {(topic, p): time for topic, times in clocks.event_times.items() for p, time in enumerate(times)}
+    return Context(event_time=times, tick=max(clocks.different_ticks, default=None))
 
 
 def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
     """A sink's records, in their order."""
+    rows = DecodedRows(batch.rows, batch.weights)
     if exit_.facts:
-        stamps: list[Any] = [(time, place_of(at)) for at, time in enumerate(batch.times or [])]
-        batch = Batch(batch.rows, batch.weights, batch.time, stamps, batch.headers)
-    records: Any = zip(*exit_.columns(batch), strict=True)
+        stamps = [(time, place_of(at)) for at, time in enumerate(batch.times_of_rows())]
+        headers = batch.headers or [None] * len(batch)
+        rows = DecodedRows(batch.rows, batch.weights, [(*stamp, h) for stamp, h in zip(stamps, headers, strict=True)])
+    records: Any = zip(*exit_.columns(rows), strict=True)
     if not exit_.facts and any(weight < 0 for weight in batch.weights):
         # Rows are merged as bytes, since values need not be hashable.
         merged = consolidate(list(records), batch.weights, name)
         records = (record for record, weight in merged.items() if weight > 0)
     if columns := list(map(list, zip(*records, strict=True))):
         key, value, t, s, h = columns
-        yield from _batches("sent", name, len(key), key=key, value=value, t=t, s=s, h=h)
+        yield from batches_of("sent", name, len(key), key=key, value=value, t=t, s=s, h=h)
 
 
 def _state(name: str, state: State) -> Iterator[Any]:
@@ -244,64 +250,4 @@ def _state(name: str, state: State) -> Iterator[Any]:
     homes: list[bytes | None] = [None] * len(keys)
     if state.spec.partitions > 1:
         homes = [key_in(state.spec.kind, key) for key in keys]
-    yield from _batches("state", name, len(keys), k=homes, key=keys, value=values)
-
-
-def _batches(what: str, name: str, count: int, **columns: list[Any]) -> Iterator[Any]:
-    schema = arrow_schema(_MADE)
-    for at in range(0, count, _ROWS_A_BATCH):
-        size = min(_ROWS_A_BATCH, count - at)
-        given = {key: column[at : at + size] for key, column in columns.items()}
-        given |= {"what": [what] * size, "name": [name] * size}
-        arrays = [
-            pa.array(given[column.name], column.type) if column.name in given else pa.nulls(size, column.type)
-            for column in schema
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-class Made:
-    """The results of a task, one kind at a time."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self._frame = frame
-
-    def rows(self, step: str) -> DataFrame:
-        """The rows of a step."""
-        return self._of("rows", step).select(*names(ROWS))
-
-    def state(self, name: str) -> DataFrame:
-        """The rows of a state as in its changelog, and `k`, the key that is hashed for the partition."""
-        return self._of("state", name).select("k", "key", "value")
-
-    def sent(self, sink: Sink) -> DataFrame:
-        """The records of a sink."""
-        return self._of("sent", sink.name).select(f.col("key").alias("k"), f.col("value").alias("v"), "t", "s", "h")
-
-    def bad(self) -> DataFrame:
-        """The rejected records, with their topics."""
-        return self._frame.where("what = 'bad'").select(*names(RECORDS), f.col("name").alias("topic"))
-
-    def event_times(self, topics: Iterable[str], counts: Mapping[str, int]) -> dict[str, list[int]]:
-        """The event times of the partitions of these topics."""
-        found = {topic: [-1] * counts[topic] for topic in topics}
-        with spark_errors():
-            rows = self._frame.where("what = 'clock'").select("name", "p", "t").collect() if found else ()
-        for row in rows:
-            found[row["name"]][row["p"]] = row["t"]
-        return found
-
-    def outcome(self) -> tuple[bool, int, int]:
-        """Run the task. Returns whether the part was too large, the number of rejected records, and the latest time.
-
-        Raises: DataError; LoopLimitError; ConnectorError.
-        """
-        what = f.col("what")
-        totals = f.count_if(what == _GAVE_UP), f.count_if(what == "bad"), f.max(f.when(what == "time", f.col("t")))
-        with spark_errors():
-            row = self._frame.agg(*totals).first()
-        assert row is not None
-        return bool(row[0]), row[1], row[2] or 0
-
-    def _of(self, what: str, name: str) -> DataFrame:
-        return self._frame.where((f.col("what") == what) & (f.col("name") == name))
+    yield from batches_of("state", name, len(keys), k=homes, key=keys, value=values)

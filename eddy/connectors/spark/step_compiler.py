@@ -26,20 +26,30 @@ from eddy.connectors.spark.arrow_functions import (
     JoinedEntry,
     LookedUpEntry,
     RowsEntry,
+    RowsExit,
     SentExit,
     TablesEntry,
-    encode_rows,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
 from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
-from eddy.connectors.spark.fold_functions import FOLDED, FoldFunction, GroupFunction
+from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
+from eddy.connectors.spark.fold_functions import (
+    FOLDED,
+    AuthorsFold,
+    FirstFold,
+    FoldForm,
+    FoldFunction,
+    GroupFunction,
+    ReducingFold,
+)
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
-from eddy.connectors.spark.one_task import BY_A_WORKER, OneTask
+from eddy.connectors.spark.grouped_values import FirstValues, GroupedValues, ReducedValues, only_value
+from eddy.connectors.spark.made import MADE, Made
+from eddy.connectors.spark.sql_aggregates import Aggregates, SqlFold
+from eddy.connectors.spark.sql_expressions import own
 from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
+from eddy.connectors.spark.whole_graphs import GraphFunction, GraphResults, Reaching, Totalling
 from eddy.errors import LoopLimitError
-from eddy.operators.batch import consolidate
-from eddy.operators.keyed import WithKeys
-from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Serde
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan import plan as nodes
@@ -49,7 +59,9 @@ from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.stores import kept_bindings
 
-__all__ = ["StepCompiler"]
+__all__ = ["BY_A_WORKER", "StepCompiler", "last_depth"]
+
+BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
 
 
 class StepCompiler(ABC):
@@ -72,7 +84,7 @@ class StepCompiler(ABC):
         one_task: int = 0,
     ) -> None:
         self.frames, self.plan, self.traced, self.small = frames, plan, traced, one_task
-        self._counts, self._inputs = topic_partitions, inputs
+        self.counts, self._inputs = topic_partitions, inputs
         self._clocks, self._partitioner = clocks, partitioner
         self._placements = place(plan, topic_partitions)
         self.scopes = Scopes(plan)
@@ -159,11 +171,21 @@ class StepCompiler(ABC):
     def looped(self, loop: Loop) -> None:
         """A recursion by nested time, or a block with its bindings."""
 
-    def grouped(self, node: Node) -> None:
-        """A function of all values of a key, the step's `grouping`."""
-        assert node.grouping is not None
+    def reduced(self, node: nodes.Reduce) -> None:
+        """The rows that the author's function returns for all values of a key."""
+        self._of_groups(node, ReducedValues(own(node.function)))
+
+    def first_values(self, node: nodes.TopK) -> None:
+        """The first values of a key in an order."""
+        self._of_groups(node, _first_values(node.selection))
+
+    def only_values(self, node: nodes.OneRow) -> None:
+        """The value of each key that has one row."""
+        self._of_groups(node, only_value)
+
+    def _of_groups(self, node: Node, function: GroupedValues) -> None:
         rows, key, value = self._grouped(node, "v")
-        made = GroupFunction(node.name, key, value, *self.serdes(node), node.grouping.function)
+        made = GroupFunction(node.name, key, value, *self.serdes(node), function)
         self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
         if self.scope.nested:
             self._capture_made(node)
@@ -229,10 +251,12 @@ class StepCompiler(ABC):
         self._tables.add(node)
         self.scope.capture(name, "table", node, self.rows(node))
 
-    def stateless(self, node: Node, operator: Operator | None) -> None:
-        """An operator without a state, on each batch; None passes the rows on."""
+    def transformed(self, node: nodes.Transform) -> None:
+        """A step without a state. The function of a `peek` is not called."""
         pending = self.scope[node.inputs[0]]
-        self.scope[node] = pending if operator is None else pending.then(operator)
+        if node.verb != "peek":
+            pending = pending.then(RowStep(node.name, node.verb, own(node.function), node.kind == "table"))
+        self.scope[node] = pending
 
     def union(self, node: Node) -> None:
         """All rows of all inputs."""
@@ -251,15 +275,14 @@ class StepCompiler(ABC):
         """The rows of the input; without rows that have no key, if the exchange needs keys."""
         (source,) = node.inputs
         pending = self.scope[source]
-        self.scope[node] = pending.then(WithKeys(node.name)) if self.plan.needs_keys(node) else pending
+        self.scope[node] = pending.then(RowStep(node.name, "with-keys")) if self.plan.needs_keys(node) else pending
         if source in self._tables and node.single_partition and self._placements[source].partitions == 1:
             self._tables.add(node)
 
     def constant(self, node: nodes.Constant) -> None:
         """Fixed rows."""
         key, value = self.serdes(node)
-        zset = consolidate(node.rows, [1] * len(node.rows), f"constant '{node.name}'")
-        columns = [*encode_rows(list(zset), key, value, f"constant '{node.name}'", False), list(zset.values())]
+        columns = RowsExit(node.label, key, value).columns(DecodedRows(list(node.rows), [1] * len(node.rows)))
         frame = self.frames.rows(list(zip(*columns, strict=True)), ROWS)
         self.known(node, self.frames.by_key(frame))
         self.scope.capture(node.name, "arrangement", node, self.rows(node))
@@ -298,8 +321,7 @@ class StepCompiler(ABC):
         facts = node.inputs[0].kind == "stream"
         rows, key, value = self._grouped(node, *(self._order_of(node) if facts else [f.desc("w"), "v"]))
         out = self.serdes(node)
-        taking = None if self.scope.nested else node.subtractor
-        folding = FoldFunction(node.name, key, value, *out, node.initial, node.adder, taking)
+        folding = FoldFunction(node.name, key, value, *out, _fold_of(node))
         folded = self.frames.through(rows, folding, FOLDED).where("n <> 0")
         folded = self.frames.by_key(folded)
         if self.scope is self.top and node.subtractor is not None:
@@ -311,7 +333,7 @@ class StepCompiler(ABC):
 
     def _order_of(self, fold: Node) -> list[Any]:
         """The sort order of a fold's records: as in their partition, or by time if they have no single order."""
-        if in_one_order(fold.inputs[0], self._counts):
+        if in_one_order(fold.inputs[0], self.counts):
             return ["s", "t"]
         return [f.substring("s", 1, 1), "t", "s"]  # records of files first
 
@@ -343,7 +365,7 @@ class StepCompiler(ABC):
         """Facts, joined with the table."""
         stream, table = node.inputs
         for side in node.looks_up:
-            self._look_up(*side)
+            self.look_up(*side)
         right_key, right = self.serdes(table)
         value = self.serdes(stream)[1]
         left = self.scope[stream].under(self.frames, right_key, value, stream.label).where("v IS NOT NULL")
@@ -354,7 +376,7 @@ class StepCompiler(ABC):
     def tables_joined(self, node: nodes.TableJoin) -> None:
         """Two tables, joined."""
         for side in node.looks_up:
-            self._look_up(*side)
+            self.look_up(*side)
         left, right = node.inputs
         key, value = self.serdes(left)
         how = {"inner": "inner", "left": "left", "outer": "full"}[node.join]
@@ -377,7 +399,7 @@ class StepCompiler(ABC):
     def joined(self, node: nodes.Join) -> None:
         """Two relations, joined."""
         for side in node.looks_up:
-            self._look_up(*side)
+            self.look_up(*side)
         left, right = node.inputs
         keys = [self.serdes(side)[0] for side in node.inputs]
         key = keys[0] if keys[0].name == keys[1].name else Native
@@ -386,10 +408,10 @@ class StepCompiler(ABC):
         joined = one.join(other, one["k"] == other["rk"]).select(
             "k", "kc", "v", "vc", (f.col("w") * f.col("rw")).alias("w"), "r", "rc"
         )
-        entry = JoinedEntry(node.name, key, self.serdes(left)[1], self.serdes(right)[1], node.merge)
+        entry = JoinedEntry(node.name, key, self.serdes(left)[1], self.serdes(right)[1], own(node.merge))
         self.scope[node] = PendingRows(joined, entry)
 
-    def _look_up(self, side: Node, name: str) -> None:
+    def look_up(self, side: Node, name: str) -> None:
         """Capture the state that holds the rows of one side of a join."""
         if side not in self.scopes.around:
             if side.kind != "table":
@@ -401,9 +423,26 @@ class StepCompiler(ABC):
             name = (None if self.scope.nested else side.looked_up_as) or name
             self.scope.capture(name, "trace" if self.scope.nested else "arrangement", side, self.keyed(side))
 
-    def one_task(self, node: Node) -> None:
-        """The worker's operator, over all rows in one task."""
-        self.in_one_task(node)
+    def reached(self, node: nodes.Reachable) -> None:
+        """Reachability from roots, in one task."""
+        root_key, edge = self.serdes(node.inputs[0])[0], self.serdes(node.inputs[1])[1]
+        asked = (node.expand, node.weight, node.max_depth, node.max_nodes, node.limit, node.cycles, node.counted)
+        self._over_graph(node, Reaching(node.name, node.node, root_key, edge, *asked))
+
+    def totalled(self, node: nodes.TreeTotals) -> None:
+        """Totals over trees, in one task."""
+        of = node.inputs[0].key or Native
+        self._over_graph(node, Totalling(node.name, of, node.parent, node.own, node.include_self))
+
+    def _over_graph(self, node: Node, compute: Callable[..., GraphResults]) -> None:
+        rows = [self.rows(source).select(f.lit(source.name).alias("read"), *names(ROWS)) for source in node.inputs]
+        reads = [(source.name, *self.serdes(source)) for source in node.inputs]
+        function = GraphFunction(node.name, reads, self.serdes(node), compute)
+        made = Made(self.frames.kept(self.frames.through(self.frames.union(rows, "").coalesce(1), function, MADE)))
+        for kept in node.keeps:
+            name = kept.name_of(node.name)
+            self.scope.capture(name, "encoded", node, made.state(name))
+        self.known(node, self.frames.by_key(made.rows(node.name)))
 
     def errors(self, node: Node) -> None:
         """A frame without rows. Raises: LoopLimitError if the recursion holds rows."""
@@ -423,44 +462,37 @@ class StepCompiler(ABC):
         facts = self.frames.facts(self.frames.empty())
         self.scope[node] = PendingRows(facts, RowsEntry(*self.serdes(node), True))
 
-    def in_one_task(self, node: Node, limit: int | None = None) -> bool:
-        """Compute a step in one task if it is within its limit. Returns whether it did."""
-        reads = {source.name: source for source in self.scopes.reads(node)}
-        results = self.plan.made_by(node)
-        part = OneTask(
-            self.plan,
-            self._counts,
-            node,
-            limit,
-            reads={name: self.serdes(source) for name, source in reads.items()},
-            makes={result.name: self.serdes(result) for result in results},
-            skips=(skips := self._looked_up(node)),
-        )
-        made = part.of_rows(self.frames, {name: self.rows(source) for name, source in reads.items()})
-        if limit is not None and made.outcome()[0]:
-            return False
-        for name in part.circuit().states.keys() - skips:
-            self.scope.capture(name, "encoded", node, made.state(name))
-        for result in results:
-            self.known(result, self.frames.by_key(made.rows(result.name)))
-        return True
-
-    def _looked_up(self, loop: Node) -> set[str]:
-        """The names of states outside a loop that joins inside it read; they are captured there."""
-        found = set()
-        for step in self.scopes.deep([loop])[1:]:
-            for side, name in step.looks_up:
-                if side not in self.scopes.around:
-                    self._look_up(side, name)
-                    found.add(name)
-        return found
-
     def written(self, node: nodes.Sink) -> None:
         """The records of a topic of the user's."""
         (source,) = node.inputs
         pending = self.scope[source]
-        key, value = sink_serdes(self.plan, self._counts)[node]
+        key, value = sink_serdes(self.plan, self.counts)[node]
         exit_ = SentExit(node.topic, key, value, pending.facts)
         weighted = not pending.facts and "w" in pending.frame.columns
         frame = pending.frame.where("w > 0") if weighted else pending.frame
         self.sinks[node] = self.frames.through(frame, ArrowFunction(pending.entry, pending.steps, exit_), exit_.schema)
+
+
+def last_depth(bound: Any) -> int | None:
+    """The depth of rows at which a recursion ends as a part of its answer; None where it ends by itself.
+
+    A worker has its own: see `Bound`.
+    """
+    if bound.max_depth is not None:
+        return int(bound.max_depth)
+    return None if bound.on_limit in {"hold", "error"} else int(bound.limit)
+
+
+def _first_values(selection: Any) -> FirstValues:
+    return FirstValues(selection.n, selection.descending, selection.by, selection.serde)
+
+
+def _fold_of(node: nodes.Aggregate) -> FoldForm:
+    """The fold of an aggregate, by how the author has declared it."""
+    if node.selection is not None:
+        return FirstFold(_first_values(node.selection))
+    if node.reducers is not None:
+        return ReducingFold(*node.reducers)
+    if isinstance(aggregates := own(node.adder), Aggregates):
+        return SqlFold(aggregates)
+    return AuthorsFold(node.initial, node.adder, node.subtractor)

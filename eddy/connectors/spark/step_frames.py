@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from eddy.connectors.spark.arrow_functions import ArrowFunction, BatchEntry, RowsEntry, RowsExit
+from eddy.connectors.spark.decoded_rows import RowStep
 from eddy.connectors.spark.frames import Frames
-from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.topology.plan.plan import Node
 
@@ -24,14 +24,14 @@ class PendingRows:
 
     frame: DataFrame
     entry: BatchEntry
-    steps: tuple[Operator, ...] = ()
+    steps: tuple[RowStep, ...] = ()
 
     @property
     def facts(self) -> bool:
         """Whether the rows are facts, as in a stream."""
         return self.entry.facts
 
-    def then(self, step: Operator) -> "PendingRows":
+    def then(self, step: RowStep) -> "PendingRows":
         """The same with one more step."""
         return replace(self, steps=(*self.steps, step))
 

@@ -8,6 +8,8 @@ from eddy.runtime.quiescence import Cut
 
 __all__ = ["Compared", "Example", "Repaired", "Since", "Verdict"]
 
+_BY_SPARK = "computed by Spark, no code of the worker's operators"
+_QUICK = "quick: with the worker's own operators"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -93,6 +95,7 @@ class Verdict:
     `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
     `other_files` is not empty if the given files differ from the files that the states were made from: the files may
     explain differences. `tolerance` is the tolerance for floats. `since` is the time and the records since the cut.
+    `quick`: the worker's own operators computed small inputs.
     """
 
     application: str
@@ -106,6 +109,7 @@ class Verdict:
     other_files: list[str] = field(default_factory=list)
     tolerance: float = 0.0
     since: Since | None = None
+    quick: bool = False
 
     @property
     def differs(self) -> bool:
@@ -130,7 +134,7 @@ class Verdict:
     def lines(self) -> Iterator[str]:
         """A summary for people."""
         inputs = ", ".join(f"{topic} {'/'.join(map(str, ends))}" for topic, ends in self.cut.inputs.items())
-        yield f"{self.application}: {self.word}, at the cut {inputs}"
+        yield f"{self.application}: {self.word}, at the cut {inputs}; {_QUICK if self.quick else _BY_SPARK}"
         if self.since is not None:
             yield self.since.text
             if self.since.stale and not self.differs:

@@ -10,6 +10,9 @@ topics are read up to these offsets, and f is computed anew, so a worker may con
 In a compacted topic a record after the cut may have replaced an earlier one: a key that differs and has such a record
 is counted as moved, not as different.
 
+f is computed by Spark's joins and groupings and by code of this package, without a line of a worker's operators, so
+that an error of theirs is found, too; `quick` takes the worker's own circuit instead, and finds all but these.
+
 If the states were also made from files, these files are required. With other files, equal results are equal;
 differences may be due to the files and are no verdict.
 """
@@ -64,7 +67,8 @@ class Verify:
 
     `empty` is the meaning of empty cells in CSV `files`. `tolerance` is for floats downstream of folds whose order the
     input does not determine; 0 compares them exactly. If a cut is older than `max_age_s` and records wait, the result
-    is "could not tell"; `wall` returns the seconds since 1970.
+    is "could not tell"; `wall` returns the seconds since 1970. `quick` computes small inputs with the worker's
+    operators.
     """
 
     topology: Topology
@@ -77,7 +81,7 @@ class Verify:
     cut: Cut | None = None
     wait_s: float = 60.0
     stores: bool = True
-    one_task: int = ONE_TASK
+    quick: bool = False
     repair: bool = False
     tolerance: float = TOLERANCE
     program: str | None = None
@@ -110,7 +114,7 @@ class Verify:
                 self.on_error,
                 histories,
                 traced=self.stores,
-                one_task=self.one_task,
+                one_task=ONE_TASK if self.quick else 0,
                 clocks=self._clocks(application, cut),
             )
             computation.check()
@@ -231,6 +235,7 @@ class Verify:
         comparison = TopicComparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
         compared, left_out = comparison.run(), computation.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
+        verdict = replace(verdict, quick=self.quick)
         return verdict, comparison.differing
 
     def _sinks(

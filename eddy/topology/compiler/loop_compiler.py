@@ -207,4 +207,5 @@ def _by_number(serdes: list[Serde[Any]]) -> Serde[Any]:
     def decode(data: bytes) -> tuple[int, Any]:
         return data[0], serdes[data[0]].decode(data[1:])
 
-    return Serde("|".join(serde.name for serde in serdes), encode, decode, identify=identify)
+    name = "|".join(serde.name for serde in serdes)
+    return Serde(name, encode, decode, identify=identify, recipe=(_by_number, (serdes,)))

@@ -76,7 +76,7 @@ class _Grouped(Generic[K, V]):
         selection = Selection(name, n, descending, by, source.value or Native)
         fields: dict[str, Any] = {"kind": "table", "inputs": (source,), "key": self._key, "value": value}
         if source.kind == "stream":  # facts are never retracted, so that only the first values have to be stored
-            fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True}
+            fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True, "selection": selection}
             return KTable(self._builder, self._builder.add(plan.Aggregate, name, **fields, **fold))
         return KTable(self._builder, self._builder.add(plan.TopK, name, **fields, selection=selection))
 
@@ -107,7 +107,8 @@ class KGroupedStream(_Grouped[K, V]):
         None deletes the group; its next value starts it again.
         """
         check_function(f"reduce '{name}'", reducer, "aggregate", "value", what="reducer")
-        return self._aggregate(name, self._value, initial=_nothing, adder=_Reduce(reducer), subtractor=None)
+        functions = {"initial": _nothing, "adder": _Reduce(reducer), "subtractor": None, "reducers": (reducer, None)}
+        return self._aggregate(name, self._value, **functions)
 
     def aggregate(
         self,
@@ -186,9 +187,8 @@ class KGroupedTable(_Grouped[K, V]):
         _needs(subtractor, f"reduce '{name}'")
         for what, function in (("adder", adder), ("subtractor", subtractor)):
             check_function(f"reduce '{name}'", function, "aggregate", "value", what=what)
-        return self._aggregate(
-            name, self._value, initial=_nothing, adder=_Reduce(adder), subtractor=_TakeBack(subtractor)
-        )
+        functions = {"initial": _nothing, "adder": _Reduce(adder), "subtractor": _TakeBack(subtractor)}
+        return self._aggregate(name, self._value, **functions, reducers=(adder, subtractor))
 
     def aggregate(
         self,

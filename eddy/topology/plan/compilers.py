@@ -144,8 +144,8 @@ class Spark(Protocol):
     def constant(self, node: Node) -> None:
         """Fixed rows."""
 
-    def stateless(self, node: Node, operator: Operator | None) -> None:
-        """An operator without a state, on each batch; None passes the rows on."""
+    def transformed(self, node: Node) -> None:
+        """A step without a state, on each row."""
 
     def union(self, node: Node) -> None:
         """All rows of all inputs."""
@@ -171,8 +171,14 @@ class Spark(Protocol):
     def joined(self, join: Node) -> None:
         """Two relations, joined."""
 
-    def grouped(self, node: Node) -> None:
-        """A function of all values of a key, the step's `grouping`."""
+    def reduced(self, node: Node) -> None:
+        """The rows that the author's function returns for all values of a key."""
+
+    def first_values(self, node: Node) -> None:
+        """The first values of a key in an order."""
+
+    def only_values(self, node: Node) -> None:
+        """The value of each key that has one row."""
 
     def counted(self, node: Node) -> None:
         """The sum of the weights of each key."""
@@ -183,8 +189,11 @@ class Spark(Protocol):
     def weighed(self, node: Node) -> None:
         """A function of weights."""
 
-    def one_task(self, node: Node) -> None:
-        """The worker's operator, over all rows in one task."""
+    def reached(self, node: Node) -> None:
+        """Reachability from roots."""
+
+    def totalled(self, node: Node) -> None:
+        """Totals over trees."""
 
     def by_a_worker(self, node: Node) -> None:
         """Rows that only a worker makes: none here, and nothing downstream is compared."""

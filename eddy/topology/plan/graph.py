@@ -78,8 +78,8 @@ class Reachable(Node):
         return reachable(self, states.application, states.store, states.ownership)
 
     def on_spark(self, spark: Spark) -> None:
-        """It follows links one by one."""
-        spark.one_task(self)
+        """Depths by rising distance."""
+        spark.reached(self)
 
     @property
     def strategy(self) -> str:
@@ -114,8 +114,8 @@ class TreeTotals(Node):
         return tree_totals(self, states.application, states.store)
 
     def on_spark(self, spark: Spark) -> None:
-        """It follows links one by one."""
-        spark.one_task(self)
+        """Sums from the leaves up."""
+        spark.totalled(self)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:

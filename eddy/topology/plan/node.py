@@ -307,9 +307,8 @@ class Node:
         return loop.emit(NestedReduce(self.name, taken, made, grouping.function, loop.guard), *slots)
 
     def on_spark(self, spark: Spark) -> None:
-        """Compute the step on Spark."""
-        assert self.grouping is not None, f"nothing in Spark for {type(self).__name__}"
-        spark.grouped(self)
+        """Compute the step on Spark, without the worker's operator."""
+        raise NotImplementedError(f"nothing in Spark for {type(self).__name__}")
 
     # Evaluation from scratch, for traces
 

@@ -84,15 +84,24 @@ class Reduce(_Reduction):
         """All rows of a changed key, each time."""
         return reduce.Reduce(self.name, states.arrangement(self.inputs[0], self.name), self.grouping.function)
 
+    def on_spark(self, spark: Spark) -> None:
+        """The author's function, once a key."""
+        spark.reduced(self)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(_Reduction):
-    """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result."""
+    """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result.
+
+    `selection` or `reducers`: what the author has declared, where `adder` and `subtractor` are made of it.
+    """
 
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
     subtractor: Callable[[Any, Any, Any], Any] | None = None
     commutes: bool = False
+    selection: Selection | None = None
+    reducers: tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None] | None = None
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
@@ -213,6 +222,10 @@ class TopK(_Reduction):
         rows = OrderedArrangement[Any, Any](spec, states.store, self.selection.position)
         return TopKOperator(self.name, states.table(self, self.name), rows, self.selection)
 
+    def on_spark(self, spark: Spark) -> None:
+        """All values, sorted."""
+        spark.first_values(self)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OneRow(_Reduction):
@@ -233,3 +246,7 @@ class OneRow(_Reduction):
         """The table, and the rows of all other keys."""
         several = states.arrangement(self.inputs[0], f"{self.name}-several")
         return OneRowOperator(self.name, states.table(self, self.name), several)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The keys with one row."""
+        spark.only_values(self)

@@ -59,4 +59,5 @@ def with_time(value: Serde[Any], depth: int = 1) -> Serde[Any]:
 
     identify = None if value.identify is None else stamped(value.identify)
     name = "level" if depth == 1 else f"level{depth}"
-    return Serde(f"{name}+{value.name}", stamped(value.encode), decode, identify=identify)
+    recipe = (with_time, (value, depth))
+    return Serde(f"{name}+{value.name}", stamped(value.encode), decode, identify=identify, recipe=recipe)

@@ -87,8 +87,8 @@ class Transform(Node):
         return super().build_nested(loop) if loop.peeks or self.verb != "peek" else loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:
-        """The operator on each batch, without effects."""
-        spark.stateless(self, None if self.verb == "peek" else self.applied())
+        """The function on each row, without effects."""
+        spark.transformed(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows that the function makes of each."""

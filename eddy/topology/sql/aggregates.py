@@ -7,6 +7,7 @@ all other aggregates are null. Sums of floats are rounded once, so that the orde
 import decimal
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
@@ -14,7 +15,7 @@ from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.casts import CONTEXT, LIMITS
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
 
-__all__ = ["EXACT", "MARKER", "aggregate_type", "average_of", "group_function", "sum_of"]
+__all__ = ["EXACT", "MARKER", "Grouped", "aggregate_type", "average_of", "group_function", "sum_of"]
 
 EXACT = decimal.Context(prec=2000, traps=[])
 """Adds numerics without rounding."""
@@ -23,6 +24,14 @@ MARKER: None = None
 """The value that keeps the only group of an aggregate without GROUP BY present when it has no rows."""
 
 _Pairs = Iterable[tuple[Any, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The aggregates of a function and the types of their arguments, as its attribute `written`."""
+
+    aggregates: tuple[Aggregate, ...]
+    types: tuple[Type | None, ...]
 
 
 def aggregate_type(name: str, argument: Type | None) -> Type | None:
@@ -50,6 +59,14 @@ def group_function(
 
     `types` are the arguments' types, in the order of the aggregates.
     """
+    made: Any = _group_function(aggregates, types)
+    made.written = Grouped(tuple(aggregates), tuple(types))
+    return made
+
+
+def _group_function(
+    aggregates: Sequence[Aggregate], types: Sequence[Type | None]
+) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]]:
     if len(aggregates) == 1 and (least := _least(aggregates[0].function, types[0])) is not None:
         return least
     functions = [_function(found, type) for found, type in zip(aggregates, types, strict=True)]

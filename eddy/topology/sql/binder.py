@@ -366,7 +366,7 @@ def cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
         raise text.error(node, f"no cast from {expr.type} to {target}; another expression is needed")
     if function is unchanged:
         return Expr(expr.op, target, expr.args, expr.value, expr.where)
-    return Expr("call", target, (expr,), cast_call(function), text.where(node))
+    return Expr("call", target, (expr,), cast_call(function, target), text.where(node))
 
 
 def _constant_cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:

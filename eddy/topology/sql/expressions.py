@@ -20,6 +20,7 @@ from eddy.topology.sql.types import BOOLEAN, Type
 __all__ = [
     "TRUE",
     "Expr",
+    "Written",
     "column",
     "columns_of",
     "conjuncts",
@@ -49,6 +50,19 @@ class Expr:
     args: tuple["Expr", ...] = ()
     value: Any = None
     where: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The expressions of a function, as its attribute `written`: another engine evaluates them by itself.
+
+    `shape` and `columns` are those of `rows_of`; a `test` says whether all of its expressions are true.
+    """
+
+    parameters: str
+    columns: tuple[str, ...]
+    shape: tuple[tuple[Expr, ...] | None, ...]
+    test: bool = False
 
 
 def column(index: int, type: Type, where: str = "") -> Expr:
@@ -110,13 +124,17 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
     """
     writer = _PythonWriter(parameters, columns)
     parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
-    return writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
+    made = writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
+    made.written = Written(parameters, tuple(columns), tuple(None if one is None else tuple(one) for one in shape))
+    return made
 
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
     """A function of `parameters` that returns whether all of `exprs` are true."""
     writer = _PythonWriter(parameters, columns)
-    return writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
+    made = writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
+    made.written = Written(parameters, tuple(columns), (tuple(exprs),), test=True)
+    return made
 
 
 _DEEPEST = 30  # Python's parser allows at most 200 nested parentheses
@@ -131,9 +149,8 @@ class _PythonWriter:
         self._names: dict[str, Any] = {}
         self._temporaries = 0
 
-    def function(self, body: str) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = eval(f"lambda {self._parameters}: {body}", self._names)
-        return compiled
+    def function(self, body: str) -> Any:
+        return eval(f"lambda {self._parameters}: {body}", self._names)
 
     def tuple(self, exprs: Sequence[Expr]) -> str:
         return f"({''.join(self.value(expr) + ', ' for expr in exprs)})"

@@ -9,14 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.topology.sql.aggregates import EXACT, MARKER, average_of, sum_of
+from eddy.topology.sql.aggregates import EXACT, MARKER, Grouped, average_of, sum_of
 from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.types import BIGINT, NUMERIC, Type
 
-__all__ = ["Fold", "fold_of"]
+__all__ = ["Fold", "GroupRow", "fold_of"]
 
 _FOLDED = {"count", "sum", "avg"}
 _State = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The aggregates whose state a function makes a row of, as its attribute `written`."""
+
+    grouped: Grouped
 
 
 @dataclass(frozen=True)
@@ -43,13 +50,11 @@ def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fo
             state.append(BIGINT if type is not None and type.kind in {"smallint", "integer"} else NUMERIC)
     zeros = tuple(0 if type == BIGINT else decimal.Decimal(0) for type in state)
     parts = [(aggregate.function != "count", type is None) for aggregate, type in zip(aggregates, types, strict=True)]
-    return Fold(
-        tuple(state),
-        lambda: zeros,
-        _folded(parts, 1),
-        _folded(parts, -1),
-        _finished([_finish(aggregate, type) for aggregate, type in zip(aggregates, types, strict=True)]),
-    )
+    adder: Any = _folded(parts, 1)
+    row: Any = _finished([_finish(aggregate, type) for aggregate, type in zip(aggregates, types, strict=True)])
+    adder.written = Grouped(tuple(aggregates), tuple(types))
+    row.written = GroupRow(adder.written)
+    return Fold(tuple(state), lambda: zeros, adder, _folded(parts, -1), row)
 
 
 def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any, _State], _State]:

@@ -29,7 +29,7 @@ class Call:
     """The implementation of a call: a Python function, or Python source with `{0}`, `{1}` for its arguments.
 
     A result of `template` outside of -limit … limit - 1 is out of range. `raises`: the function may raise DataError, to
-    which the place in the text is added.
+    which the place in the text is added. `target` is the type of a cast; the type of its expression may be wider.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Call:
     limit: int = 0
     raises: bool = False
     takes_nulls: bool = False
+    target: Type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,9 @@ class Overload:
     optional: int = 0
 
 
-def cast_call(cast: Cast) -> Call:
+def cast_call(cast: Cast, target: Type) -> Call:
     """The call of a cast."""
-    return Call("cast", cast, raises=True)
+    return Call("cast", cast, raises=True, target=target)
 
 
 def comparison_call(sign: str, type: Type) -> Call:

@@ -1,11 +1,20 @@
 """generate_series: the whole numbers from a first to a last, as rows."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.topology.sql.expressions import Written
 
-__all__ = ["series_function"]
+__all__ = ["SeriesBounds", "series_function"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBounds:
+    """The bounds of a series, as an attribute `written` of its function."""
+
+    bounds: Written
 
 
 def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
@@ -20,4 +29,6 @@ def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[
         for number in range(first, last + (1 if step > 0 else -1), step):
             yield (*row, number)
 
-    return series
+    made: Any = series
+    made.written = SeriesBounds(bounds.written)  # type: ignore[attr-defined]
+    return made

@@ -86,10 +86,11 @@ def initcap(text: str) -> str:
 def like(ignore_case: bool) -> Callable[[str, str], bool]:
     """`LIKE` or `ILIKE`: % matches any text, _ one character, \\ escapes the next character."""
 
-    @functools.lru_cache(256)
-    def compiled(pattern: str) -> re.Pattern[str]:
-        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-            raise DataError("LIKE: the pattern ends in \\; a character is needed after it")
-        return like_pattern(pattern, ignore_case=ignore_case)
+    return lambda text, pattern: _compiled(pattern, ignore_case).fullmatch(text) is not None
 
-    return lambda text, pattern: compiled(pattern).fullmatch(text) is not None
+
+@functools.lru_cache(256)
+def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise DataError("LIKE: the pattern ends in \\; a character is needed after it")
+    return like_pattern(pattern, ignore_case=ignore_case)

@@ -40,12 +40,12 @@ class View(Relation[Any, Row]):
         The store is called `name`, by default as the view. Two rows with one key raise DataError: use a key of columns
         that differ between the view's rows.
         """
-        name = name_or(name, f"{self._name}-table")
+        name, view = name_or(name, f"{self._name}-table"), self._name
 
         def only(key: Any, rows: Mapping[Row, int]) -> Sequence[Row]:
             if sum(rows.values()) > 1:
                 raise DataError(
-                    f"view '{self._name}': {sum(rows.values())} rows of key {key!r}, e.g. {next(iter(rows))!r}; one is "
+                    f"view '{view}': {sum(rows.values())} rows of key {key!r}, e.g. {next(iter(rows))!r}; one is "
                     "needed. Key the view by more columns: key=[…]"
                 )
             return list(rows)

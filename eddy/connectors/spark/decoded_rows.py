@@ -1,0 +1,122 @@
+"""Decoded rows in Spark's Python workers, the stateless steps on them, and calls of the author's functions.
+
+A step is computed row by row, from its definition:
+
+    filter            the row, if the function is true of it; filter-not: if it is not
+    map               the pair that the function returns; flat-map: each of the pairs
+    map-values        the key, and the value that the function returns; of a table no row for None
+    flat-map-values   the key, with each of the values
+    select-key        the key that the function returns, and the value
+    negate            the row, with the opposite weight
+    with-keys         the row, if it has a key
+
+No line of a worker's operators is used here: `verify` would not notice an error in it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import DataError, EddyError
+from eddy.source_lines import describe_exception
+
+__all__ = ["DecodedRows", "Row", "RowStep", "Stamp", "calling", "pair"]
+
+Row = tuple[Any, Any]
+"""(key, value)."""
+Stamp = tuple[int | None, bytes, bytes | None]
+"""The time of a fact, its place in the order of its partition, and its headers."""
+_INDEX_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """Columns of equal length; facts have stamps."""
+
+    rows: list[Row]
+    weights: list[int]
+    stamps: list[Stamp] | None = None
+
+
+@contextmanager
+def calling(step: str) -> Iterator[None]:
+    """Around calls of the author's functions. Raises: DataError naming the step for an exception of theirs."""
+    try:
+        yield
+    except EddyError:
+        raise
+    except Exception as error:
+        raise DataError(f"step '{step}': the function raised {describe_exception(error)}") from error
+
+
+def pair(made: Any, step: str) -> Row:
+    """A row that a function returned. Raises: DataError naming the step if it is no pair."""
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise DataError(
+            f"{step}: the function returned {made!r}; a pair (key, value) is needed. "
+            "Write e.g. .map(lambda key, value: (value, key))"
+        )
+    key, value = made
+    return key, value
+
+
+@dataclass(frozen=True)
+class RowStep:
+    """One stateless step; `verb` is that of the plan's transformation, or `with-keys`."""
+
+    name: str
+    verb: str
+    function: Callable[..., Any] | None = None
+    table: bool = False
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """Apply the step to each row. Raises: DataError naming it."""
+        rows: list[Row] = []
+        weights: list[int] = []
+        stamps: list[Stamp] = []
+        sign = -1 if self.verb == "negate" else 1
+        several = self.verb in {"flat-map", "flat-map-values"}
+        with calling(self.name):
+            for index, (key, value) in enumerate(given.rows):
+                made = self._made(key, value)
+                rows += made
+                weights += [sign * given.weights[index]] * len(made)
+                if given.stamps is not None:
+                    stamps += (
+                        _numbered(given.stamps[index], len(made))
+                        if several
+                        else given.stamps[index : index + 1] * len(made)
+                    )
+        return DecodedRows(rows, weights, None if given.stamps is None else stamps)
+
+    def _made(self, key: Any, value: Any) -> Sequence[Row]:
+        function: Any = self.function
+        match self.verb:
+            case "filter":
+                return [(key, value)] if function(key, value) else []
+            case "filter-not":
+                return [] if function(key, value) else [(key, value)]
+            case "map":
+                return [pair(function(key, value), self.name)]
+            case "map-values":
+                new = function(value)
+                return [] if self.table and new is None else [(key, new)]
+            case "flat-map":
+                return [pair(row, self.name) for row in function(key, value)]
+            case "flat-map-values":
+                return [(key, new) for new in function(value)]
+            case "select-key":
+                return [(function(key, value), value)]
+            case "negate":
+                return [(key, value)]
+            case "with-keys":
+                return [] if key is None else [(key, value)]
+            case _:
+                raise AssertionError(self.verb)
+
+
+def _numbered(stamp: Stamp, count: int) -> list[Stamp]:
+    """The stamps of the rows made of one record, which sort in their order."""
+    time, place, headers = stamp
+    return [(time, place + index.to_bytes(_INDEX_BYTES, "big"), headers) for index in range(count)]

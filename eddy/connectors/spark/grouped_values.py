@@ -1,0 +1,94 @@
+"""Functions of all values of a key, from their definitions: reduce, the first values in an order, the only value.
+
+Each takes a key and its values with their weights, all above 0, and returns values with weights. The order of values:
+
+    None < NaN < numbers < text < bytes < dates < times < times with a zone < tuples and structs
+
+Values that are equal in it are in the order of their bytes.
+"""
+
+import datetime
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from eddy.serde import Serde
+
+__all__ = ["FirstValues", "GroupedValues", "ReducedValues", "only_value"]
+
+GroupedValues = Callable[[Any, Mapping[Any, int]], Mapping[Any, int]]
+
+
+@dataclass(frozen=True)
+class ReducedValues:
+    """The values that the author's function returns, each as often as it is returned."""
+
+    function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]
+
+    def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+        """Call the function."""
+        return Counter(self.function(key, values))
+
+
+@dataclass(frozen=True)
+class FirstValues:
+    """The first `n` values by `by` as a tuple, or with `n` None the first one itself; None has no part in it."""
+
+    n: int | None
+    descending: bool
+    by: Callable[[Any], Any] | None
+    serde: Serde[Any]
+
+    def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+        """The first values of a key."""
+        there = [value for value, weight in values.items() for _ in range(min(weight, self.n or 1))]
+        found = self.of(there)
+        return {} if found is None else {found: 1}
+
+    def of(self, values: Iterable[Any]) -> Any:
+        """The first of values that may be there several times; None if there are none."""
+        there = sorted((v for v in values if v is not None), key=self._place, reverse=self.descending)
+        if not there:
+            return None
+        return there[0] if self.n is None else tuple(there[: self.n])
+
+    def _place(self, value: Any) -> Any:
+        identity = self.serde.identify_many([value])[0]
+        return _order(value if self.by is None else self.by(value)), identity
+
+
+def _order(value: Any) -> Any:
+    """A tuple that compares as the value does. Raises: TypeError for a value without an order."""
+    match value:
+        case None:
+            return (0,)
+        case int() | float() | Decimal():
+            return (2, value) if value == value else (1,)
+        case str():
+            return (3, value)
+        case bytes():
+            return (4, value)
+        case datetime.datetime():
+            return (6 if value.tzinfo is None else 7, value)
+        case datetime.date():
+            return (5, value)
+        case tuple():
+            return (8, [_order(item) for item in value])
+        case msgspec.Struct():
+            return (8, [_order(getattr(value, name)) for name in value.__struct_fields__])
+        case _:
+            raise TypeError(f"{value!r} has no order; a number, text, bytes, a date, or a tuple or a struct is needed")
+
+
+def only_value(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+    """The value of a key that has exactly one row.
+
+    >>> only_value("k", {"v": 1}), only_value("k", {"v": 2}), only_value("k", {"v": 1, "w": 1})
+    ({'v': 1}, {}, {})
+    """
+    (value, weight), *others = values.items()
+    return {} if others or weight != 1 or value is None else {value: 1}

@@ -1,0 +1,151 @@
+"""Errors drawn at random in a worker's operators and states: verify finds those that change an output.
+
+An error that stops the worker, or changes no output for these inputs, is drawn again. The long form has a hundred.
+"""
+
+import functools
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eddy.connectors.log import TopicSpec
+from tests.seeds import DAY
+from tests.spark.branches import BRANCHES, INPUTS, TIMES, Records, branches
+from tests.spark.mutants import Mutant, mutants_of, ordered
+from tests.spark.rig import Rig
+
+pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(7200)]
+
+FILES = {
+    "operators": "aggregate batch bound join keyed one_row reduce stateless top_k upsert weight_functions",
+    "operators.graph": "beyond depths links ranked reached totals",
+    "operators.nested": "fixpoint operators outermost",
+    "operators.waves": "body quarantine recursion total withheld",
+    "state": "adjacency arrangement iteration_trace ordered_arrangement ranks table_state",
+}
+"""The modules in which errors are drawn, by package."""
+LOOPS = ("held", "depth", "nested", "reached")
+"""Branches that take Spark longer than others."""
+PATIENCE_S = 10
+
+
+class _TooLongError(Exception):
+    pass
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    """Raises: _TooLongError, as an error may lead to a loop without end."""
+
+    def stop(*_: object) -> None:
+        raise _TooLongError
+
+    former = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+def random_inputs(rng: random.Random) -> list[dict[str, Records]]:
+    """Two parts: nodes that move and leave, and notes with equal values."""
+    names = [bytes([letter]) for letter in b"abcdefgh"]
+
+    def records(count: int, values: list[bytes]) -> Records:
+        return [(rng.choice(names), rng.choice([*values, *values, None])) for _ in range(count)]
+
+    return [
+        {"nodes": records(12, names), "others": records(5, [b"1", b"2"]), "notes": records(8, [b"x", b"y", b"zz"])}
+        for _ in INPUTS
+    ]
+
+
+def worked(folder: Path, spark: Any, inputs: list[dict[str, Records]], only: tuple[str, ...] = ()) -> Rig:
+    sinks = [sink.topic for sink in branches(only).plan.sinks()]
+    topics = [TopicSpec(topic, 1) for topic in ("nodes", "others", "notes", *sinks)]
+    rig = Rig(folder, functools.partial(branches, only), topics, spark)
+    for part, time in zip(inputs, TIMES, strict=True):
+        for topic, records in part.items():
+            rig.write(topic, records, time)
+        rig.work()
+    return rig
+
+
+def outputs(rig: Rig, only: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {name: rig.latest(name) for name in only or BRANCHES}
+
+
+class Drawn:
+    """One drawn error after the other, with what verify has said of it."""
+
+    def __init__(self, folder: Path, spark: Any, orders: Path, seed: int) -> None:
+        self._folder, self._spark, self._orders = folder, spark, orders
+        self._rng = random.Random(seed)
+        self._inputs = random_inputs(self._rng)
+        self._number = 0
+        self.dropped: Counter[str] = Counter()
+        with_all = self._worked(())
+        self._right = outputs(with_all)
+        with_all.close()
+
+    def _worked(self, only: tuple[str, ...]) -> Rig:
+        self._number += 1
+        with at_most(PATIENCE_S * len(INPUTS)):
+            return worked(self._folder / str(self._number), self._spark, self._inputs, only)
+
+    def found(self, mutant: Mutant) -> bool | None:
+        """Whether verify finds it; None where no output is wrong."""
+        with ordered(self._orders / "mutants", [mutant]):
+            try:
+                rig = self._worked(())
+                wrong = [name for name, rows in outputs(rig).items() if rows != self._right[name]]
+                rig.close()
+                if not wrong:
+                    self.dropped["no effect"] += 1
+                    return None
+                only = (min(wrong, key=lambda name: (name in LOOPS, name)),)
+                rig = self._worked(only)
+                if outputs(rig, only) == {name: self._right[name] for name in only}:
+                    self.dropped["no effect by itself"] += 1
+                    return None
+            except Exception as error:
+                self.dropped[type(error).__name__] += 1
+                return None
+            verdict = rig.verify(stores=False)
+            rig.close()
+            return bool(verdict.differs)
+
+
+def check(folder: Path, spark: Any, orders: Path, seed: int, count: int) -> None:
+    modules = [f"eddy.{package}.{name}" for package, names in FILES.items() for name in names.split()]
+    mutants = [mutant for module in modules for mutant in mutants_of(module)]
+    random.Random(seed).shuffle(mutants)
+    drawn, missed, found = Drawn(folder, spark, orders, seed), [], 0
+    for mutant in mutants:
+        if found + len(missed) == count:
+            break
+        told = drawn.found(mutant)
+        if told is not None:
+            print(f"{'found' if told else 'missed'}: {mutant}")
+        if told is False:
+            missed.append(str(mutant))
+        found += told is True
+    print(f"{found} found, {len(missed)} missed, dropped: {dict(drawn.dropped)}")
+    assert found >= 0.95 * count, "\n".join(missed)
+
+
+def test_some_drawn_errors_are_found(tmp_path: Path, spark: Any, orders: Path) -> None:
+    check(tmp_path, spark, orders, DAY, 2)
+
+
+@pytest.mark.long
+def test_a_hundred_drawn_errors_are_found(tmp_path: Path, spark: Any, orders: Path) -> None:
+    check(tmp_path, spark, orders, DAY, 100)

@@ -556,7 +556,7 @@ class TestMistakes:
         }
         topology.stream("in", key=S, value=S).process(does(lambda c, r: list(scans[r.value](c.store("s")))), ["s"])
         whys = {
-            "range": "the bytes of -1 are after those of 1",
+            "range": "the bytes of -1 sort after the bytes of 1",
             "prefix": "prefix_scan of keys by serde int64",
         }
         for scan, why in whys.items():

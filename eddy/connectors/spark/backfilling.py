@@ -216,7 +216,7 @@ class Backfill:
                 begun = application.metadata.backfill is not None
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': topic '{sink.topic}' holds records already, and "
-                    "those of a stream would be there twice. "
+                    "the records of a stream would be written twice. "
                     f"{'Go on with the backfill that has begun: without --replace; or delete' if begun else 'Delete'} "
                     "and create the topic, or let the worker replay the input: eddy run …"
                 )

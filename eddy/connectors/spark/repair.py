@@ -65,7 +65,8 @@ class Repair:
             )
         if misplaced := [part for part in verdict.compared if part.misplaced]:
             return Repaired(
-                refused=f"{_named(misplaced)}: records lie in partitions other than those of their keys, and no record "
+                refused=f"{_named(misplaced)}: records lie in other partitions than their keys' partitions, and "
+                f"no record "
                 f"of an input removes them. {_ANEW}"
             )
         as_found = self._as_found(tables)

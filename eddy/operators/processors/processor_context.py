@@ -84,8 +84,8 @@ class _Task(Protocol):
 class ProcessorContext:
     """The surroundings of one processor, which has the records of one partition.
 
-    It is used within `init`, `process` and punctuations only. `application` and `name` are those of the topology and
-    the step, `partition` is the processor's.
+    It is used within `init`, `process` and punctuations only. `application` is the topology's name,
+    `name` is the step's name, and `partition` is the processor's partition.
     """
 
     def __init__(self, application: str, name: str, partition: int, task: _Task, call: RunningCall) -> None:

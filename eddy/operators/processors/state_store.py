@@ -49,14 +49,15 @@ class StateStore(Generic[K, V]):
     def range(self, first: K | None = None, last: K | None = None) -> Iterator[tuple[K, V]]:
         """The rows from `first` to `last`, both included; None is no bound.
 
-        Raises: DataError where the bytes of `first` are after those of `last`, as those of a negative `Int64` are after
-        those of all others.
+        Raises: DataError if the bytes of `first` sort after the bytes of `last`. For example, the bytes of a negative
+        `Int64` sort after the bytes of all others.
         """
         low = b"" if first is None else self._rows.key_bytes(first)
         high = None if last is None else self._rows.key_bytes(last)
         if high is not None and low > high:
             raise DataError(
-                f"store '{self.name}': the bytes of {first!r} are after those of {last!r}; keys are in the order of "
+                f"store '{self.name}': the bytes of {first!r} sort after the bytes of {last!r}; keys are in the "
+                f"order of "
                 "their bytes, and the first of a range is needed first. Swap them, or filter the rows of all()"
             )
         return self._between(low, None if high is None else high + b"\x00")

@@ -63,12 +63,12 @@ class Process(Node):
 
     @property
     def rekeys(self) -> bool:  # type: ignore[override]
-        """Unless it keeps keys."""
+        """Whether rows may get new keys, which may belong to other partitions."""
         return not self.keeps_keys
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With its input, unless it changes keys; its input with those of the steps that share its stores."""
+        """The step and its input, unless it changes keys; its input and the inputs of steps with the same stores."""
         own = [] if self.rekeys else list(super().co_partitioned)
         return own + [(self.inputs[0], other.inputs[0]) for other in self.sharing]
 
@@ -114,7 +114,7 @@ class Process(Node):
 
 
 def clock_of(facts: Node) -> tuple[Node | None, str]:
-    """The source whose event time rows have, None with the reason where there is none."""
+    """The source whose event time the rows have; or None and the reason why there is no such source."""
     left, sources = [facts], list[Node]()
     while left:
         node = left.pop()

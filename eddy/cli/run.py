@@ -251,7 +251,7 @@ def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> 
     member = f"{context.params['member']}-{number}" if named else str(number)
     port = endpoint.port + number if endpoint and endpoint.port else 0
     http = [f"--http={replace(endpoint, port=port)}"] if endpoint else []
-    # As this process was started, the current directory is or is not where modules are looked for.
+    # The worker looks for modules in the current directory exactly if this process does.
     safe_path = [] if pathlib.Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     return [sys.executable, *safe_path, "-m", "eddy", "run", *said, *http, f"--member={member}"]
 

@@ -134,7 +134,7 @@ class Stream:
                 await self._room.wait()
 
     async def _opened(self, task: Asked | WindowChange | Subscription) -> bool:
-        """Do a task on a thread. Returns False if tables are not whole."""
+        """Do a task of the client in a thread. Returns False, for another try, if tables are not whole."""
         connection = self.connection
         with contextlib.suppress(EddyError):  # the error is reported when the query is opened
             try:

@@ -390,7 +390,7 @@ class Quarantine:
                 run({0: goes}, total)
 
     def _is_still_endless(self, touched: bool) -> bool:
-        """Whether the path found endless last still is: its first row waits, and its steps have not changed."""
+        """Whether the last endless path is still endless: its first row waits, and its steps have not changed."""
         found, stops = self._found, self._withheld.stops
         if touched or not self._withheld.whole or found is None or found.endless is None:
             return False

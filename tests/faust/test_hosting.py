@@ -61,7 +61,10 @@ def test_prometheus_sensor_has_the_figures_while_the_worker_runs(app: faust.App)
     setup_prometheus_sensors(app, registry=registry)
     with reports(app, WorkerWatch(), registry):
         assert b'eddy_state{state="CREATED"} 1.0' in generate_latest(registry)
-        with pytest.raises(eddy.ConfigurationError, match="the figures of one worker"), reports(app, WorkerWatch(), registry):
+        with (
+            pytest.raises(eddy.ConfigurationError, match="the figures of one worker"),
+            reports(app, WorkerWatch(), registry),
+        ):
             pass
     assert b"eddy_state" not in generate_latest(registry)
 

@@ -34,11 +34,16 @@ COMMANDS = all_of(main)
 every_command = pytest.mark.parametrize("name", COMMANDS)
 
 
+def shown_options(name: str) -> list[click.Option]:
+    """The options of a command, without the deprecated ones, which are hidden."""
+    return [option for option in COMMANDS[name].params if isinstance(option, click.Option) and not option.hidden]
+
+
 @every_command
 def test_help_says_what_it_does_with_an_example(run: Command, name: str) -> None:
     shown = run(*name.split(), "--help").stdout
     assert re.search(rf"(?s)\n  Examples?:\n    .*eddy {name}", shown), shown
-    undocumented = [p.opts[0] for p in COMMANDS[name].params if isinstance(p, click.Option) and not p.help]
+    undocumented = [option.opts[0] for option in shown_options(name) if not option.help]
     assert set(undocumented) <= {"--format"}
 
 
@@ -46,8 +51,7 @@ def test_help_says_what_it_does_with_an_example(run: Command, name: str) -> None
 def test_document_has_a_section_with_every_option(name: str) -> None:
     section = DOCUMENT.partition(f"\n## eddy {name.split()[0]}\n")[2].partition("\n## ")[0]
     assert re.search(rf"(```sh\n|\n|&& |`)eddy {name}\b", section)
-    options = [p for p in COMMANDS[name].params if isinstance(p, click.Option)]
-    spellings = [spelling for option in options for spelling in (*option.opts, *option.secondary_opts)]
+    spellings = [spelling for option in shown_options(name) for spelling in (*option.opts, *option.secondary_opts)]
     assert [spelling for spelling in spellings if not re.search(rf"`{spelling}\b", section)] == []
 
 

@@ -16,6 +16,7 @@ from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, sums
 from tests.kafka import OwnBroker
 from tests.seeds import in_turn
+from tests.waiting import PATIENCE_S
 
 OUTAGES_S = {"outputs sent": 4.0, "flushed": 20.0, "cut sent": 6.0}
 """How long it is away, by the step at which it is killed: transactions last 5 s, sessions 2 s."""
@@ -143,5 +144,6 @@ def test_a_worker_gives_up_when_it_is_away_for_too_long(broker: Broker, name: st
     assert gave_up.value.retriable
     worker.close()
     broker.start()
+    rig.log.reach(PATIENCE_S)  # clients may notice late that it is back
     rig.run(sums(rig))
     assert rig.table("sums", eddy.Int64) == added_up(ROWS * 2)

@@ -23,12 +23,13 @@ PAUSE_S = 0.03
 class Observer:
     """Observes by a log of its own, until it is closed or has found something wrong.
 
-    `declared` counts how often it heard yes, `checked` how often everything could be checked then.
+    `declared` counts how often it heard yes, `checked` how often everything could be checked then, and `lasting` how
+    often in a row at the same positions, up to now.
     """
 
     def __init__(self, log: Log, witness: Witness, feed: Feed, seed: int) -> None:
         self._log, self._witness, self._feed, self._rng = log, witness, feed, random.Random(seed)
-        self.asked = self.declared = self.checked = self.unanswered = 0
+        self.asked = self.declared = self.checked = self.lasting = self.unanswered = 0
         self.positions: dict[TopicPartition, int] = {}
         self.early: str | None = None
         self.trouble: BaseException | None = None
@@ -61,6 +62,7 @@ class Observer:
             witness = self._witness
             positions = quiescent_at(self._log, witness.group, witness.inputs, witness.exchanges)
         if positions is None:
+            self.lasting = 0
             return
         self.declared += 1
         with self._feed.gate:
@@ -75,7 +77,9 @@ class Observer:
         if positions != self._checked_at:
             self._witness.check_exact()
             self._checked_at = positions
+            self.lasting = 0
         self.checked += 1
+        self.lasting += 1
 
     def _check_purges(self) -> None:
         """First records are read before positions: both only rise, so that the check is sound."""

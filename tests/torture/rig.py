@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 import eddy
@@ -57,6 +58,10 @@ CONFIG: dict[str, int | float] = {
     "cache_bytes": 1 << 20,
 }
 """Many small epochs, so that a run has many moments to be killed at; loops go through their topics."""
+
+
+LASTS = 50
+"""So many times in a row it has to be at rest in the end: workers that have just joined have begun epochs by then."""
 
 
 class Failure(AssertionError):  # noqa: N818
@@ -184,6 +189,11 @@ class Rig:
         (described,) = client.describe_consumer_groups([self.application]).values()
         return {member.group_instance_id for member in described.result().members}
 
+    def _all_joined(self) -> bool:
+        with contextlib.suppress(KafkaException):  # its coordinator may be loading
+            return self.members() == {f"{self.application}-{member}" for member in self.slots}
+        return False
+
     def wait_for_all(self) -> None:
         """Wait until the workers there are own everything, each something of its own."""
         everything = sorted([*self.witness.inputs, *self.witness.exchanges])
@@ -266,12 +276,19 @@ class Rig:
     # The end
 
     def settle(self) -> None:
-        """No more input; wait until the application says that it has come to rest."""
+        """No more input; wait until the application says that it has come to rest, and it lasts with all workers there.
+
+        A worker that the group has lost may not know it yet. When it joins again, the workers exchange messages about
+        what is held: the application is at work once more.
+        """
         self.feed.running.clear()
         with self.feed.gate:
             checked = self.observer.checked
         self.wait_for(lambda: self.observer.checked > checked, "it has come to rest")
+        self.wait_for(self._all_joined, "all are in the group")
         self.wait_for_all()
+        self.observer.lasting = 0
+        self.wait_for(lambda: self.observer.lasting >= LASTS, "the rest lasts")
 
     def end(self) -> dict[str, set[TopicPartition]]:
         """End all workers as they should end. Returns what each has owned."""

@@ -59,11 +59,13 @@ if TYPE_CHECKING:
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.view import View
     from eddy.topology.topology import Topology
+    from eddy.windows import CalendarWindows, TimeWindowed, TimeWindows, Windowed
 
 __all__ = [
     "Action",
     "Answer",
     "Bytes",
+    "CalendarWindows",
     "Child",
     "Claims",
     "CogroupedKStream",
@@ -116,11 +118,14 @@ __all__ = [
     "Struct",
     "TableNotServedError",
     "Tables",
+    "TimeWindowed",
+    "TimeWindows",
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
     "Version",
     "View",
+    "Windowed",
     "Worker",
     "create_topics",
     "kafka",
@@ -179,6 +184,7 @@ _HOMES = {
     "eddy.topology.dsl.table": ("KTable",),
     "eddy.topology.topology": ("Topology",),
     "eddy.runtime.worker": ("Worker",),
+    "eddy.windows": ("CalendarWindows", "TimeWindowed", "TimeWindows", "Windowed"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _RENAMED = {"Views": "Tables", "views": "open_tables"}  # deprecated

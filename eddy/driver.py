@@ -12,7 +12,7 @@ from eddy.config import Config
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec
 from eddy.errors import DataError, TopologyError
-from eddy.partitioner import partition_of
+from eddy.partitioner import partition_of, partitions_of
 from eddy.runtime.key_value_store import KeyValueStore
 from eddy.runtime.worker import Worker
 from eddy.serde import Native, Plain, Serde, refusal
@@ -200,8 +200,9 @@ class InputTopic(Generic[K, V]):
         """Write encoded records, as (key, value, time), in one transaction, and process them."""
         producer = self._driver.log.producer(None)
         producer.begin()
+        tail = self._source.key.tail if self._source.key else 0
         for key, value, time in records:
-            home = 0 if key is None else partition_of(key, self._partitions)
+            home = 0 if key is None else partitions_of([key], self._partitions, partition_of, tail)[0]
             producer.send(self._topic, home, [key], [value], [time], [headers] if headers else None)
         producer.commit({}, None)
         producer.close()

@@ -4,10 +4,14 @@ Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner: part
 toPositive(murmur2(key)) mod partitions. Pure Python; the Kafka log uses its client's C function.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import unpack_from
 
-__all__ = ["partition_of"]
+__all__ = ["Partitioner", "partition_of", "partitions_of"]
+
+Partitioner = Callable[[bytes, int], int]
+"""The partition of an encoded key among a number of partitions."""
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -37,3 +41,16 @@ def partition_of(key: bytes, partitions: int) -> int:
     (340, 166)
     """
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitions_of(keys: Sequence[bytes], partitions: int, partitioner: Partitioner, tail: int = 0) -> list[int]:
+    """The partition of each encoded key, without its last `tail` bytes.
+
+    >>> partitions_of([b"21", b"21window"], 1000, partition_of), partitions_of([b"21window"], 1000, partition_of, 6)
+    ([340, 737], [340])
+    """
+    if partitions == 1:
+        return [0] * len(keys)
+    if tail:
+        return [partitioner(key[:-tail], partitions) for key in keys]
+    return [partitioner(key, partitions) for key in keys]

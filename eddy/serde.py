@@ -43,6 +43,8 @@ class Serde(Generic[T]):
 
     `hashable` is False if decoded values cannot be keys of a dict, and so not rows of a relation. `identify` is set if
     values that are equal in Python may be encoded to different bytes. `type` is the type of decoded values, if known.
+    `tail` is the number of bytes at the end of an encoded key that do not decide its partition: the window of a
+    windowed key.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Serde(Generic[T]):
     type: Any = None
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
     """The function and arguments that create the serde in another process, if its functions cannot be pickled."""
+    tail: int = 0
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):

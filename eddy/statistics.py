@@ -41,7 +41,8 @@ class Statistics:
 
     `epochs` counts commits, also without records. `aborts` counts undone attempts, and `fences` the attempts that
     failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when they
-    are withheld; `kept_aside` is their number as of the last commit or takeover. `last_commit` is the clock's time of
+    are withheld; `kept_aside` is their number as of the last commit or takeover. `late`
+    counts windows that were over when their records were read. `last_commit` is the clock's time of
     the last commit.
     """
 
@@ -53,6 +54,7 @@ class Statistics:
     set_aside: int = 0
     kept_aside: int = 0
     dropped: int = 0
+    late: int = 0
     cut_rows: int = 0
     restored: int = 0
     purges: int = 0

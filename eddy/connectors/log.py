@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from eddy.partitioner import Partitioner
+
 __all__ = [
     "UNBOUNDED",
     "Consumer",
@@ -223,7 +225,7 @@ class Log(Protocol):
     """A set of topics: the operations that a worker, the CLI and the tests need."""
 
     @property
-    def partitioner(self) -> Callable[[bytes, int], int]:
+    def partitioner(self) -> Partitioner:
         """The partition of a key for a partition count: Kafka's murmur2, in its fastest implementation."""
 
     @property

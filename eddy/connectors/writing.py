@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from eddy.connectors.log import Headers, Log, Producer
 from eddy.errors import ConfigurationError, DataError
+from eddy.partitioner import partitions_of
 from eddy.serde import Plain, Serde, refusal, serde_for
 
 __all__ = ["Ends", "RowWriter", "Rows", "Transactions", "WritableLog"]
@@ -42,14 +43,15 @@ class Transactions:
         self._producer: Producer | None = None
         self._counts: dict[str, tuple[int, float]] = {}
 
-    def write(self, topic: str, records: list[RowRecord], first: int) -> Ends:
-        """Write records in one transaction. Those without a key take turns, from record number `first` on."""
+    def write(self, topic: str, records: list[RowRecord], first: int, tail: int = 0) -> Ends:
+        """Write records in one transaction. Those without a key take turns, from record number `first` on.
+
+        `tail` is the number of bytes of keys that decide no partition, see `Serde.tail`.
+        """
         partitions = self.partitions(topic)
         keys, values, timestamps, headers = map(list, zip(*records, strict=True))
-        homes = [
-            number % partitions if key is None else self._log.partitioner(key, partitions)
-            for number, key in enumerate(keys, first)
-        ]
+        known = iter(partitions_of([k for k in keys if k is not None], partitions, self._log.partitioner, tail))
+        homes = [number % partitions if key is None else next(known) for number, key in enumerate(keys, first)]
         self._producer = producer = self._producer or self._log.producer(None)
         try:
             producer.begin()
@@ -151,7 +153,7 @@ class RowWriter:
         """
         if not self._waiting:
             return {self._topic: {}}
-        ends = self._transactions.write(self._topic, self._waiting, self.written)
+        ends = self._transactions.write(self._topic, self._waiting, self.written, self._key.tail)
         self.written += len(self._waiting)
         self._waiting.clear()
         self.ends[self._topic] |= ends[self._topic]

@@ -7,6 +7,7 @@ undoes it: sinks and outboxes emptied, states restored.
 Invariant: between epochs the slots, sinks and outboxes are empty.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -27,6 +28,8 @@ from eddy.operators.processors.processing import Process
 from eddy.operators.waves.body import Body
 from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
+from eddy.operators.windows.assignment import AssignWindows
+from eddy.operators.windows.frontier import Marks
 from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
 
@@ -117,7 +120,7 @@ class Circuit:
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
         self.gates: list[Gate] = [
-            op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant)
+            op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant | Marks)
         ]
         self.care = care or Care()
         self.asides = [op.aside for op in placed if isinstance(op, Guarded | Output) and op.aside is not None]
@@ -131,6 +134,7 @@ class Circuit:
         self._loops = [op for op in map(unguarded, self._wakers) if isinstance(op, Outermost)]
         self._keyed = [op for op in operators if isinstance(op, Keyed)]
         self.processors = [op for op in operators if isinstance(op, Process)]
+        self._windows = [op for op in operators if isinstance(op, AssignWindows)]
         self._holding = [
             op for op in (unguarded(step.operator) for step in steps) if type(op).held is not Operator.held
         ]
@@ -319,6 +323,18 @@ class Circuit:
     def dropped(self) -> dict[str, int]:
         """The number of rows without a key or a value that steps have dropped in the current epoch, by step."""
         return {op.name: op.dropped for op in self._keyed if op.dropped}
+
+    def late(self) -> dict[str, int]:
+        """The number of windows that were over for records of the current epoch, by step."""
+        late: Counter[str] = Counter()
+        for op in self._windows:
+            late[op.name] += op.late
+        return +late
+
+    @property
+    def reads_places(self) -> bool:
+        """Whether an operator needs the places of its rows' records."""
+        return bool(self.processors or self._windows)
 
     def held(self) -> dict[tuple[str, int], str]:
         """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""

@@ -5,7 +5,18 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["OUTSIDE", "Context", "EventTimes", "Tick", "TickOrWatermark", "TimesRead", "Wake", "Watermark"]
+__all__ = [
+    "OUTSIDE",
+    "Arrivals",
+    "Context",
+    "EventTimes",
+    "Moment",
+    "Tick",
+    "TickOrWatermark",
+    "TimesRead",
+    "Wake",
+    "Watermark",
+]
 
 EventTimes = Mapping[tuple[str, int], int]
 """By topic and partition of a source: the greatest timestamp of the records read from it so far, in milliseconds."""
@@ -77,15 +88,30 @@ class Tick(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """The moment at which the event time of one of a source's partitions reaches that partition's milliseconds."""
+    """The moment at which the event times of one of the partitions, in all sources, reach the partition's
+    milliseconds.
+    """
 
-    source: str
+    sources: Sequence[str]
     at_ms: Mapping[int, int]
 
     def reached(self, context: Context) -> bool:
         """Whether an epoch with this context has to step the operator without input."""
-        times, source = context.event_time, self.source
-        return any(times.get((source, partition), -1) >= at_ms for partition, at_ms in self.at_ms.items())
+        times, sources = context.event_time, self.sources
+        return any(
+            all(times.get((source, partition), -1) >= at_ms for source in sources)
+            for partition, at_ms in self.at_ms.items()
+        )
+
+
+class Arrivals(NamedTuple):
+    """Each epoch with records of these sources, also if none of them reaches the operator."""
+
+    sources: frozenset[str]
+
+    def reached(self, context: Context) -> bool:
+        """Whether an epoch with this context has to step the operator without input."""
+        return any(topic in self.sources for topic, _ in context.read)
 
 
 class TickOrWatermark(NamedTuple):
@@ -97,3 +123,7 @@ class TickOrWatermark(NamedTuple):
     def reached(self, context: Context) -> bool:
         """Whether an epoch with this context has to step the operator without input."""
         return Tick(self.at_ms).reached(context) or self.watermark.reached(context)
+
+
+Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals
+"""When an operator wants a step without input."""

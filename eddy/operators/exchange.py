@@ -17,6 +17,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.keyed import Keyed, keyed
+from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
 __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_iteration"]
@@ -126,7 +127,7 @@ class Gate:
         value: Serde[Any],
         partitions: int,
         ownership: Ownership,
-        partitioner: Callable[[bytes, int], int],
+        partitioner: Partitioner,
         max_row_bytes: int | None = None,
     ) -> None:
         self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
@@ -205,10 +206,13 @@ class Gate:
         if self.partitions == 1:
             return [0] * len(rows)
         keys = list(keys_of(rows))
-        partitioner, count = self._partitioner, self.partitions
         if None in keys:  # a record without a key belongs to partition 0
-            return [0 if key is None else partitioner(self.key.identify_many([key])[0], count) for key in keys]
-        return [partitioner(key, count) for key in self.key.identify_many(keys)]
+            homes = iter(self._homes_of([key for key in keys if key is not None]))
+            return [0 if key is None else next(homes) for key in keys]
+        return self._homes_of(keys)
+
+    def _homes_of(self, keys: list[Any]) -> list[int]:
+        return partitions_of(self.key.identify_many(keys), self.partitions, self._partitioner, self.key.tail)
 
 
 class Exchange(Keyed):

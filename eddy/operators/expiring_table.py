@@ -82,7 +82,7 @@ class ExpiringTable(Upsert):
             return None
         if self._expiry.clock == "wall clock":
             return Tick(min(moments.values()))
-        return Watermark(self._expiry.source, moments)
+        return Watermark((self._expiry.source,), moments)
 
     def end_epoch(self) -> None:
         """Drop what is reported."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.context import OUTSIDE, Context, Tick, TickOrWatermark, Wake, Watermark
+from eddy.operators.context import OUTSIDE, Context, Moment
 from eddy.state.spec import Changes, StateSpec
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Operator:
         """
         return _NOTHING_HELD
 
-    def wakes_at(self) -> Wake | Tick | Watermark | TickOrWatermark | None:
+    def wakes_at(self) -> Moment | None:
         """The moment at which it wants a step without input, None for none.
 
         A function of the operator's states, and of the partitions that this worker owns. Asked between epochs, and in

@@ -111,7 +111,8 @@ def assemble(
     tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
     count = lambda topic: log.topics([topic])[topic].partitions  # noqa: E731
-    partitioner_check = PartitionerCheck(placed, tables, log.partitioner, count)
+    tails = {topic: source.key.tail for topic, source in sources.items() if source.key is not None}
+    partitioner_check = PartitionerCheck(placed, tables, tails, log.partitioner, count)
     return Assembly(
         circuit,
         internal,
@@ -121,7 +122,7 @@ def assemble(
             partitioner_check,
             Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
             TimestampLimits(timestamp_limits(plan, topics.specs, exchanges), wall),
-            placed=bool(circuit.processors),
+            placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
         Positions(log, name, read, internal.exchanges, written, internal.anchors),

@@ -1,29 +1,32 @@
-"""Log lines for rows that steps drop because they have no key or value: one line a step, rate-limited."""
+"""Log lines for rows that steps leave out: without a key or value, or late for windows. One a step, rate-limited."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 
-__all__ = ["Dropping"]
+__all__ = ["LATE", "Dropping"]
+
+DROPPED = "step '%s': %d row(s) without the key or the value that it needs were dropped"
+LATE = "windows after '%s': records came late for %d window(s), which were over with their grace"
 
 _log = logging.getLogger("eddy.worker")
 _INTERVAL_S = 10.0
 
 
 class Dropping:
-    """Logs a step's drops at once, and after that at most every `_INTERVAL_S`, with the number since the last line."""
+    """Logs what a step leaves out at once, and after that at most every `_INTERVAL_S`, with the number since then."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._unsaid: dict[str, int] = {}
-        self._said: dict[str, float] = {}
+        self._unsaid: Counter[tuple[str, str]] = Counter()
+        self._said: dict[tuple[str, str], float] = {}
 
-    def report(self, dropped: Mapping[str, int]) -> int:
-        """Add the rows that each step dropped in an epoch. Returns their number."""
-        for step, rows in dropped.items():
-            self._unsaid[step] = self._unsaid.get(step, 0) + rows
+    def report(self, left_out: Mapping[str, int], what: str = DROPPED) -> int:
+        """Add what each step left out in an epoch. Returns the sum. `what` is the text for a step and a number."""
+        for step, rows in left_out.items():
+            self._unsaid[what, step] += rows
             now = self._clock()
-            if now - self._said.get(step, float("-inf")) >= _INTERVAL_S:
-                self._said[step], unsaid = now, self._unsaid.pop(step)
-                what = "step '%s': %d row(s) without the key or the value that it needs were dropped"
+            if now - self._said.get((what, step), float("-inf")) >= _INTERVAL_S:
+                self._said[what, step], unsaid = now, self._unsaid.pop((what, step))
                 _log.warning(what, step, unsaid, extra={"fields": {"step": step, "rows": unsaid}})
-        return sum(dropped.values())
+        return sum(left_out.values())

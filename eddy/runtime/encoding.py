@@ -1,7 +1,7 @@
 """From batches to records: the rows that an epoch sends, each to the partition of its key."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from eddy.operators.circuit import Output
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Gate, Outgoing
 from eddy.operators.stateless import latest_of
+from eddy.partitioner import Partitioner, partitions_of
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.origins import HEADER, Origins
 from eddy.runtime.row_form import row_values
@@ -99,7 +100,7 @@ class Encoder:
     `latest_ms` is the latest timestamp that internal topics are sure to accept; None if they accept any.
     """
 
-    def __init__(self, producer: Producer, partitioner: Callable[[bytes, int], int], latest_ms: int | None) -> None:
+    def __init__(self, producer: Producer, partitioner: Partitioner, latest_ms: int | None) -> None:
         self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
@@ -115,7 +116,7 @@ class Encoder:
             batch, keys, values = sink.columns_apart(batch, aside)
         else:
             keys, values = sink.columns(batch.rows)
-        homes = self._homes(keys, sink.partitions)
+        homes = self._homes(keys, sink.partitions, sink.key.tail)
         self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), batch.headers)
         return len(keys)
 
@@ -205,11 +206,9 @@ class Encoder:
         ]
         self._producer.send(topic, 0, keys, values, list(map(self.own_time, batch.times_of_rows())), headers)
 
-    def _homes(self, keys: Sequence[bytes | None], partitions: int) -> list[int]:
-        if partitions == 1:
-            return [0] * len(keys)
-        partitioner = self._partitioner
-        return [0 if key is None else partitioner(key, partitions) for key in keys]
+    def _homes(self, keys: Sequence[bytes | None], partitions: int, tail: int) -> list[int]:
+        homes = iter(partitions_of([key for key in keys if key is not None], partitions, self._partitioner, tail))
+        return [0 if key is None else next(homes) for key in keys]
 
 
 def _check_sizes(gate: Gate, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:

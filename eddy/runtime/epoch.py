@@ -9,6 +9,7 @@ A crash before the end of the transaction has no effect. After a crash between t
 the store lags the log, and the next start updates it from the changelogs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from eddy.operators.context import Context
 from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.decoding import Decoder, Rejected
-from eddy.runtime.dropped_rows import Dropping
+from eddy.runtime.dropped_rows import LATE, Dropping
 from eddy.runtime.encoding import Encoder, SinkTopic
 from eddy.runtime.holding import Holding
 from eddy.runtime.internal_topics import InternalTopics
@@ -188,7 +189,9 @@ class Epoch:
         parts, circuit = self._parts, self._parts.circuit
         leaving = [gate for gate in circuit.gates if gate.outbox]
         origins = parts.decoder.senders.of(records if leaving else ())
-        sent = {gate.topic: out.exchange(gate, gate.outbox, origins) for gate in leaving}
+        sent: Counter[str] = Counter()
+        for gate in leaving:  # several gates may share a topic
+            sent[gate.topic] += out.exchange(gate, gate.outbox, origins)
         self._cut_rows = parts.rejections.beyond_limits(out, circuit)
         owed = {f"{parts.internal.application}-{loop}-queued": moved for loop, moved in circuit.owed_moves.items()}
         return {topic: rows for topic, rows in sent.items() if rows} | owed
@@ -231,6 +234,7 @@ class Epoch:
         statistics.cut_rows += self._cut_rows
         statistics.epochs += 1
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())
+        statistics.late += parts.dropping.report(parts.circuit.late(), LATE)
         parts.circuit.commit()
         parts.unlogged.commit()
         statistics.set_aside += set_aside

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from eddy.connectors.log import Records, TopicPartition
 from eddy.errors import ConfigurationError
+from eddy.partitioner import Partitioner, partitions_of
 
 __all__ = ["PartitionerCheck", "refuse_growth"]
 
@@ -25,17 +26,18 @@ class PartitionerCheck:
     """Checks the first keys of each source. `counts` are partitions by topic, `count_now` returns a topic's current
     count.
 
-    `tables` are the topics of tables.
+    `tables` are the topics of tables, `tails` the bytes of keys that decide no partition, see `Serde.tail`.
     """
 
     def __init__(
         self,
         counts: Mapping[str, int],
         tables: frozenset[str],
-        partitioner: Callable[[bytes, int], int],
+        tails: Mapping[str, int],
+        partitioner: Partitioner,
         count_now: Callable[[str], int],
     ) -> None:
-        self._tables, self._partitioner = tables, partitioner
+        self._tables, self._tails, self._partitioner = tables, tails, partitioner
         self._counts, self._count_now = counts, count_now
         self._left = {topic: _LOOKED_AT for topic, count in counts.items() if count > 1}
 
@@ -48,8 +50,12 @@ class PartitionerCheck:
         if left <= 0:
             return
         count = self._counts[records.topic]
+        tail = self._tails.get(records.topic, 0)
         for key, offset in zip(records.keys[:left], records.offsets, strict=False):
-            if key is not None and (home := self._partitioner(key, count)) != records.partition:
+            if key is None:
+                continue
+            (home,) = partitions_of([key], count, self._partitioner, tail)
+            if home != records.partition:
                 self._report(records, key, offset, home, count)
                 break
         else:

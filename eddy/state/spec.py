@@ -5,10 +5,11 @@ partition, and the key  row-key  in the changelog's partition. Prefixes never co
 metadata keys begin with FF, with which no name begins.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
 __all__ = ["Changes", "StateSpec"]
@@ -42,7 +43,7 @@ class StateSpec:
     key: Serde[Any]
     value: Serde[Any]
     partitions: int
-    partitioner: Callable[[bytes, int], int]
+    partitioner: Partitioner
     changelog: str | None = None
     source: str | None = None
     optional: bool = False
@@ -64,6 +65,4 @@ class StateSpec:
 
     def partitions_of(self, keys: Sequence[bytes]) -> list[int]:
         """The partition of each encoded key."""
-        if self.partitions == 1:
-            return [0] * len(keys)
-        return [self.partitioner(key, self.partitions) for key in keys]
+        return partitions_of(keys, self.partitions, self.partitioner, self.key.tail)

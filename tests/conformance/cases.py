@@ -1,5 +1,5 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
-of records without a key or a value in `nulls`, those of processors in `processors`.
+of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`.
 """
 
 from datetime import timedelta
@@ -10,11 +10,13 @@ from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less
 from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
 from tests.conformance.processors import PROCESSED
+from tests.conformance.windows import LATER
 
 __all__ = ["CASES", "Case", "Record"]
 assert CYCLE  # importing them has added their cases
 assert RECORDS
 assert PROCESSED
+assert LATER
 
 # Streams
 

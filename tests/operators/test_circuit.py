@@ -100,7 +100,7 @@ def test_an_operator_is_woken_at_its_moment_and_then_no_more(moment: Wake) -> No
     [
         (Tick(10), Context(tick=9), Context(tick=10)),
         (
-            Watermark("in", {0: 10, 1: 5}),
+            Watermark(["in"], {0: 10, 1: 5}),
             Context(event_time={("in", 0): 9, ("in", 1): 4, ("other", 1): 99}),
             Context(event_time={("in", 1): 5}),
         ),

@@ -23,7 +23,7 @@ def decoder(log: LocalLog, key: Serde[Any] = String) -> Decoder:
     """For the table "in" of numbers, and the topic "loop" of rows between workers."""
     topology = eddy.Topology("app")
     topology.table("in", key=key, value=Int64)
-    check = PartitionerCheck({"in": 1}, frozenset({"in"}), partition_of, lambda topic: 1)
+    check = PartitionerCheck({"in": 1}, frozenset({"in"}), {}, partition_of, lambda topic: 1)
     gate = Gate("loop", String, Int64, 1, partition_of, Ownership())
     sources = {source.topic: source for source in topology.plan.sources()}
     return Decoder(sources, {"loop": gate}, check, Senders(log, {"loop"}))

@@ -140,7 +140,7 @@ def test_newer_records_of_the_input_are_not_overwritten(rig_of: Callable[..., Ri
 
     if when == "before it writes":
         newer()
-    sending, home = Sending(rig.open_log, "family-repair", at, 1_000), rig.home(b"e")
+    sending, home = Sending(rig.open_log, "family-repair", at, dict.fromkeys(at, 0), 1_000), rig.home(b"e")
     told = [row for batch in sending(corrections()) for row in batch.to_pylist()]
     assert told == [{"topic": "nodes", "p": home, "n": 1, "late": 1}]
     assert rig.latest("nodes")[b"e"] == (home, b"f")

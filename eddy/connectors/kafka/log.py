@@ -34,6 +34,7 @@ from eddy.connectors.kafka.settings import KafkaSettings
 from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError
+from eddy.partitioner import Partitioner
 
 __all__ = ["SWEEP_S", "KafkaLog"]
 
@@ -96,7 +97,7 @@ class KafkaLog(WritableLog):
         self._consumers: list[KafkaConsumer] = []
 
     @property
-    def partitioner(self) -> Callable[[bytes, int], int]:
+    def partitioner(self) -> Partitioner:
         """As `Log.partitioner`, in C."""
         return confluent_kafka.murmur2
 

@@ -27,7 +27,7 @@ from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, ne
 from eddy.connectors.record_limits import DEFAULT_MAX_BYTES
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConnectorError
-from eddy.partitioner import partition_of
+from eddy.partitioner import Partitioner, partition_of
 
 __all__ = ["LocalLog"]
 
@@ -65,7 +65,7 @@ class LocalLog(WritableLog):
         self._runs_groups = self._closed = False
 
     @property
-    def partitioner(self) -> Callable[[bytes, int], int]:
+    def partitioner(self) -> Partitioner:
         """As `Log.partitioner`, in Python."""
         return partition_of
 

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from eddy.connectors.log import Headers
-from eddy.connectors.spark.decoded_rows import DecodedRows, Row, RowStep, Stamp, calling, pair
+from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp, Step, calling, pair
 from eddy.errors import DataError, EddyError
 from eddy.runtime.decoding import decoded, note_unhashable
 from eddy.runtime.encoding import encoded
@@ -96,7 +96,7 @@ class ArrowFunction:
     """The function that Spark calls with Arrow batches: `entry`, then `steps`, then `exit`."""
 
     entry: BatchEntry
-    steps: tuple[RowStep, ...]
+    steps: tuple[Step, ...]
     exit: Exit
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:

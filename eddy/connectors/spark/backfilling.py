@@ -27,7 +27,7 @@ from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
-from eddy.connectors.spark.frames import Frames, names, spark_errors
+from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
@@ -38,6 +38,7 @@ from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
 from eddy.runtime.own_positions import CUT, committed, write_positions
 from eddy.runtime.quiescence import Counters, Cut
+from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.identity import topics_of
 from eddy.topology.topology import Topology
@@ -247,16 +248,20 @@ class Backfill:
         for name, state in computation.application.circuit.states.items():
             if state.spec.changelog is not None:
                 rows = changelog_rows(results.states[name]).withColumns(_stamps(state.spec.changelog))
+                rows = rows.withColumn("k", without_tail(f.col("k"), state.spec.key.tail))
                 changelogs.append(rows.select(*names(OUTGOING)))
         return computation.frames.union(changelogs, OUTGOING)
 
     def _outputs(self, computation: Computation) -> DataFrame:
         """The records of sinks, tombstones for keys no longer in their tables, and dead letters."""
         results, frames = computation.results, computation.frames
+        serdes = sink_serdes(self.topology.plan, computation.application.counts)
         outputs = []
         for sink, sent in results.sinks.items():
+            tail = serdes[sink][0].tail
             columns = {"topic": f.lit(sink.topic), "key": f.col("k"), "value": f.col("v")}
             rows = sent.withColumns(columns).select(*names(OUTGOING))
+            rows = rows.withColumn("k", without_tail(f.col("k"), tail))
             outputs.append(rows)
             if sink.kind != "stream" and (gone := self._gone(computation, sink.topic, rows)) is not None:
                 outputs.append(gone)

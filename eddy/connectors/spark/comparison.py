@@ -104,7 +104,9 @@ class TopicComparison:
 
     def _homes(self) -> KeyPartitions:
         counts = {part.topic: part.partitions for part in self.parts}
-        return KeyPartitions(self.log.partitioner, counts, {part.topic: part.form.kind for part in self.parts})
+        kinds = {part.topic: part.form.kind for part in self.parts}
+        tails = {part.topic: part.form.key.tail for part in self.parts}
+        return KeyPartitions(self.log.partitioner, counts, kinds, tails)
 
     def _found(self, parts: list[ExpectedTopic]) -> DataFrame:
         return read_placed(self.frames, self.open_log, {part.topic: self._until(part) for part in parts}, self._homes())
@@ -208,7 +210,7 @@ class TopicComparison:
             read = part.readable
             found = read.value(key, row["found"], row["times_found"])
             if row["misplaced"] is not None:
-                (home,) = homes.of(part.topic, [None if key is None else bytes(key)])
+                (home,) = homes.of(part.topic, [None if key is None else bytes(key)], row["misplaced"])
                 where = "" if part.facts else ", and a record of the key"
                 found += f"{where} in partition {row['misplaced']}, while the key's partition is {home}"
             expected = read.value(key, row["expected"], row["times_expected"])

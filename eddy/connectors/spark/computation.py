@@ -14,6 +14,7 @@ from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
+from eddy.connectors.spark.closed_windows import with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
 from eddy.connectors.spark.frames import Frames, spark_errors
@@ -125,7 +126,8 @@ class Computation:
     def run(self) -> ComputedResults:
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
         self._left_out, self._bad = self._known(), lambda: 0
-        whole = not any(node.only_by_worker for node in self.application.topology.plan.nodes)
+        nodes = self.application.topology.plan.nodes
+        whole = not any(node.only_by_worker or node.topics_of_windows for node in nodes)
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
         self.frames.fit(records)
         whole = whole and bool(self.one_task) and records <= self.one_task and len(self.clocks.different_ticks) < 2
@@ -172,10 +174,13 @@ class Computation:
         application, frames = self.application, self.frames
         plan, counts, partitioner = application.topology.plan, application.counts, application.log.partitioner
         inputs, bad, latest, times = {}, [], frames.maximum(), {}
+        windowed = {topic for node in plan.nodes for topic in node.topics_of_windows}
         for source in application.sources:
             topic, entry = source.topic, self._entry(source)
             timed = topic in application.circuit.reads.sources
             records = records_of(frames, entry, self._raw(source), latest, twice=timed)
+            if topic in windowed:
+                records = with_event_times(frames, records, counts[topic], partitioner)
             inputs[topic] = facts_of(records)
             if timed:
                 times[topic] = event_times_of(frames, records, counts[topic], partitioner)

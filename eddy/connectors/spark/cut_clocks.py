@@ -7,7 +7,7 @@ All are in milliseconds, -1 for none. A record of a file moves the clock of its 
 moves a clock only if the topic has a single partition.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,15 +18,15 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import TopicPartition
 from eddy.connectors.spark.arrow_functions import ROWS, arrow_schema, record_batch
 from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.partitioner import Partitioner
 from eddy.runtime.quiescence import Counters, Cut
 from eddy.state.calendar import MOST_MS
 
-__all__ = ["DUE", "CutClocks", "EventTimes", "Living", "event_times_of", "latest_times", "with_deadlines"]
+__all__ = ["DUE", "CutClocks", "EventTimes", "Living", "event_times_of", "homes_of", "latest_times", "with_deadlines"]
 
 DUE = f"{ROWS}, due long"
 """Rows with their deadlines."""
 _TIMES = "p int, t long"
-Partitioner = Callable[[bytes, int], int]
 EventTimes = Mapping[str, Sequence[int]]
 
 
@@ -80,13 +80,23 @@ def latest_times(
 ) -> dict[int, int]:
     """By partition, the latest time of records given as (partition or -1 for a file, identity of the key, time)."""
     latest: dict[int, int] = {}
-    for partition, key, time in places:
-        home = partition
-        if partition < 0:
-            home = 0 if count == 1 else -1 if key is None else partitioner(key, count)
+    known = list(places)
+    homes = homes_of(((partition, key) for partition, key, _ in known), count, partitioner)
+    for home, (*_, time) in zip(homes, known, strict=True):
         if home >= 0:
             latest[home] = max(time, latest.get(home, -1))
     return latest
+
+
+def homes_of(places: Iterable[tuple[int, bytes | None]], count: int, partitioner: Partitioner) -> list[int]:
+    """The partitions whose clocks records move, given as (partition or -1 for a file, identity of the key).
+
+    -1 for none: the clock of a record of a file, without a key, is not known.
+    """
+    return [
+        partition if partition >= 0 else 0 if count == 1 else -1 if key is None else partitioner(key, count)
+        for partition, key in places
+    ]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 from eddy.errors import DataError, EddyError
 from eddy.source_lines import describe_exception
 
-__all__ = ["DecodedRows", "Row", "RowStep", "Stamp", "calling", "pair"]
+__all__ = ["DecodedRows", "Row", "RowStep", "Stamp", "Step", "calling", "pair"]
 
 Row = tuple[Any, Any]
 """(key, value)."""
@@ -37,6 +37,10 @@ class DecodedRows:
     rows: list[Row]
     weights: list[int]
     stamps: list[Stamp] | None = None
+
+
+Step = Callable[[DecodedRows], DecodedRows]
+"""A step without a state."""
 
 
 @contextmanager

@@ -4,7 +4,7 @@ A record outside of the partition of its key is *misplaced*: a reader of the key
 input determines the order of a key's facts, equal records in another order are a difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.arrow_functions import Reader, arrow_schema
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, topics_to_read
+from eddy.partitioner import Partitioner, partitions_of
 from eddy.state.row_layout import key_in
 
 __all__ = ["DIFF", "KeyPartitions", "diff", "diff_by_canonical_keys", "in_order", "read_placed"]
@@ -29,20 +30,28 @@ PLACED = f"{RAW}, misplaced int"
 
 @dataclass(frozen=True)
 class KeyPartitions:
-    """The partition counts of topics, and the kinds of the states whose rows they have."""
+    """The partition counts of topics, and the kinds of the states whose rows they have.
 
-    partitioner: Callable[[bytes, int], int]
+    `tails` are the bytes of their keys that decide no partition, see `Serde.tail`.
+    """
+
+    partitioner: Partitioner
     partitions: Mapping[str, int]
     kinds: Mapping[str, str]
+    tails: Mapping[str, int]
 
-    def of(self, topic: str, keys: list[bytes | None]) -> list[int]:
-        """The partition of each record; a record without a key belongs to partition 0."""
-        count = self.partitions[topic]
-        if count == 1:
-            return [0] * len(keys)
-        kind = self.kinds[topic]
-        keys = [None if key is None else key_in(kind, key) for key in keys]
-        return [0 if key is None else self.partitioner(key, count) for key in keys]
+    def of(self, topic: str, keys: list[bytes | None], partition: int) -> list[int]:
+        """The partition of each record that was found in one; a record without a key belongs to partition 0.
+
+        The keys of a key-value store do not tell their partitions.
+        """
+        count, kind = self.partitions[topic], self.kinds[topic]
+        if count == 1 or kind == "key-value":
+            return [partition] * len(keys)
+        found = iter(
+            partitions_of([key_in(kind, k) for k in keys if k is not None], count, self.partitioner, self.tails[topic])
+        )
+        return [0 if key is None else next(found) for key in keys]
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,7 @@ class _Placed:
         schema = arrow_schema(PLACED)
         for batch in self.reading(batches):  # each batch is of one partition
             topic, partition = batch.column("topic")[0].as_py(), batch.column("p")[0].as_py()
-            homes = self.homes.of(topic, batch.column("k").to_pylist())
+            homes = self.homes.of(topic, batch.column("k").to_pylist(), partition)
             misplaced = pa.array([int(home != partition) for home in homes], pa.int32())
             yield pa.RecordBatch.from_arrays([*batch.columns, misplaced], schema=schema)
 

@@ -198,6 +198,11 @@ class Frames:
         return frame.withColumns(stamps).select(*names(FACTS))
 
 
+def without_tail(keys: Column, tail: int) -> Column:
+    """The part of encoded keys that decides their partition, see `Serde.tail`."""
+    return keys if tail == 0 else f.substring(keys, f.lit(1), f.length(keys) - tail)
+
+
 class _Larger(AccumulatorParam[int]):
     def zero(self, value: int) -> int:
         return 0

@@ -11,7 +11,7 @@ operators, and finds no error of theirs. No other module of this package uses th
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
@@ -32,6 +32,7 @@ from eddy.operators.context import Context
 from eddy.operators.exchange import Budget
 from eddy.operators.operator import State
 from eddy.operators.waves.recursion import Waves
+from eddy.partitioner import Partitioner
 from eddy.serde import Serde
 from eddy.state.row_layout import key_in
 from eddy.topology.compiler.circuit_compiler import Environment, compile_part, compile_plan
@@ -80,7 +81,7 @@ class OneTask:
     skips: Set[str] = frozenset()
     timed: Set[str] = frozenset()
     clocks: CutClocks = field(default_factory=CutClocks)
-    partitioner: Callable[[bytes, int], int] = _first
+    partitioner: Partitioner = _first
 
     def of_rows(self, frames: Frames, rows: Mapping[str, DataFrame]) -> "Made":
         """Compute the step over the rows that it reads, by the names of steps."""

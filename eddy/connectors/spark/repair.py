@@ -32,6 +32,7 @@ from eddy.connectors.spark.frames import spark_errors
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics, records_of
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
+from eddy.partitioner import partitions_of
 from eddy.runtime.quiescence import Cut
 from eddy.topology.plan.plan import Node, Source
 
@@ -138,7 +139,9 @@ class Repair:
     def _write(self, corrections: DataFrame, tables: list[Source]) -> Repaired:
         known = self.computation
         inputs = {source.topic: self.cut.inputs[source.topic] for source in tables}
-        sending = Sending(known.open_log, f"{known.application.topology.name}-repair", inputs, int(time.time() * 1000))
+        tails = {source.topic: source.key.tail if source.key else 0 for source in tables}
+        name = f"{known.application.topology.name}-repair"
+        sending = Sending(known.open_log, name, inputs, tails, int(time.time() * 1000))
         with spark_errors():
             sent = known.frames.through(corrections.repartition(1), sending, _SENT).collect()
         if late := [f"'{row['topic']}' partition {row['p']}" for row in sent if row["late"]]:
@@ -188,6 +191,7 @@ class Sending:
     open_log: OpenLog
     transactional_id: str
     inputs: Mapping[str, Sequence[int]]
+    tails: Mapping[str, int]
     time: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -200,7 +204,7 @@ class Sending:
             sent: Counter[TopicPartition] = Counter()
             for batch in batches:
                 for topic, keys, values in _by_topic(batch):
-                    homes = [log.partitioner(key, len(self.inputs[topic])) for key in keys]
+                    homes = partitions_of(keys, len(self.inputs[topic]), log.partitioner, self.tails[topic])
                     sent.update(TopicPartition(topic, home) for home in homes)
                     if late.isdisjoint(sent):
                         to.send(topic, homes, keys, values, [self.time] * len(keys))

@@ -8,7 +8,7 @@ Invariant: only the job writes to the partition from `begin` on while it runs.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
@@ -22,6 +22,7 @@ from eddy.connectors.log import Log, Producer, TopicPartition
 from eddy.connectors.spark.arrow_functions import arrow_schema, pack_headers, record_batch, unpack_headers
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import OpenLog, committed_records
+from eddy.partitioner import Partitioner
 
 __all__ = ["OUTGOING", "DeadLetters", "Writing", "write_topics"]
 
@@ -109,7 +110,7 @@ def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
 class _Placing:
     """The partition of each row by its topic and `k`; a row without `k` belongs to partition 0."""
 
-    partitioner: Callable[[bytes, int], int]
+    partitioner: Partitioner
     partitions: Mapping[str, int]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -148,9 +149,7 @@ class DeadLetters:
         return self.topic, None, row["k"], row["v"], row["t"], row["s"], headers
 
 
-def write_topics(
-    frames: Frames, frame: DataFrame, writing: Writing, partitioner: Callable[[bytes, int], int]
-) -> dict[str, int]:
+def write_topics(frames: Frames, frame: DataFrame, writing: Writing, partitioner: Partitioner) -> dict[str, int]:
     """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
     alone = max(counts.values()) == 1  # with single partitions only, no key has to be hashed

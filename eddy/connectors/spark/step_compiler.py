@@ -31,25 +31,23 @@ from eddy.connectors.spark.arrow_functions import (
     TablesEntry,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
+from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, WindowStep
 from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
+from eddy.connectors.spark.declared_folds import first_values_of, fold_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
 from eddy.connectors.spark.fold_functions import (
     FOLDED,
-    AuthorsFold,
-    FirstFold,
-    FoldForm,
     FoldFunction,
     GroupFunction,
-    ReducingFold,
 )
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
-from eddy.connectors.spark.grouped_values import FirstValues, GroupedValues, ReducedValues, only_value
+from eddy.connectors.spark.grouped_values import GroupedValues, ReducedValues, only_value
 from eddy.connectors.spark.made import MADE, Made
-from eddy.connectors.spark.sql_aggregates import Aggregates, SqlFold
 from eddy.connectors.spark.sql_expressions import own
 from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
 from eddy.connectors.spark.whole_graphs import GraphFunction, GraphResults, Reaching, Totalling
 from eddy.errors import LoopLimitError
+from eddy.partitioner import Partitioner
 from eddy.serde import Int64, Native, Serde
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan import plan as nodes
@@ -79,7 +77,7 @@ class StepCompiler(ABC):
         topic_partitions: Mapping[str, int],
         inputs: Mapping[str, DataFrame],
         clocks: CutClocks,
-        partitioner: Callable[[bytes, int], int],
+        partitioner: Partitioner,
         traced: bool = True,
         one_task: int = 0,
     ) -> None:
@@ -177,7 +175,7 @@ class StepCompiler(ABC):
 
     def first_values(self, node: nodes.TopK) -> None:
         """The first values of a key in an order."""
-        self._of_groups(node, _first_values(node.selection))
+        self._of_groups(node, first_values_of(node.selection))
 
     def only_values(self, node: nodes.OneRow) -> None:
         """The value of each key that has one row."""
@@ -222,7 +220,8 @@ class StepCompiler(ABC):
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         self.known(node, self._latest_rows(facts))
-        self._capture_table(node, node.name)
+        if not node.closes:
+            self._capture_table(node, node.name)
 
     def _latest_rows(self, facts: DataFrame, *others: str) -> DataFrame:
         """The last value of each key, with other columns; a key whose last value is null is absent."""
@@ -321,7 +320,7 @@ class StepCompiler(ABC):
         facts = node.inputs[0].kind == "stream"
         rows, key, value = self._grouped(node, *(self._order_of(node) if facts else [f.desc("w"), "v"]))
         out = self.serdes(node)
-        folding = FoldFunction(node.name, key, value, *out, _fold_of(node))
+        folding = FoldFunction(node.name, key, value, *out, fold_of(node))
         folded = self.frames.through(rows, folding, FOLDED).where("n <> 0")
         folded = self.frames.by_key(folded)
         if self.scope is self.top and node.subtractor is not None:
@@ -337,8 +336,23 @@ class StepCompiler(ABC):
             return ["s", "t"]
         return [f.substring("s", 1, 1), "t", "s"]  # records of files first
 
+    def windows_assigned(self, node: nodes.AssignWindows) -> None:
+        """The records, each under its key with each of its windows that is not over."""
+        self.scope[node] = self.scope[node.inputs[0]].then(WindowStep(node.name, node.windows))
+
+    def closed(self, node: WindowedNode) -> None:
+        """Leave out the windows that are over; the states are the table, the calendar and the marks."""
+        closed = ClosedWindows(self.frames, node, self._placements[node], self._clocks.event_times, self._partitioner)
+        told = closed.told(self.rows(node))
+        for name, (kind, frame) in closed.states(told).items():
+            self.scope.capture(name, kind, node, frame)
+        if node.final:
+            self.know(node, closed.finals(told))
+
     def _reduction(self, node: Node) -> None:
         """Capture the state of a count or an aggregate."""
+        if node.closes:
+            return  # see `closed`
         if self.scope.nested:
             self._capture_made(node)
         else:
@@ -481,18 +495,3 @@ def last_depth(bound: Any) -> int | None:
     if bound.max_depth is not None:
         return int(bound.max_depth)
     return None if bound.on_limit in {"hold", "error"} else int(bound.limit)
-
-
-def _first_values(selection: Any) -> FirstValues:
-    return FirstValues(selection.n, selection.descending, selection.by, selection.serde)
-
-
-def _fold_of(node: nodes.Aggregate) -> FoldForm:
-    """The fold of an aggregate, by how the author has declared it."""
-    if node.selection is not None:
-        return FirstFold(_first_values(node.selection))
-    if node.reducers is not None:
-        return ReducingFold(*node.reducers)
-    if isinstance(aggregates := own(node.adder), Aggregates):
-        return SqlFold(aggregates)
-    return AuthorsFold(node.initial, node.adder, node.subtractor)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame
 
 from eddy.connectors.spark.arrow_functions import ArrowFunction, BatchEntry, RowsEntry, RowsExit
-from eddy.connectors.spark.decoded_rows import RowStep
+from eddy.connectors.spark.decoded_rows import Step
 from eddy.connectors.spark.frames import Frames
 from eddy.serde import Serde
 from eddy.topology.plan.plan import Node
@@ -24,14 +24,14 @@ class PendingRows:
 
     frame: DataFrame
     entry: BatchEntry
-    steps: tuple[RowStep, ...] = ()
+    steps: tuple[Step, ...] = ()
 
     @property
     def facts(self) -> bool:
         """Whether the rows are facts, as in a stream."""
         return self.entry.facts
 
-    def then(self, step: RowStep) -> "PendingRows":
+    def then(self, step: Step) -> "PendingRows":
         """The same with one more step."""
         return replace(self, steps=(*self.steps, step))
 

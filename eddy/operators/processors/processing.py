@@ -86,7 +86,7 @@ class Process(Keyed):
             return Wake.AT_ONCE
         ticks = [tick for partition in owned if (tick := self._tasks[partition].next_tick()) is not None]
         times = {p: self._tasks[p].next_event_time(self._seen.get(p, -1)) for p in owned if self.spec.source}
-        watermark = Watermark(self.spec.source, {p: time for p, time in times.items() if time is not None})
+        watermark = Watermark((self.spec.source,), {p: time for p, time in times.items() if time is not None})
         if ticks and watermark.at_ms:
             return TickOrWatermark(min(ticks), watermark)
         if ticks:

@@ -4,7 +4,7 @@ The compiler chooses the states. A join reads the table of its input if there is
 variable, and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.quarantine import Quarantine
 from eddy.operators.waves.recursion import Waves
 from eddy.operators.waves.withheld import Stops, Withheld
+from eddy.partitioner import Partitioner
 from eddy.serde import Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.partitioned_map import PartitionedMap
@@ -54,7 +55,7 @@ class Environment:
     ownership: Ownership = field(default_factory=Ownership)
     budget: Budget = field(default_factory=lambda: Budget(2**62))
     guard: Budget = field(default_factory=lambda: Budget(2**62))
-    partitioner: Callable[[bytes, int], int] = lambda key, count: 0
+    partitioner: Partitioner = lambda key, count: 0
     store: Store | None = None
     max_cells: int | None = None
     peeks: bool = True
@@ -215,6 +216,10 @@ class _PlanCompiler:
     def received(self, node: Node) -> int:
         """The slot for the rows of a node that other workers sent."""
         return self._scope.received[node]
+
+    def partition_count(self, node: Node) -> int:
+        """The number of partitions of a node's rows."""
+        return self._placements[node].partitions
 
     def stays(self, exchange: Node) -> bool:
         """Whether an exchange sends all rows to the single partition that already has them."""

@@ -11,6 +11,7 @@ from eddy.operators.errors.guarded import Guarded
 from eddy.operators.errors.set_aside import Aside, Care
 from eddy.operators.exchange import Ownership
 from eddy.operators.operator import Operator, Step
+from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Native
 from eddy.topology.plan.placement import Placement
 from eddy.topology.plan.plan import Node, Plan
@@ -45,7 +46,7 @@ class Guarding:
         plan: Plan,
         placements: Mapping[Node, Placement],
         ownership: Ownership,
-        partitioner: Callable[[bytes, int], int],
+        partitioner: Partitioner,
     ) -> None:
         self._after, self._placements = after_exchange(plan), placements
         self._ownership, self._partitioner = ownership, partitioner
@@ -68,13 +69,15 @@ class Guarding:
         source = node.inputs[0]
         place = self._placements[source]
         count, facts = place.partitions, source.kind == "stream"
-        return Aside(name, count, self._home(count), place.key, source.value or Native, self.care, facts)
+        return Aside(
+            name, count, self._home(count, place.key.tail), place.key, source.value or Native, self.care, facts
+        )
 
-    def _home(self, count: int) -> Callable[[bytes], int]:
+    def _home(self, count: int, tail: int) -> Callable[[bytes], int]:
         owners, partitioner = self._ownership, self._partitioner
 
         def home(key: bytes) -> int:
-            partition = partitioner(key, count) if count > 1 else 0
+            (partition,) = partitions_of([key], count, partitioner, tail)
             if owners.owns(partition, count):
                 return partition
             first = owners.first_of(count)

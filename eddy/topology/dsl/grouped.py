@@ -1,14 +1,18 @@
 """Grouped collections: the inputs of aggregates."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from eddy.errors import TopologyError
 from eddy.operators.top_k import Selection
+from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Int64, Native, Serde, Tuple
-from eddy.topology.arguments import check_function, check_kind, check_name, check_serdes, check_whole
+from eddy.topology.arguments import check_choice, check_function, check_kind, check_name, check_serdes, check_whole
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.plan import plan
+from eddy.topology.plan.windowed_steps import sources_of_records
+from eddy.windows import CalendarWindows, TimeWindows, Windowed, Windows, check_span
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.table import KTable
@@ -32,6 +36,13 @@ class _Grouped(Generic[K, V]):
         self._builder = builder
         self._node, self._key, self._value = node, key or node.key, value or node.value
 
+    _count: type[plan.Node] = plan.Count
+    _fold: type[plan.Node] = plan.Aggregate
+
+    def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
+        """Add a step that folds the rows of each group."""
+        return self._builder.add(node_type, name, kind="table", key=self._key, **fields)
+
     def _source(self, name: str) -> plan.Node:
         """The rows at the owners of their groups, with the author's serdes."""
         return self._builder.by_key(self._node, name, self._key, self._value)
@@ -40,9 +51,7 @@ class _Grouped(Generic[K, V]):
         """The number of rows of each group, in a store called `name`. An empty group is absent."""
         from eddy.topology.dsl.table import KTable
 
-        node = self._builder.add(
-            plan.Count, name, kind="table", inputs=(self._source(name),), key=self._key, value=Int64
-        )
+        node = self._add(self._count, name, inputs=(self._source(name),), value=Int64)
         return KTable(self._builder, node)
 
     def top_k(
@@ -74,24 +83,16 @@ class _Grouped(Generic[K, V]):
             check_function(where, by, "value", what="by")
         source = self._source(name)
         selection = Selection(name, n, descending, by, source.value or Native)
-        fields: dict[str, Any] = {"kind": "table", "inputs": (source,), "key": self._key, "value": value}
+        fields: dict[str, Any] = {"inputs": (source,), "value": value}
         if source.kind == "stream":  # facts are never retracted, so that only the first values have to be stored
             fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True, "selection": selection}
-            return KTable(self._builder, self._builder.add(plan.Aggregate, name, **fields, **fold))
-        return KTable(self._builder, self._builder.add(plan.TopK, name, **fields, selection=selection))
+            return KTable(self._builder, self._add(self._fold, name, **fields, **fold))
+        return KTable(self._builder, self._add(plan.TopK, name, **fields, selection=selection))
 
     def _aggregate(self, name: str, value: Serde[Any] | None, **functions: Any) -> Any:
         from eddy.topology.dsl.table import KTable
 
-        node = self._builder.add(
-            plan.Aggregate,
-            name,
-            kind="table",
-            inputs=(self._source(name),),
-            key=self._key,
-            value=value,
-            **functions,
-        )
+        node = self._add(self._fold, name, inputs=(self._source(name),), value=value, **functions)
         return KTable(self._builder, node)
 
 
@@ -100,6 +101,70 @@ class KGroupedStream(_Grouped[K, V]):
 
     A record without a key or without a value is in no group: it is dropped, and counted by the worker.
     """
+
+    _windowed: dict[str, Any] | None = None
+    """The fields of the steps that fold windows."""
+
+    def windowed_by(
+        self, windows: Windows, emit: Emit = "update", retention: timedelta = timedelta(0)
+    ) -> "KGroupedStream[Windowed[K], V]":
+        """Group by key and window. The keys are then `Windowed(key, start_ms, end_ms)`.
+
+        A record is in the windows with its timestamp. It is late for a window, and not in it, if its partition of the
+        source already has a timestamp of `windows.grace` after the window's end; `late_records` counts that. A window
+        closes when all partitions of the source from which its records may come have such a timestamp.
+
+        Args:
+            windows: `TimeWindows(size, advance, grace)` or `CalendarWindows(unit, zone, grace)`.
+            emit: `update`: each change of a window's row, as an epoch leaves it; `close`: the row of each window once,
+                when it closes. Nothing is retracted when a window closes.
+            retention: how long after its end the row of a closed window is in the table, in event time.
+
+        Raises: TopologyError if the records are no longer in the partitions of their source, or are no records of one.
+        """
+        where = f"windowed_by after '{self._node.label}'"
+        if self._windowed is not None:
+            raise TopologyError(f"{where}: the groups have windows already; one windowed_by is possible")
+        if not isinstance(windows, TimeWindows | CalendarWindows):
+            raise TopologyError(
+                f"{where}: windows={windows!r}; TimeWindows or CalendarWindows are needed, such as "
+                "eddy.TimeWindows(timedelta(minutes=5))"
+            )
+        check_choice(where, get_args(Emit), emit=emit)
+        check_span(f"{where}: retention", retention, timedelta(0), "timedelta(days=1)")
+        own, asked = self._node.key or Native, self._key or Native
+        if not self._node.rekeyed and own.name != asked.name:
+            raise TopologyError(
+                f"{where}: group_by_key(key={asked.name}) of records whose keys are {own.name}; the same serde is "
+                "needed, so that windows are where their records are. Leave key= out"
+            )
+        key = windows.serde(asked)
+        assigned = self._builder.anonymous(
+            plan.AssignWindows,
+            "windows",
+            "stream",
+            None,
+            label=self._node.label,
+            inputs=(self._node,),
+            key=key,
+            value=self._value,
+            rekeyed=self._node.rekeyed,
+            windows=windows,
+            sources=sources_of_records(where, self._node),
+        )
+        groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)
+        groups._count, groups._fold = plan.WindowedCount, plan.WindowedAggregate
+        groups._windowed = {
+            "assigned": assigned,
+            "emit": emit,
+            "retention_ms": retention // timedelta(milliseconds=1),
+        }
+        return groups
+
+    def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
+        if self._windowed is None:
+            return super()._add(node_type, name, **fields)
+        return super()._add(node_type, name, **fields, **self._windowed)
 
     def reduce(self, reducer: Callable[[V, V], V], name: str) -> "KTable[K, V]":
         """Fold the values of each group by `reducer(aggregate, value)`, starting with its first value.
@@ -131,6 +196,11 @@ class KGroupedStream(_Grouped[K, V]):
 
         `aggregator(key, value, aggregate)` is as in `aggregate`.
         """
+        if self._windowed is not None:
+            raise TopologyError(
+                f"cogroup after '{self._node.label}': groups with windows have no cogroup; groups without are needed. "
+                "Make a stream of all records by merge, and aggregate its windows"
+            )
         made: CogroupedKStream[K, A] = CogroupedKStream(self._builder)
         return made.cogroup(self, aggregator)
 

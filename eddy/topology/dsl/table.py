@@ -11,6 +11,7 @@ from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.foreign_keys import foreign_key_join
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.plan import plan
+from eddy.topology.plan.windowed_steps import aggregate_of_windows
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.grouped import KGroupedTable
@@ -69,6 +70,24 @@ class KTable(Generic[K, V]):
             **serdes(self._node),
         )
         return KStream(self._builder, node)
+
+    def suppress(self, name: str | None = None) -> "KTable[K, V]":
+        """The row of each window once, when the window closes: a table of windows, filtered or mapped by its values.
+
+        Rows of open windows are in the table `name` until then. To pass on nothing else, windowed_by(…, emit="close")
+        does the same without another table.
+
+        Raises: TopologyError for a table without windows, or whose rows come once already.
+        """
+        name = name_or(name, f"{self._node.label}-suppressed")
+        where = f"suppress '{name}'"
+        of = aggregate_of_windows(where, self._node)
+        if of.final:
+            raise TopologyError(f"{where}: '{of.name}' passes on each window once already; leave suppress() out")
+        facts = self.to_stream()._node
+        fields = {"assigned": of.assigned, "of": of, **serdes(self._node)}
+        node = self._builder.add(plan.Suppressed, name, kind="table", inputs=(facts,), **fields)
+        return KTable(self._builder, node)
 
     def to_relation(self) -> "Relation[K, V]":
         """The table's rows (key, value) as a relation, with insertions and retractions."""

@@ -95,6 +95,9 @@ class CircuitBuilder(States, _Place, Protocol):
     def received(self, node: Node) -> int:
         """The slot for the rows of a node that other workers sent."""
 
+    def partition_count(self, node: Node) -> int:
+        """The number of partitions of a node's rows."""
+
     def stays(self, exchange: Node) -> bool:
         """Whether the rows that an exchange would send are at their only owner already."""
 
@@ -158,6 +161,14 @@ class Spark(Protocol):
 
     def expiring(self, table: Node) -> None:
         """The last value of each key among facts, unless it has expired."""
+
+    def windows_assigned(self, node: Node) -> None:
+        """Facts, each under its key with each of its windows that is not over."""
+
+    def closed(self, node: Node) -> None:
+        """Leave out the windows that are over, from the step's table and, where these alone are passed on, keep them
+        alone in its rows.
+        """
 
     def exchanged(self, exchange: Node) -> None:
         """The rows of the input: Spark distributes them itself."""

@@ -141,6 +141,11 @@ class Node:
         """The pairs of collections whose rows of equal keys need the same owner."""
         return [(self, source) for source in self.inputs]
 
+    @property
+    def same_partitions(self) -> Iterable[tuple["Node", "Node"]]:
+        """The pairs of collections with equal partitions, but with other keys: a windowed key is where its key is."""
+        return ()
+
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
         """The number of partitions that the step prescribes; None if it accepts any."""
         return 1 if self.single_partition else None
@@ -177,6 +182,12 @@ class Node:
         """The inputs whose records the step passes on, changed or not."""
         return self.inputs
 
+    topics_of_windows: ClassVar[tuple[str, ...]] = ()
+    """The topics whose event times tell which windows are over for its records, if the step assigns windows."""
+    closes: ClassVar[bool] = False
+    """Whether rows are removed from its table, without a retraction, when their windows are over."""
+    final: ClassVar[bool] = False
+    """Whether each row is passed on once, and never changed or retracted."""
     only_by_worker: ClassVar[str] = ""
     """Why no engine but a worker can compute it; empty if others can."""
     folds = False

@@ -5,7 +5,7 @@ encoded to the same bytes. Sources define both; a step that keeps keys inherits 
 the partition count and the encoding of the collections it is joined with.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +29,13 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
 
     Raises: TopologyError if inputs of a step have different partition counts or key serdes.
     """
-    groups = _groups(plan)
     default = max((topic_partitions[source.topic] for source in plan.sources()), default=1)
+    counts: dict[Node, int] = {}
+    for members in _merged(plan, lambda node: [*node.co_partitioned, *node.same_partitions]):
+        counts |= dict.fromkeys(members, _partitions(members, topic_partitions) or default)
     placements = {}
-    for members in groups:
-        partitions = _partitions(members, topic_partitions) or default
+    for members in _merged(plan, lambda node: node.co_partitioned):
+        partitions = counts[members[0]]
         if any(node.single_partition for node in members):  # with a single partition, no key has to be hashed
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
@@ -41,8 +43,8 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
     return placements
 
 
-def _groups(plan: Plan) -> list[list[Node]]:
-    """The classes of nodes that are co-partitioned, by union-find."""
+def _merged(plan: Plan, pairs: Callable[[Node], Iterable[tuple[Node, Node]]]) -> list[list[Node]]:
+    """The classes of nodes that are connected by the pairs of each node, by union-find."""
     leader: dict[Node, Node] = {node: node for node in plan.nodes}
 
     def find(node: Node) -> Node:
@@ -51,7 +53,7 @@ def _groups(plan: Plan) -> list[list[Node]]:
         return node
 
     for node in plan.nodes:
-        for one, other in node.co_partitioned:
+        for one, other in pairs(node):
             leader[find(other)] = find(one)
     classes: dict[Node, list[Node]] = {}
     for node in plan.nodes:

@@ -22,10 +22,12 @@ from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recu
 from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
+from eddy.topology.plan.windowed_steps import AssignWindows, Suppressed, WindowedAggregate, WindowedCount
 
 __all__ = [
     "REKEYING",
     "Aggregate",
+    "AssignWindows",
     "Binding",
     "Block",
     "Constant",
@@ -50,6 +52,7 @@ __all__ = [
     "Sink",
     "Source",
     "StreamTableJoin",
+    "Suppressed",
     "TableJoin",
     "TopK",
     "Transform",
@@ -57,6 +60,8 @@ __all__ = [
     "Upsert",
     "Variable",
     "WeightFunction",
+    "WindowedAggregate",
+    "WindowedCount",
 ]
 
 

@@ -154,8 +154,10 @@ class Latest(Node):
     """A table's changes as facts: the new value of each key, None for a deleted one."""
 
     @property
-    def arrival(self) -> Arrival:
-        """The number of records."""
+    def arrival(self) -> Arrival | None:
+        """The number of records, unless each row of the table comes once."""
+        if self.inputs[0].final:
+            return None
         return Arrival(
             "a table's changes as a stream: how many of its values become records depends on how its input was cut "
             "into epochs"

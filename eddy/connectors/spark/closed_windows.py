@@ -1,0 +1,191 @@
+"""Windows of records, and which of them are over at the clocks of a computation.
+
+    late       the source partition's greatest timestamp up to a record has reached end + grace: computed by Spark
+    over       every source partition from which records may come has a timestamp of end + grace
+    removed    the same, for the first end of a window that is `retention` after the end
+
+`s`, the order of a record, carries the event time of its partition at it, in bytes 1 to 9: it never falls within a
+partition, so that the order remains. Only the division of time into windows is the worker's: `eddy/windows.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import RECORDS, ROWS, arrow_schema
+from eddy.connectors.spark.cut_clocks import EventTimes, homes_of
+from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
+from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.errors import DataError
+from eddy.partitioner import Partitioner, partitions_of
+from eddy.serde import Int64, Native, Serde
+from eddy.topology.plan import plan as nodes
+from eddy.topology.plan.placement import Placement
+from eddy.windows import Windowed, Windows
+
+__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "with_event_times"]
+
+_CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
+"""Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
+WindowedNode = nodes.WindowedCount | nodes.WindowedAggregate | nodes.Suppressed
+_HOMED = f"{RECORDS}, home int"
+_TIME = slice(1, 9)
+
+
+@dataclass(frozen=True)
+class _Homed:
+    """`RECORDS` → the same with the partition whose clock a record moves, -1 for none."""
+
+    count: int
+    partitioner: Partitioner
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(_HOMED)
+        for batch in batches:
+            places = zip(batch.column("p").to_pylist(), batch.column("k").to_pylist(), strict=True)
+            homes = pa.array(homes_of(places, self.count, self.partitioner), pa.int32())
+            yield pa.RecordBatch.from_arrays([*batch.columns, homes], schema=schema)
+
+
+def with_event_times(frames: Frames, records: DataFrame, count: int, partitioner: Partitioner) -> DataFrame:
+    """Records whose order carries the event time of their partition: the greatest timestamp up to each of them."""
+    homed = frames.through(records.select(*names(RECORDS)), _Homed(count, partitioner), _HOMED)
+    before = Window.partitionBy("home").orderBy("s").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    time = f.max(f.when(f.col("bad").isNull(), f.col("t"))).over(before)
+    order = f.concat(f.substring("s", 1, 1), be64(f.coalesce(time, f.lit(-1)) + 1), f.expr("substring(s, 2)"))
+    return homed.withColumn("s", order).select(*names(RECORDS))
+
+
+@dataclass(frozen=True)
+class WindowStep:
+    """The step that gives records their windows."""
+
+    name: str
+    windows: Windows
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """The records that have a key, each under its windows that are not over. Raises: DataError."""
+        rows: list[Row] = []
+        weights: list[int] = []
+        stamps: list[Stamp] = []
+        assert given.stamps is not None
+        for (key, value), weight, stamp in zip(given.rows, given.weights, given.stamps, strict=True):
+            time, order, _ = stamp
+            if key is None:
+                continue
+            if time is None or time < 0:
+                raise DataError(f"windows '{self.name}': the record of key {key!r} has timestamp {time}")
+            now = int.from_bytes(order[_TIME], "big") - 1
+            for start, end in self.windows.of(time):
+                if end + self.windows.grace_ms > now:
+                    rows.append((Windowed(key, start, end), value))
+                    weights.append(weight)
+                    stamps.append(stamp)
+        return DecodedRows(rows, weights, stamps)
+
+
+@dataclass(frozen=True)
+class _Closing:
+    """Tells which windows are over. `times` are the event times that close the windows of each partition."""
+
+    windows: Windows
+    retention_ms: int
+    at_end: bool
+    """Whether a worker's calendar has the end of an open window, not of its retention."""
+    key: Serde[Any]
+    times: Sequence[int]
+    partitioner: Partitioner
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """`ROWS` of windows → `_CLOSING`."""
+        schema = arrow_schema(_CLOSING)
+        for batch in batches:
+            keys = batch.column("k").to_pylist()
+            homes = partitions_of(keys, len(self.times), self.partitioner, self.key.tail)
+            told = list(map(self._moments, self.key.decode_many(keys), homes))
+            columns = [pa.array(column, schema.field(name).type) for name, column in self._columns(told).items()]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema)
+
+    @staticmethod
+    def _columns(told: list[tuple[int, bool, bool]]) -> Mapping[str, list[Any]]:
+        return {name: [row[index] for row in told] for index, name in enumerate(("due", "over", "removed"))}
+
+    def _moments(self, key: Windowed[Any], home: int) -> tuple[int, bool, bool]:
+        end, grace, now = key.end_ms, self.windows.grace_ms, self.times[home]
+        last = self.windows.next_end(end + self.retention_ms) if self.retention_ms else end
+        over = now >= end + grace
+        return end if self.at_end and not over else last, over, now >= last + grace
+
+
+@dataclass(frozen=True)
+class ClosedWindows:
+    """The windows of an aggregate that are over at some event times, and its states."""
+
+    frames: Frames
+    node: WindowedNode
+    place: Placement
+    times: EventTimes
+    partitioner: Partitioner
+
+    def told(self, rows: DataFrame) -> DataFrame:
+        """The rows of all windows that there ever were, with `_CLOSING` columns."""
+        node, key = self.node, self.place.key
+        windows = node.assigned.windows
+        closing = _Closing(windows, node.retention_ms, node.final, key, self._closing_times(), self.partitioner)
+        return self.frames.kept(self.frames.by_key(self.frames.through(rows, closing, _CLOSING)))
+
+    def _closing_times(self) -> list[int]:
+        """By partition, the event time that closes its windows: the least of the sources' same partition.
+
+        Or, for rows that were sent through an exchange, of all partitions of the sources.
+        """
+        topics, count = self.node.assigned.topics_of_windows, self.place.partitions
+        if self.node.exchange is not None:
+            return [min(time for topic in topics for time in self.times[topic])] * count
+        return [min(self.times[topic][partition] for topic in topics) for partition in range(count)]
+
+    def finals(self, told: DataFrame) -> DataFrame:
+        """The rows of the windows that are over."""
+        return told.where("over").select(*names(ROWS))
+
+    def states(self, told: DataFrame) -> dict[str, tuple[str, DataFrame]]:
+        """The kind and the rows of each state, by name."""
+        there = told.where(~f.col("removed"))
+        entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
+        table, calendar, *marks = (kept.name_of(self.node.name) for kept in self.node.keeps)
+        found = {
+            table: ("table", there.select(*names(ROWS))),
+            calendar: ("encoded", there.select("k", *entry)),
+        }
+        return found | {name: ("encoded", self._marks()) for name in marks}
+
+    def _marks(self) -> DataFrame:
+        """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
+        windows, homes = self.node.assigned.windows, _keys_in_partitions(self.place.partitions, self.partitioner)
+        ends = {
+            (topic, partition): windows.last_end(time - windows.grace_ms)
+            for topic in self.node.assigned.topics_of_windows
+            for partition, time in enumerate(self.times[topic])
+        }
+        rows = [
+            (home, Native.encode((to, *place)), Int64.encode(end))
+            for to, home in enumerate(homes)
+            for place, end in ends.items()
+            if end >= 0
+        ]
+        return self.frames.rows(rows, "k binary, key binary, value binary")
+
+
+def _keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
+    """For each partition, bytes that belong to it as a key."""
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < count:
+        key = str(number).encode()
+        found.setdefault(partitioner(key, count) if count > 1 else 0, key)
+        number += 1
+    return [found[partition] for partition in range(count)]

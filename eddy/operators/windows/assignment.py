@@ -1,0 +1,86 @@
+"""The windows of records, assigned where the partitions of their source are read.
+
+    row (k, v) at t  →  (Windowed(k, start, end), v)  for each window with t that is not over
+
+A window is over for a record if its source partition had a timestamp of `grace` after the window's end, up to this
+record. So whether a record is late is a function of its partition's records alone, however the input was cut into
+epochs, whichever worker reads it and at whatever pace partitions are read.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Row
+from eddy.operators.context import Context
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import ClocksRead
+from eddy.windows import Span, Windowed, Windows
+
+__all__ = ["AssignWindows", "windows_of_rows"]
+
+
+class AssignWindows(Keyed):
+    """Records (K, V) in, records (Windowed K, V) out; a record without a key or a value is dropped.
+
+    `late` counts, for the current epoch, the windows that were over for their records.
+    """
+
+    late = 0
+
+    def __init__(self, name: str, windows: Windows, sources: Sequence[str]) -> None:
+        self.name, self._windows, self._sources = name, windows, frozenset(sources)
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The event times of the sources."""
+        return ClocksRead(self._sources)
+
+    def end_epoch(self) -> None:
+        """Count anew."""
+        super().end_epoch()
+        self.late = 0
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Assign windows. Raises: DataError for a record without a timestamp."""
+        batch = self.with_both(inputs[0])
+        stamps = batch.times_of_rows()
+        if context.timestamps is not None:  # the times of rows are numbers of records
+            stamps = [context.timestamps[number - 1] for number in stamps]
+        rows, late = windows_of_rows(self.name, self._windows, batch.rows, stamps, self._event_times(context, batch))
+        self.late += late
+        return batch.spread(rows).without_places()
+
+    def _event_times(self, context: Context, batch: Batch) -> list[int]:
+        """The event time of each row's source partition, up to and with its record."""
+        times = {
+            place: dict(zip(read.offsets, accumulate(read.timestamps, max, initial=read.before), strict=False))
+            for place, read in context.read.items()
+        }
+        return [times[topic, partition][offset] for topic, partition, offset in batch.places_of_rows()]  # type: ignore[misc]
+
+
+def windows_of_rows(
+    name: str, windows: Windows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
+) -> tuple[list[list[Row]], int]:
+    """The rows with each of their windows that is not over, and the number of windows that are."""
+    of, grace = windows.of, windows.grace_ms
+    made: list[list[Row]] = []
+    late = 0
+    last: int | None = None
+    spans: Sequence[Span] = ()
+    for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
+        if stamp != last:
+            if stamp < 0:
+                raise DataError(
+                    f"windows '{name}': the record of key {key!r} has timestamp {stamp}; milliseconds since 1970 are "
+                    "needed. Write records with timestamps, or filter these out before"
+                )
+            spans, last = of(stamp), stamp
+        over = time - grace
+        if spans[0][1] > over:
+            made.append([(Windowed(key, start, end), value) for start, end in spans])
+        else:
+            made.append([(Windowed(key, start, end), value) for start, end in spans if end > over])
+            late += len(spans) - len(made[-1])
+    return made, late

@@ -1,0 +1,169 @@
+"""An aggregate of windows: a fold by windowed key whose windows close.
+
+    emit = update    each change of a window's row
+    emit = close     the row of each window once, when it closes
+
+A window closes when the frontier of its partition reaches its end. From then on no record of it arrives, so its row is
+final: it is never retracted. It is in the table until the frontier is `retention` after the end.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.context import Context, Moment
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.operator import ClocksRead, Operator, State
+from eddy.operators.windows.frontier import Frontier
+from eddy.state.calendar import Calendar
+from eddy.state.table_state import Table
+from eddy.windows import Windowed, Windows
+
+__all__ = ["Emit", "WindowedFold"]
+
+K = TypeVar("K")
+
+Emit = Literal["update", "close"]
+_MOST_A_STEP = 20_000
+_Due = tuple[int, Windowed[K]]
+"""A moment and a window that is due at it."""
+
+
+class WindowedFold(Operator):
+    """Records (Windowed K, V) in, rows (Windowed K, aggregate) out.
+
+    `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
+    the next moment of each: the end of a window that is still to be passed on, else the end of its retention.
+
+    A step closes or removes at most `most` windows; the others are due in the next step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        fold: Operator,
+        table: Table[Any, Any],
+        calendar: Calendar[Any],
+        windows: Windows,
+        frontier: Frontier,
+        owned: Callable[[], Collection[int]],
+        emit: Emit,
+        retention_ms: int,
+        most: int = _MOST_A_STEP,
+    ) -> None:
+        self.name, self._fold, self.table, self.calendar = name, fold, table, calendar
+        self._windows, self._frontier, self._owned = windows, frontier, owned
+        self._closes, self._retention_ms, self.most = emit == "close", retention_ms, most
+
+    def states(self) -> Sequence[State]:
+        """The table, and the calendar."""
+        return (*self._fold.states(), self.calendar)
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clocks of the frontier."""
+        return self._frontier.reads
+
+    def wakes_at(self) -> Moment | None:
+        """When a frontier reaches the first moment of its partition."""
+        firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
+        moments = {partition: end for partition, end in firsts.items() if end is not None}
+        return self._frontier.passes(moments) if moments else None
+
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        self._fold.end_epoch()
+        self.left_due = ()
+
+    @property
+    def tells_failures(self) -> bool:
+        """As the fold."""
+        return self._fold.tells_failures
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """As the fold."""
+        return self._fold.failures(*inputs)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Fold the records into the rows of their windows; then close the windows that are due."""
+        (batch,) = inputs
+        return self._closing(context, batch, self._fold.step(context, batch) if batch.rows else EMPTY)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """As `step`; the fold sets rows aside."""
+        (batch,) = inputs
+        return self._closing(context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY)
+
+    def _closing(self, context: Context, batch: Batch, delta: Batch) -> Batch:
+        frontiers = {partition: self._frontier.at(context, partition) for partition in self._owned()}
+        due = [*self._new(delta, frontiers), *self._due(frontiers)]
+        if not due:
+            return EMPTY if self._closes else delta
+        if not self._closes:
+            self._remove(due)
+            return delta
+        self._remove([(moment, key) for moment, key in due if moment != key.end_ms])
+        rows = self._close([key for moment, key in due if moment == key.end_ms])
+        if context.timestamps is not None:  # the times of rows are numbers of records; these rows derive from none
+            return Batch(rows, [1] * len(rows), batch.time, [0] * len(rows))
+        times = [key.end_ms - 1 for key in keys_of(rows)]
+        return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
+
+    def _new(self, delta: Batch, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
+        """Put new windows into the calendar, and take those out that have no row any more.
+
+        Returns the new windows that are due, since their records and the end of their grace are in one epoch.
+        """
+        changed: dict[Windowed[Any], int] = {}
+        for (key, _), weight in zip(delta.rows, delta.weights, strict=True):
+            changed[key] = changed.get(key, 0) + weight
+        news = [key for key, weight in changed.items() if weight > 0]
+        gone = [key for key, weight in changed.items() if weight < 0]
+        self.calendar.move(gone, map(self._moment, gone), [None] * len(gone))
+        moments = list(map(self._moment, news))
+        self.calendar.move(news, [None] * len(news), moments)
+        if not news or min(moments) > max(frontiers.values(), default=-1):
+            return []
+        spec = self.table.spec
+        homes = spec.partitions_of(spec.key.identify_many(news))
+        found = zip(homes, moments, news, strict=True)
+        return [(moment, key) for home, moment, key in found if moment <= frontiers.get(home, -1)]
+
+    def _moment(self, key: Windowed[Any]) -> int:
+        return key.end_ms if self._closes else self._removal(key)
+
+    def _removal(self, key: Windowed[Any]) -> int:
+        """The end of a window at which the retention of another one is over."""
+        return self._windows.next_end(key.end_ms + self._retention_ms) if self._retention_ms else key.end_ms
+
+    def _due(self, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
+        """The first windows that are due since earlier epochs; `left_due` gets the partitions that have more."""
+        found: list[_Due[Any]] = []
+        left_due = []
+        for partition, frontier in frontiers.items():
+            first = self.calendar.first(partition)
+            if first is None or first > frontier:
+                continue
+            left = self.most - len(found)
+            due = self.calendar.due(partition, frontier, left + 1)
+            found += due[:left]
+            if len(due) > left:
+                left_due.append(partition)
+        self.left_due = left_due
+        return found
+
+    def _close(self, closed: list[Windowed[Any]]) -> list[Row]:
+        """The rows of windows that close. Without retention they are removed from the table."""
+        values = self.table.get_many(closed)
+        ends = [key.end_ms for key in closed]
+        if self._retention_ms:
+            self.calendar.move(closed, ends, map(self._removal, closed))
+        else:
+            self._remove(list(zip(ends, closed, strict=True)))
+        return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
+
+    def _remove(self, due: list[_Due[Any]]) -> None:
+        """Remove rows from the table, without a retraction."""
+        keys = [key for _, key in due]
+        self.table.put_many(dict.fromkeys(keys), self.table.get_many(keys))
+        self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))

@@ -1,0 +1,236 @@
+"""Steps of windows: records get windows before any exchange, aggregates of windows close."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.operators import aggregate, upsert
+from eddy.operators.operator import Operator
+from eddy.operators.windows import assignment
+from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition
+from eddy.operators.windows.windowed_fold import Emit, WindowedFold
+from eddy.serde import Int64, Native
+from eddy.state.calendar import Calendar
+from eddy.state.table_state import Table
+from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.node import TABLE, Node, StateKept
+from eddy.topology.plan.processors import DeclaredStore
+from eddy.topology.plan.reductions import Aggregate, Count
+from eddy.windows import Windows
+
+__all__ = [
+    "AssignWindows",
+    "Suppressed",
+    "WindowedAggregate",
+    "WindowedCount",
+    "aggregate_of_windows",
+    "sources_of_records",
+]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AssignWindows(Node):
+    """Records, each under its key with each of its windows that is not over."""
+
+    keeps_records = True
+    does = "windows"
+
+    windows: Windows
+    sources: tuple[Node, ...]
+    """The sources whose event times decide what is late."""
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """None: its keys are others."""
+        return ()
+
+    @property
+    def same_partitions(self) -> Iterable[tuple[Node, Node]]:
+        """A row remains in its partition, unless keys have changed before."""
+        return [] if self.rekeyed else [(self, self.inputs[0])]
+
+    @property
+    def topics_of_windows(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The topics of the sources."""
+        return tuple(source.user_topic or "" for source in self.sources)
+
+    def operator(self, states: States) -> Operator:
+        """The windows of each record."""
+        return assignment.AssignWindows(self.label, self.windows, self.topics_of_windows)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The windows of each record, by the event time of its partition at it."""
+        spark.windows_assigned(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Windowed(Node):
+    """A fold by key and window whose windows close, in the place of a fold by key."""
+
+    crosses = True
+    closes = True
+    assigned: AssignWindows
+    emit: Emit
+    retention_ms: int
+
+    @property
+    def final(self) -> bool:  # type: ignore[override]
+        """Whether rows are passed on when their windows close."""
+        return self.emit == "close"
+
+    @property
+    def has_table(self) -> bool:
+        """No: its table has only the rows of some windows, so that a join needs one of its own."""
+        return False
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """Its table, the calendar, and the marks after an exchange."""
+        marks = (StateKept("marks", "key-value", "others"),) if self.aggregate is self and self.exchange else ()
+        return (TABLE, StateKept("calendar", "calendar", "others"), *marks)
+
+    @property
+    def exchange(self) -> Node | None:
+        """The exchange through which its records come, if there is one."""
+        (source,) = self.aggregate.inputs
+        return source if source.sends else None
+
+    @property
+    def aggregate(self) -> "_Windowed":
+        """The aggregate of the windows: it has their marks."""
+        return self
+
+    def fold(self, table: Table[Any, Any]) -> Operator:
+        """The fold, over the table."""
+        raise NotImplementedError
+
+    def build(self, circuit: CircuitBuilder) -> int:
+        """Place the fold; behind an exchange also the marks, before it."""
+        table = Table[Any, Any](circuit.spec(self, self.name, "table", self.value), circuit.store)
+        calendar = Calendar[Any](circuit.spec(self, f"{self.name}-calendar", "calendar", Int64), circuit.store)
+        windows, count, ownership = self.assigned.windows, table.spec.partitions, circuit.ownership
+        operator = WindowedFold(
+            self.name,
+            self.fold(table),
+            table,
+            calendar,
+            windows,
+            self._frontier(circuit),
+            lambda: ownership.of(count),
+            self.emit,
+            self.retention_ms,
+        )
+        return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
+
+    def _frontier(self, circuit: CircuitBuilder) -> Frontier:
+        windows, topics = self.assigned.windows, self.assigned.topics_of_windows
+        exchange = self.exchange
+        if exchange is None:
+            return OwnPartition(windows, topics)
+        store = DeclaredStore(name=f"{self.aggregate.name}-marks", key=Native, value=Int64)
+        marks = circuit.state_store(self, store)
+        if self.aggregate is self:
+            operator = Marks(store.name, circuit.gate(exchange), windows, topics, marks)
+            circuit.emit(operator, circuit.received(exchange))
+        counts = zip(topics, map(circuit.partition_count, self.assigned.sources), strict=True)
+        return Marked(marks, [(topic, partition) for topic, count in counts for partition in range(count)])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowedCount(_Windowed, Count):  # type: ignore[misc]
+    """The number of rows by key and window."""
+
+    def fold(self, table: Table[Any, Any]) -> Operator:
+        """The count."""
+        return aggregate.Count(self.name, table, facts=True)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Spark's own sum."""
+        spark.counted(self)
+        spark.closed(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowedAggregate(_Windowed, Aggregate):
+    """A fold by key and window."""
+
+    def fold(self, table: Table[Any, Any]) -> Operator:
+        """The fold."""
+        return aggregate.Aggregate(self.name, table, self.initial, self.adder)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A fold in the order of the records."""
+        spark.folded(self)
+        spark.closed(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Suppressed(_Windowed):
+    """Changes of windows' rows, as facts; the last row of each window when it closes."""
+
+    linear = False
+    keeps_last = True
+    emit: Emit = "close"
+    retention_ms: int = 0
+    of: _Windowed
+    """The aggregate whose windows they are."""
+
+    @property
+    def aggregate(self) -> _Windowed:
+        """The aggregate of the windows."""
+        return self.of
+
+    def fold(self, table: Table[Any, Any]) -> Operator:
+        """The last value."""
+        return upsert.Upsert(self.name, table)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The last value of each key, of windows that are over."""
+        spark.last_values(self)
+        spark.closed(self)
+
+
+def aggregate_of_windows(where: str, table: Node) -> _Windowed:
+    """The aggregate whose windows a table's rows are of. Raises: TopologyError."""
+    node = table
+    while not isinstance(node, _Windowed):
+        if node.kind != "table" or node.rekeys or len(node.inputs) != 1:
+            raise TopologyError(
+                f"{where}: rows are suppressed until their windows close, and those of '{table.label}' have none; "
+                "a table of windows is needed, which may be filtered and mapped by its values: "
+                "….windowed_by(…).count(…).suppress()"
+            )
+        (node,) = node.inputs
+    return node
+
+
+def sources_of_records(where: str, facts: Node) -> tuple[Node, ...]:
+    """The sources whose records these facts are, in their partitions.
+
+    Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
+    """
+    found: dict[Node, None] = {}
+    left, seen = [facts], set[Node]()
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.reads and node.kind == "stream":
+            found[node] = None
+            continue
+        if node.sends:
+            raise TopologyError(
+                f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "
+                "sent records to others; call windowed_by before it. A group_by between the source and windowed_by is "
+                "no such step"
+            )
+        if node.kind != "stream" or not node.keeps_records:
+            raise TopologyError(
+                f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
+                "are no records of a source; a stream of records is needed. Assign windows before it: "
+                "topology.stream('…').group_by_key().windowed_by(…)"
+            )
+        left += reversed(node.record_inputs)
+    return tuple(found)

@@ -1,0 +1,257 @@
+"""Windows of time, and keys with a window.
+
+    tumbling    [n · size, (n + 1) · size)
+    hopping     [n · advance, n · advance + size)
+    calendar    days, weeks from Monday, or months in a time zone
+
+All moments are milliseconds since 1970 in event time. A window is over once the event time is `grace` after its end.
+"""
+
+import calendar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from struct import Struct
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
+from zoneinfo import ZoneInfo
+
+from eddy.errors import DataError, TopologyError
+from eddy.serde import Serde
+
+__all__ = ["CalendarWindows", "Span", "TimeWindowed", "TimeWindows", "Unit", "Windowed", "Windows", "check_span"]
+
+K = TypeVar("K")
+
+Span = tuple[int, int]
+"""The start and the end of a window; the end is not in it."""
+Unit = Literal["day", "week", "month"]
+_MILLISECOND = timedelta(milliseconds=1)
+_LONGEST = timedelta(days=36_525)
+LATEST_MS = 253_370_764_800_000
+"""The first moment of the year 9999: later ones have no calendar windows."""
+_START = Struct(">q")
+
+
+class Windowed(NamedTuple, Generic[K]):
+    """A key with its window, from `start_ms` to `end_ms`, which is the first moment after it."""
+
+    key: K
+    start_ms: int
+    end_ms: int
+
+    @property
+    def start(self) -> datetime:
+        """The start, in UTC."""
+        return datetime.fromtimestamp(self.start_ms / 1000, UTC)
+
+    @property
+    def end(self) -> datetime:
+        """The first moment after the window, in UTC."""
+        return datetime.fromtimestamp(self.end_ms / 1000, UTC)
+
+
+class Windows(Protocol):
+    """How moments are divided into windows."""
+
+    @property
+    def grace_ms(self) -> int:
+        """The time after the end of a window for which its records are awaited."""
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The windows with a moment, by rising start."""
+
+    def last_end(self, time_ms: int) -> int:
+        """The latest end of a window that is not after a moment; -1 if there is none."""
+
+    def next_end(self, time_ms: int) -> int:
+        """The earliest end of a window that is not before a moment."""
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a window, given that of keys."""
+
+
+@dataclass(frozen=True)
+class TimeWindows:
+    """Windows of a fixed size, each `advance` after the one before it, the first one at the beginning of 1970.
+
+    Without `advance` they are tumbling: each moment is in one window. With a smaller `advance` than `size` they are
+    hopping. A record is late for a window if its source partition already has a timestamp of `grace` after its end.
+
+    >>> TimeWindows(timedelta(minutes=5), advance=timedelta(minutes=1)).of(60_000)
+    [(0, 300000), (60000, 360000)]
+    """
+
+    size: timedelta
+    advance: timedelta | None = None
+    grace: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        check_span("TimeWindows: size", self.size, _MILLISECOND, "timedelta(minutes=5)")
+        if self.advance is not None:
+            check_span("TimeWindows: advance", self.advance, _MILLISECOND, "timedelta(minutes=1)")
+            if self.advance > self.size:
+                raise TopologyError(
+                    f"TimeWindows: advance={self.advance!r} is more than size={self.size!r}, so that moments between "
+                    "the windows are in none; at most the size is possible"
+                )
+        check_span("TimeWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace."""
+        return self.grace // _MILLISECOND
+
+    @property
+    def size_ms(self) -> int:
+        """The size."""
+        return self.size // _MILLISECOND
+
+    @property
+    def advance_ms(self) -> int:
+        """The time from one start to the next."""
+        return (self.advance or self.size) // _MILLISECOND
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The windows with a moment, by rising start; none begins before 1970."""
+        size, advance = self.size_ms, self.advance_ms
+        first = max(0, time_ms - size + advance) // advance * advance
+        return [(start, start + size) for start in range(first, time_ms + 1, advance)]
+
+    def last_end(self, time_ms: int) -> int:
+        """The latest end of a window that is not after a moment; -1 if there is none."""
+        size, advance = self.size_ms, self.advance_ms
+        return -1 if time_ms < size else (time_ms - size) // advance * advance + size
+
+    def next_end(self, time_ms: int) -> int:
+        """The earliest end of a window that is not before a moment."""
+        size, advance = self.size_ms, self.advance_ms
+        return max(0, -((size - time_ms) // advance)) * advance + size
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a window, given that of keys."""
+        return TimeWindowed(key, self.size)
+
+
+@dataclass(frozen=True)
+class CalendarWindows:
+    """Days, weeks that begin on Monday, or months of a time zone, which may have 23 or 25 hours where clocks change.
+
+    >>> CalendarWindows("day", "Europe/Zurich").of(1_743_292_800_000)  # 30 March 2025 has 23 hours there
+    [(1743289200000, 1743372000000)]
+    """
+
+    unit: Unit
+    zone: str = "UTC"
+    grace: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise TopologyError(f"CalendarWindows: unit={self.unit!r}; 'day', 'week' or 'month' is needed")
+        try:
+            ZoneInfo(self.zone)
+        except Exception as error:
+            raise TopologyError(
+                f"CalendarWindows: zone={self.zone!r} is no time zone that is known here: {error}; a name such as "
+                "'Europe/Zurich' is needed"
+            ) from error
+        check_span("CalendarWindows: grace", self.grace, timedelta(0), "timedelta(hours=1)")
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace."""
+        return self.grace // _MILLISECOND
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The window with a moment. Raises: DataError for a moment after the year 9998."""
+        begin = self._begin(time_ms)
+        return [(self._moment(begin), self._moment(self._next(begin)))]
+
+    def end_of(self, start_ms: int) -> int:
+        """The end of the window that starts at a moment."""
+        return self.of(start_ms)[0][1]
+
+    def last_end(self, time_ms: int) -> int:
+        """The latest end of a window that is not after a moment; -1 if there is none."""
+        if time_ms < 0:
+            return -1
+        return max(-1, self._moment(self._begin(min(time_ms, LATEST_MS - 1))))
+
+    def next_end(self, time_ms: int) -> int:
+        """The earliest end of a window that is not before a moment."""
+        start, end = self.of(time_ms)[0]
+        return start if start == time_ms else end
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a window, given that of keys."""
+        return _windowed(f"calendar-windowed({key.name}, {self.unit}, {self.zone})", key, self)
+
+    def _begin(self, time_ms: int) -> date:
+        """The first day of the window with a moment."""
+        if time_ms >= LATEST_MS:
+            raise DataError(f"the timestamp {time_ms} is in the year 9999 or later; an earlier one is needed")
+        day = datetime.fromtimestamp(time_ms // 1000, ZoneInfo(self.zone)).date()
+        if self.unit == "week":
+            return day - timedelta(days=day.weekday())
+        return day.replace(day=1) if self.unit == "month" else day
+
+    def _next(self, begin: date) -> date:
+        days = {"day": 1, "week": 7, "month": calendar.monthrange(begin.year, begin.month)[1]}[self.unit]
+        return begin + timedelta(days=days)
+
+    def _moment(self, day: date) -> int:
+        """The first moment of a day, also where its midnight does not exist."""
+        return int(datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).timestamp()) * 1000
+
+
+def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
+    """The serde of the keys of `TimeWindows` of a size: the key, then the start in 8 bytes.
+
+    As Java's `TimeWindowedSerializer` writes them. A row is in the partition of its key, whatever its window.
+    """
+    check_span("TimeWindowed: size", size, _MILLISECOND, "timedelta(minutes=5)")
+    windows = TimeWindows(size)
+    return _windowed(f"time-windowed({key.name}, {windows.size_ms})", key, windows)
+
+
+def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows) -> Serde[Any]:
+    inner, identity, decode_key = key.encode, key.identify, key.decode
+
+    def encode(windowed: Windowed[Any]) -> bytes:
+        return inner(windowed[0]) + _START.pack(windowed[1])
+
+    def identify(windowed: Windowed[Any]) -> bytes:
+        return (identity or inner)(windowed[0]) + _START.pack(windowed[1])
+
+    if isinstance(windows, TimeWindows):
+        size = windows.size_ms
+
+        def decode(data: bytes) -> Windowed[Any]:
+            start = cast("int", _START.unpack_from(data, len(data) - 8)[0])
+            return Windowed(decode_key(data[:-8]), start, start + size)
+
+        recipe: Any = (TimeWindowed, (key, windows.size))
+    else:
+        end_of = windows.end_of
+
+        def decode(data: bytes) -> Windowed[Any]:
+            start = cast("int", _START.unpack_from(data, len(data) - 8)[0])
+            return Windowed(decode_key(data[:-8]), start, end_of(start))
+
+        recipe = (_serde_of, (windows, key))
+    return Serde(
+        name, encode, decode, key.hashable, None if identity is None else identify, Windowed, recipe, tail=_START.size
+    )
+
+
+def _serde_of(windows: Windows, key: Serde[Any]) -> Serde[Any]:
+    return windows.serde(key)
+
+
+def check_span(where: str, span: Any, least: timedelta, example: str) -> None:
+    """Check a span of time of the author's. Raises: TopologyError."""
+    if not isinstance(span, timedelta) or not least <= span <= _LONGEST or span % _MILLISECOND:
+        at_least = "a millisecond" if least else "0"
+        raise TopologyError(
+            f"{where}={span!r}; a timedelta of whole milliseconds from {at_least} to 100 years is needed, such as "
+            f"{example}"
+        )

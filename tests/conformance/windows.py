@@ -1,0 +1,50 @@
+"""The conformance cases of windows. Record number n has timestamp n."""
+
+from datetime import timedelta
+from typing import Any
+
+import eddy
+from tests.conformance.case import N, Native, S, case, of
+
+TEN = timedelta(milliseconds=10)
+LATER = of("in", *((f"later {n}", "x") for n in range(40)))
+"""Enough records for all partitions to pass the first windows."""
+
+
+def told(table: eddy.KTable[eddy.Windowed[str], Any]) -> eddy.KStream[tuple[str, int], Any]:
+    """The rows of the first records, by key and start."""
+    stream = table.to_stream().filter(lambda key, value: not key.key.startswith("later"))
+    return stream.map(lambda key, value: ((key.key, key.start_ms), value), key=Native)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 12, ("b", "x"), ("b", "y")), *LATER]],
+    out={("a", 0): 9, ("a", 10): 3, ("b", 10): 2},
+)
+def windows_count(t: eddy.Topology) -> None:
+    windows = eddy.TimeWindows(TEN)
+    told(t.stream("in", S, S).group_by_key().windowed_by(windows).count("n")).to_table().to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 12, ("b", "x"), ("b", "y")), *LATER]],
+    out=[(("a", 0), 9), (("a", 10), 3), (("b", 10), 2)],
+)
+def windows_close(t: eddy.Topology) -> None:
+    windows = eddy.TimeWindows(TEN, grace=timedelta(milliseconds=3))
+    told(t.stream("in", S, S).group_by_key().windowed_by(windows, "close").count("n")).to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 7, *[("b", "y")] * 7, *[("c", "x")] * 3), *LATER]],
+    out=[
+        *((("x", start), n) for start, n in [(0, 7), (5, 3), (10, 3), (15, 3)]),
+        *((("y", start), n) for start, n in [(0, 2), (5, 7), (10, 5)]),
+    ],
+)
+def hopping_windows_close_behind_an_exchange(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S).filter(lambda key, value: not key.startswith("later"))
+    groups = stream.group_by(lambda key, value: value, key=S)
+    windows = eddy.TimeWindows(TEN, advance=timedelta(milliseconds=5))
+    lengths = groups.windowed_by(windows, "close", retention=TEN).aggregate(int, lambda key, v, n: n + len(v), "n", N)
+    told(lengths).to("out", value=N)

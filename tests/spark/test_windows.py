@@ -1,0 +1,126 @@
+"""Windows on Spark: at a cut they are those of the worker, and a worker goes on from a backfill as from scratch."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.log import TopicSpec
+from tests.seeds import DAY, in_turn
+from tests.spark.rig import Rig, plant
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
+
+S, N = eddy.String, eddy.Int64
+Sale = tuple[bytes | None, bytes | None, int]
+"""Key, value and time of a record."""
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def windows() -> eddy.Topology:
+    """Windows of both forms of emission, where the source's partitions are and behind an exchange."""
+    topology = eddy.Topology("app")
+    sales = topology.stream("in", S, S).filter(lambda key, value: value != "tick")
+    shops = sales.group_by_key().windowed_by(eddy.TimeWindows(ms(10), ms(4), ms(6)), retention=ms(15))
+    shops.count("shops").to("updates", value=N)
+    goods = sales.group_by(lambda key, value: value, key=S)
+    goods = goods.windowed_by(eddy.TimeWindows(ms(10), grace=ms(6)), "close", ms(5))  # type: ignore[assignment]
+    goods.count("goods").to("finals", value=N)
+    days = sales.group_by_key().windowed_by(eddy.CalendarWindows("day", "Europe/Zurich"))
+    days.max("greatest").group_by(lambda key, value: (value, key.key), key=S, value=S).count("days").to("days", value=N)
+    return topology
+
+
+def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
+    """Records about a moment, late ones among them; some have no value, some no key, and some are filtered out."""
+    keys, values = [*(b"%d" % n for n in range(8)), None], [b"x", b"y", b"z", b"tick", None]
+    return [(rng.choice(keys), rng.choice(values), at + rng.randint(-25, 5)) for _ in range(count)]
+
+
+class WindowsRig(Rig):
+    def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
+        names = ("in", "updates", "finals", "days")
+        super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
+        self.partitions = partitions
+
+    def send(self, rows: list[Sale]) -> None:
+        """Records, in one transaction."""
+        with closing(self.log.producer(None)) as producer:
+            producer.begin()
+            for key, value, stamp in rows:
+                home = 0 if key is None else self.log.partitioner(key, self.partitions)
+                producer.send("in", home, [key], [value], [stamp])
+            producer.commit({}, None)
+
+    def run(self) -> None:
+        """A worker, until nothing is left to do."""
+        config = eddy.Config(state_dir=self.state, cut_interval_s=0.0)
+        with closing(eddy.Worker(self.topology(), self.log, config)) as worker:
+            worker.run_until_idle()
+            worker.step()
+
+    def equal(self) -> None:
+        verdict = self.verify()
+        assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
+        states = {f"{name}{kind}" for name in ("shops", "goods") for kind in ("", "-calendar")}
+        assert {part.name for part in verdict.compared} >= {*states, "goods-marks", "finals", "days"}
+
+
+@pytest.fixture
+def rig_of(tmp_path: Path, spark: Any) -> Iterator[Callable[[int], WindowsRig]]:
+    made: list[WindowsRig] = []
+
+    def make(partitions: int) -> WindowsRig:
+        made.append(WindowsRig(tmp_path / str(len(made)), partitions, spark))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+
+
+@pytest.mark.parametrize("partitions", [*in_turn([1, 3], 2)])
+def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
+    rig_of: Callable[[int], WindowsRig], partitions: int
+) -> None:
+    rng, now = random.Random(f"{DAY} windows {partitions}"), 86_400_000
+    rig, scratch = rig_of(partitions), rig_of(partitions)
+    for _ in range(4):
+        some = sales(rng, 40, now)
+        rig.send(some), scratch.send(some)
+        scratch.run()
+        now += 12
+    scratch.equal()
+    rig.backfill()
+    assert rig.held() == scratch.held()
+    rig.equal()
+    for _ in range(3):
+        some = sales(rng, 15, now)
+        for one in (rig, scratch):
+            one.send(some)
+            one.run()
+        now += 8
+        assert rig.held() == scratch.held()
+    rig.equal()
+
+
+def test_a_wrong_row_of_a_window_is_found(rig_of: Callable[[int], WindowsRig]) -> None:
+    rig = rig_of(2)
+    rig.send([(b"1", b"x", 100), (b"1", b"x", 103), (b"2", b"y", 104)])
+    rig.run()
+    rig.equal()
+    key = eddy.TimeWindowed(S, ms(10)).encode(eddy.Windowed("1", 100, 110))
+    plant(rig, "UPDATE records SET value = ?", "app-shops-changelog", key, N.encode(7))
+    verdict = rig.verify()
+    (wrong,) = (part for part in verdict.compared if part.differing)
+    assert wrong.name == "shops"
+    shown = "Windowed(key='1', start_ms=100, end_ms=110)"
+    assert [(e.key, e.expected, e.found) for e in wrong.examples] == [(shown, "2", "7")]

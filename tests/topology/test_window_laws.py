@@ -1,0 +1,228 @@
+"""Windows are a function of the records of each partition: an oracle in plain Python over the whole input.
+
+Whatever the cut into epochs, the pace of partitions, the number of partitions and workers, restarts and lost states.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.partitioner import partition_of
+from eddy.runtime.lifecycle import WorkerState
+from eddy.state.memory import MemoryStore
+from tests.waiting import PATIENCE_S, Deadline
+
+S, N = eddy.String, eddy.Int64
+TOPICS = ("in", "more")
+Record = tuple[int, str, int, int]
+"""The number of its topic, its key, value and timestamp."""
+Window = tuple[str, int, int]
+"""A key with the start and the end of a window."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Sums of windows; `size`, `advance`, `grace` and `retention` in milliseconds."""
+
+    size: int
+    advance: int
+    grace: int
+    retention: int
+    emit: Literal["update", "close", "suppress"]
+    by_value: bool
+    """Whether groups are of the values' last digit, so that records have to be sent."""
+    filtered: bool
+    topics: int
+
+    def topology(self) -> eddy.Topology:
+        made = eddy.Topology("app")
+        streams = [made.stream(topic, key=S, value=N) for topic in TOPICS[: self.topics]]
+        stream = streams[0].merge(*streams[1:]) if self.topics > 1 else streams[0]
+        if self.filtered:
+            stream = stream.filter(lambda key, value: value % 3 != 0)
+        groups = stream.group_by(lambda key, value: str(value % 10), key=S) if self.by_value else stream.group_by_key()
+        windows = eddy.TimeWindows(ms(self.size), ms(self.advance), ms(self.grace))
+        emit: Literal["update", "close"] = "close" if self.emit == "close" else "update"
+        summed = groups.windowed_by(windows, emit, ms(self.retention)).reduce(lambda a, b: a + b, "sums")
+        if self.emit == "suppress":
+            summed = summed.map_values(lambda value: value, value=N).suppress()
+        summed.to_stream().map(lambda key, value: (key.key, (key.start_ms, value)), key=S).to("out", value=eddy.Native)
+        return made
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What has to come of records, by the rule alone."""
+
+    program: Program
+    partitions: int
+    records: Sequence[Record]
+
+    def __post_init__(self) -> None:
+        program = self.program
+        self.times: dict[tuple[int, int], int]
+        times: dict[tuple[int, int], int] = {}
+        sums: dict[Window, int] = {}
+        late = 0
+        for topic, key, value, stamp in self.records:
+            place = (topic, partition_of(key.encode(), self.partitions))
+            times[place] = max(times.get(place, -1), stamp)
+            if program.filtered and value % 3 == 0:
+                continue
+            group = str(value % 10) if program.by_value else key
+            for start in range(0, stamp + 1, program.advance):
+                end = start + program.size
+                if start <= stamp < end:
+                    if end + program.grace <= times[place]:
+                        late += 1
+                    else:
+                        window = (group, start, end)
+                        sums[window] = sums.get(window, 0) + value
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "sums", sums)
+        object.__setattr__(self, "late", late)
+
+    sums: dict[Window, int] = None  # type: ignore[assignment]
+    late: int = 0
+
+    def passed(self, window: Window, later: int = 0) -> bool:
+        """Whether all partitions with records of a window's group have passed its end, the grace, and `later`."""
+        group, _, end = window
+        home = partition_of(group.encode(), self.partitions)
+        places = [
+            (topic, partition)
+            for topic in range(self.program.topics)
+            for partition in range(self.partitions)
+            if self.program.by_value or partition == home
+        ]
+        return all(self.times.get(place, -1) >= end + self.program.grace + later for place in places)
+
+    def closed(self) -> dict[tuple[str, int], int]:
+        return {(w[0], w[1]): value for w, value in self.sums.items() if self.passed(w)}
+
+    def table(self) -> dict[Window, int]:
+        """The rows that are there: until the first end of a window, of any, at which the retention is over."""
+        ends = [start + self.program.size for start in range(0, 1_000, self.program.advance)]
+        kept = {}
+        for window, value in self.sums.items():
+            over = min(end for end in ends if end >= window[2] + self.program.retention)
+            if not self.passed(window, over - window[2]):
+                kept[window] = value
+        return kept
+
+
+def write(log: LocalLog, records: Iterable[Record], partitions: int) -> None:
+    producer = log.producer(None)
+    producer.begin()
+    for topic, key, value, stamp in records:
+        home = partition_of(key.encode(), partitions)
+        producer.send(TOPICS[topic], home, [key.encode()], [N.encode(value)], [stamp])
+    producer.commit({}, None)
+    producer.close()
+
+
+def written(log: LocalLog, partitions: int) -> list[tuple[tuple[str, int], int]]:
+    """What is in `out`, each with the key and the start of its window."""
+    found = []
+    for partition in range(partitions):
+        at = TopicPartition("out", partition)
+        end = log.end_offsets([at])[at]
+        records = log.read(at, 0, end, 100_000)
+        for key, value in zip(records.keys, records.values, strict=True):
+            assert key is not None
+            assert value is not None
+            start, total = eddy.Native.decode(value)
+            found.append(((key.decode(), start), total))
+    return found
+
+
+class Running:
+    """Workers on a log, each with a store in memory."""
+
+    def __init__(self, program: Program, partitions: int, count: int, most: int) -> None:
+        self.log, self.topology = LocalLog(None), program.topology()
+        self.log.create_topics(TopicSpec(topic, partitions) for topic in (*TOPICS, "out"))
+        self.partitions = partitions
+        self.config = eddy.Config(max_epoch_records=most)
+        self.stores = [MemoryStore() for _ in range(count)]
+        self.workers = [self._worker(number) for number in range(count)]
+
+    def _worker(self, number: int) -> eddy.Worker:
+        return eddy.Worker(
+            self.topology, self.log, self.config, member=str(number), store=self.stores[number], clock=lambda: 0.0
+        )
+
+    def replace(self, number: int) -> None:
+        """A worker ends, and another one with nothing on its disk takes its place."""
+        self.workers[number].close()
+        self.stores[number] = MemoryStore()
+        self.workers[number] = self._worker(number)
+
+    def finish(self) -> None:
+        deadline = Deadline(PATIENCE_S)
+        while sum(worker.step() for worker in self.workers) or not self.workers[0].quiescent():
+            deadline.check("rest")
+
+    def table(self) -> dict[Window, int]:
+        deadline = Deadline(PATIENCE_S)
+        busy = min(self.partitions, len(self.workers))  # the others own nothing
+        while sum(worker.state is WorkerState.PROCESSING for worker in self.workers) < busy:  # some may still restore
+            deadline.check("workers that process")
+            for worker in self.workers:
+                worker.step()
+        found: dict[Window, int] = {}
+        for worker in self.workers:
+            found |= {tuple(key): value for key, value in worker.store("sums").all().items()}  # type: ignore[misc]
+        return found
+
+
+programs = st.builds(
+    Program,
+    size=st.integers(1, 12),
+    advance=st.integers(1, 12),
+    grace=st.sampled_from([0, 0, 3, 10]),
+    retention=st.sampled_from([0, 0, 5, 20]),
+    emit=st.sampled_from(["update", "close", "suppress"]),
+    by_value=st.booleans(),
+    filtered=st.booleans(),
+    topics=st.integers(1, 2),
+).filter(lambda program: program.advance <= program.size)
+record = st.tuples(st.integers(0, 1), st.sampled_from("abcd"), st.integers(1, 40), st.integers(0, 60))
+parts = st.lists(st.lists(record, max_size=8), max_size=5)
+
+
+@given(programs, parts, st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 3, 1000]), st.data())
+def test_windows_are_a_function_of_the_records_of_each_partition(
+    program: Program, parts: list[list[Record]], partitions: int, count: int, most: int, data: st.DataObject
+) -> None:
+    parts = [[(topic % program.topics, *rest) for topic, *rest in part] for part in parts]  # type: ignore[misc]
+    running = Running(program, partitions, count, most)
+    for part in parts:
+        write(running.log, part, partitions)
+        match data.draw(st.sampled_from(["finish", "step", "replace"])):
+            case "finish":
+                running.finish()
+            case "step":
+                running.workers[data.draw(st.integers(0, count - 1))].step()
+            case _:
+                running.replace(data.draw(st.integers(0, count - 1)))
+    running.finish()
+    oracle = Oracle(program, partitions, [record for part in parts for record in part])
+    out = written(running.log, partitions)
+    if program.emit != "update":
+        assert sorted(out) == sorted(oracle.closed().items())
+    else:
+        last = dict(out)
+        assert last == {(w[0], w[1]): value for w, value in oracle.sums.items()}
+    assert running.table() == oracle.table()

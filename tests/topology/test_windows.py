@@ -1,0 +1,200 @@
+"""Windows: what a user of Kafka Streams expects, by the calendar, bad input; the laws are in `test_window_laws.py`."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.errors import DataError
+
+S, N = eddy.String, eddy.Int64
+Windows = eddy.TimeWindows | eddy.CalendarWindows
+Record = tuple[str | None, str | None, int]
+HOUR_MS = 3_600_000
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def counting(windows: Windows, **options: Any) -> eddy.Topology:
+    topology = eddy.Topology("app")
+    topology.stream("in", S, S).group_by_key().windowed_by(windows, **options).count("n").to("out")
+    return topology
+
+
+def piped(topology: eddy.Topology, *records: Record, partitions: int = 1) -> eddy.TopologyTestDriver:
+    driver = eddy.TopologyTestDriver(topology, partitions=partitions)
+    for key, value, time in records:
+        driver.input("in").pipe(key, value, time)
+    return driver
+
+
+def spans(driver: eddy.TopologyTestDriver) -> list[tuple[str, int, int, int]]:
+    return [(*key, value) for key, value in driver.output("out").read_key_values()]
+
+
+def test_a_record_is_in_each_window_with_its_timestamp() -> None:
+    with piped(counting(eddy.TimeWindows(ms(10), advance=ms(5))), ("a", "x", 3), ("a", "x", 7)) as driver:
+        assert spans(driver) == [("a", 0, 10, 1), ("a", 0, 10, 2), ("a", 5, 15, 1)]
+
+
+def test_a_late_record_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    records = [("a", "x", 9), ("a", "x", 12), ("a", "x", 1), ("a", "x", 13), ("a", "x", 2)]
+    with piped(counting(eddy.TimeWindows(ms(10), grace=ms(3))), *records) as driver:
+        assert spans(driver) == [("a", 0, 10, 1), ("a", 10, 20, 1), ("a", 0, 10, 2), ("a", 10, 20, 2)]
+        assert driver.worker.statistics.late == 1
+        (line,) = [record.getMessage() for record in caplog.records if "late" in record.getMessage()]
+        assert line == "windows after 'in': records came late for 1 window(s), which were over with their grace"
+
+
+def test_records_without_a_key_or_a_value_are_in_no_window() -> None:
+    with piped(counting(eddy.TimeWindows(ms(10))), (None, "x", 1), ("a", None, 2), ("a", "x", 3)) as driver:
+        assert spans(driver) == [("a", 0, 10, 1)]
+        assert driver.worker.statistics.dropped == 2
+
+
+def test_a_record_that_a_filter_drops_ends_a_window() -> None:
+    topology = eddy.Topology("app")
+    kept = topology.stream("in", S, S).filter(lambda key, value: value == "x")
+    kept.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").count("n").to("out")
+    with piped(topology, ("a", "x", 3), ("b", "y", 10)) as driver:
+        assert spans(driver) == [("a", 0, 10, 1)]
+
+
+def test_a_final_row_has_the_last_moment_of_its_window() -> None:
+    with piped(counting(eddy.TimeWindows(ms(10)), emit="close"), ("a", "x", 3), ("a", "x", 20)) as driver:
+        (record,) = driver.output("out").read_records()
+        assert (record.value, record.timestamp_ms) == (1, 9)
+
+
+def test_a_silent_partition_keeps_windows_open() -> None:
+    topology = eddy.Topology("app")
+    groups = topology.stream("in", S, S).group_by(lambda key, value: value, key=S)
+    groups.windowed_by(eddy.TimeWindows(ms(10)), "close").count("n").to("out")
+    keys = ("a", "b", "c", "d", "e", "f")  # of all three partitions
+    with piped(topology, *[("a", "x", 1), ("a", "x", 99)], partitions=3) as driver:
+        assert spans(driver) == []
+        for key in keys:
+            driver.input("in").pipe(key, "y", 50)
+        assert spans(driver) == [("x", 0, 10, 1)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "moment", "hours"),
+    [
+        ("day", "Europe/Zurich", datetime(2025, 3, 30, 12, tzinfo=UTC), 23),
+        ("day", "Europe/Zurich", datetime(2025, 10, 26, 12, tzinfo=UTC), 25),
+        ("day", "UTC", datetime(2025, 3, 30, 12, tzinfo=UTC), 24),
+        ("week", "America/New_York", datetime(2025, 3, 9, 12, tzinfo=UTC), 7 * 24 - 1),
+        ("month", "Europe/Zurich", datetime(2024, 2, 29, 12, tzinfo=UTC), 29 * 24),
+        ("day", "Africa/Cairo", datetime(2023, 4, 28, 12, tzinfo=UTC), 23),  # its midnight does not exist
+    ],
+)
+def test_calendars_know_time_zones(unit: Any, zone: str, moment: datetime, hours: int) -> None:
+    windows = eddy.CalendarWindows(unit, zone)
+    now = int(moment.timestamp() * 1000)
+    ((start, end),) = windows.of(now)
+    assert start <= now < end
+    assert end - start == hours * HOUR_MS
+    assert windows.of(end)[0][0] == end
+    assert windows.of(start - 1)[0][1] == start
+    assert (windows.last_end(now), windows.next_end(now)) == (start, end)
+    assert (windows.last_end(start), windows.next_end(start)) == (start, start)
+
+
+def test_windowed_keys_are_read_as_they_were_written() -> None:
+    windowed = eddy.Windowed("a", 20, 30)
+    serde = eddy.TimeWindowed(S, ms(10))
+    assert serde.encode(windowed) == b"a" + (20).to_bytes(8, "big")
+    assert serde.decode(serde.encode(windowed)) == windowed
+    assert (windowed.start, windowed.end) == tuple(datetime.fromtimestamp(n / 1000, UTC) for n in (20, 30))
+    topology = eddy.Topology("reader")
+    table = topology.table("in", key=serde, value=N)
+    table.group_by(lambda key, n: (key.key, n), key=S, value=N).reduce(
+        lambda a, b: a + b, lambda a, b: a - b, "sums"
+    ).to("out")
+    with eddy.TopologyTestDriver(topology, partitions=3) as driver:
+        for start in range(0, 50, 10):
+            key = serde.encode(eddy.Windowed("a", start, start + 10))
+            driver.input("in").pipe_raw(key, N.encode(start))
+        assert driver.output("out").read_map() == {"a": 100}
+
+
+def test_a_join_with_windows_has_a_table_of_its_own() -> None:
+    """The table of windows loses those that are over; what was joined with them remains."""
+    topology = eddy.Topology("app")
+    groups = topology.stream("in", S, S).group_by_key().windowed_by(eddy.TimeWindows(ms(10)))
+    longest = groups.max("longest", by=len)
+    groups.count("n").join(longest, lambda n, text: f"{n} {text}").to("out", value=S)
+    with piped(topology, ("a", "x", 1), ("a", "xyz", 2), ("a", "x", 30)) as driver:
+        assert [(row[1], row[3]) for row in spans(driver)] == [(0, "1 x"), (0, "2 xyz"), (30, "1 x")]
+        assert [key.start_ms for key in driver.store("n").all()] == [30]
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: eddy.TimeWindows(timedelta(0)), "TimeWindows: size=.* from a millisecond to 100 years"),
+        (lambda: eddy.TimeWindows(timedelta(microseconds=10)), "TimeWindows: size=.* whole milliseconds"),
+        (lambda: eddy.TimeWindows(10), "TimeWindows: size=10; a timedelta"),  # type: ignore[arg-type]
+        (lambda: eddy.TimeWindows(ms(10), grace=ms(-1)), "TimeWindows: grace=.* from 0"),
+        (lambda: eddy.TimeWindows(ms(10), advance=ms(11)), "advance=.* is more than size="),
+        (lambda: eddy.TimeWindows(ms(10), advance=ms(0)), "TimeWindows: advance="),
+        (lambda: eddy.CalendarWindows("year"), "unit='year'; 'day', 'week' or 'month'"),  # type: ignore[arg-type]
+        (lambda: eddy.CalendarWindows("day", "Mars/Base"), "zone='Mars/Base' is no time zone"),
+        (lambda: eddy.TimeWindowed(S, timedelta(0)), "TimeWindowed: size="),
+        (lambda: counting(ms(10)), "windows=datetime.timedelta.* TimeWindows or CalendarWindows"),  # type: ignore[arg-type]
+        (lambda: counting(eddy.TimeWindows(ms(10)), emit="end"), "emit='end'"),
+        (lambda: counting(eddy.TimeWindows(ms(10)), retention=5), "retention=5"),
+    ],
+)
+def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(eddy.TopologyError, match=told):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda s: s.repartition(3).group_by_key().windowed_by(MINUTE), "has sent records to others"),
+        (lambda s: s.to_table("t").to_stream().group_by_key().windowed_by(MINUTE), "no records of a source"),
+        (lambda s: s.group_by_key().windowed_by(MINUTE).windowed_by(MINUTE), "have windows already"),
+        (
+            lambda s: s.group_by_key().windowed_by(MINUTE).cogroup(lambda k, v, a: a),
+            "groups with windows have no cogroup",
+        ),
+        (lambda s: s.group_by_key(key=eddy.Bytes).windowed_by(MINUTE), "group_by_key\\(key=bytes\\) of records"),
+        (lambda s: s.to_table("t").suppress(), "have none; a table of windows is needed"),
+        (lambda s: s.group_by_key().windowed_by(MINUTE, "close").count("n").suppress(), "passes on each window once"),
+        (
+            lambda s: s.recursively(lambda r: r.group_by_key().windowed_by(MINUTE).count("n").to_stream(), "r"),
+            "no records of a source",
+        ),
+    ],
+)
+def test_windows_are_refused_where_they_have_no_meaning(build: Callable[[Any], object], told: str) -> None:
+    stream = eddy.Topology("app").stream("in", S, S)
+    with pytest.raises(eddy.TopologyError, match=told):
+        build(stream)
+
+
+MINUTE = eddy.TimeWindows(timedelta(minutes=1))
+
+
+@pytest.mark.parametrize("time", [0, 1, 2**53 + 1])
+def test_any_timestamp_from_1970_on_has_windows(time: int) -> None:
+    with piped(counting(eddy.TimeWindows(ms(10))), ("a", "x", time)) as driver:
+        ((key, start, end, n),) = spans(driver)
+        assert (key, n) == ("a", 1)
+        assert start <= time < end
+
+
+def test_a_timestamp_without_a_calendar_window_is_an_error_of_its_record() -> None:
+    with pytest.raises(DataError, match="year 9999"):
+        eddy.CalendarWindows("month").of(253_402_300_800_000)

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.view import View
     from eddy.topology.topology import Topology
-    from eddy.windows import CalendarWindows, TimeWindowed, TimeWindows, Windowed
+    from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, TimeWindowed, TimeWindows, Windowed
 
 __all__ = [
     "Action",
@@ -110,6 +110,8 @@ __all__ = [
     "RelationTable",
     "Schedule",
     "Serde",
+    "SessionWindowed",
+    "SessionWindows",
     "SlotTakenError",
     "StateError",
     "StateInUseError",
@@ -184,7 +186,14 @@ _HOMES = {
     "eddy.topology.dsl.table": ("KTable",),
     "eddy.topology.topology": ("Topology",),
     "eddy.runtime.worker": ("Worker",),
-    "eddy.windows": ("CalendarWindows", "TimeWindowed", "TimeWindows", "Windowed"),
+    "eddy.windows": (
+        "CalendarWindows",
+        "SessionWindowed",
+        "SessionWindows",
+        "TimeWindowed",
+        "TimeWindows",
+        "Windowed",
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _RENAMED = {"Views": "Tables", "views": "open_tables"}  # deprecated

@@ -3,6 +3,7 @@
     tumbling    [n · size, (n + 1) · size)
     hopping     [n · advance, n · advance + size)
     calendar    days, weeks from Monday, or months in a time zone
+    session     from a first record to a last one, with no gap between two that is longer than `gap`
 
 All moments are milliseconds since 1970 in event time. A window is over once the event time is `grace` after its end.
 """
@@ -18,7 +19,18 @@ from zoneinfo import ZoneInfo
 from eddy.errors import DataError, TopologyError
 from eddy.serde import Serde
 
-__all__ = ["CalendarWindows", "Span", "TimeWindowed", "TimeWindows", "Unit", "Windowed", "Windows", "check_span"]
+__all__ = [
+    "CalendarWindows",
+    "SessionWindowed",
+    "SessionWindows",
+    "Span",
+    "TimeWindowed",
+    "TimeWindows",
+    "Unit",
+    "Windowed",
+    "Windows",
+    "check_span",
+]
 
 K = TypeVar("K")
 
@@ -29,11 +41,14 @@ _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST = timedelta(days=36_525)
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
-_START = Struct(">q")
+_START, _END_START = Struct(">q"), Struct(">qq")
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key with its window, from `start_ms` to `end_ms`, which is the first moment after it."""
+    """A key with its window, from `start_ms` to `end_ms`, which is the first moment after it.
+
+    Of a session, the timestamps of its first and its last record.
+    """
 
     key: K
     start_ms: int
@@ -41,24 +56,34 @@ class Windowed(NamedTuple, Generic[K]):
 
     @property
     def start(self) -> datetime:
-        """The start, in UTC."""
+        """`start_ms`, in UTC."""
         return datetime.fromtimestamp(self.start_ms / 1000, UTC)
 
     @property
     def end(self) -> datetime:
-        """The first moment after the window, in UTC."""
+        """`end_ms`, in UTC."""
         return datetime.fromtimestamp(self.end_ms / 1000, UTC)
 
 
 class Windows(Protocol):
-    """How moments are divided into windows."""
+    """How moments are divided into windows.
+
+    A window with an end is over for records at the event time `end + lag_ms`. It closes at `closes_at(end) + lag_ms`,
+    when no record that is not late can be of it.
+    """
 
     @property
-    def grace_ms(self) -> int:
-        """The time after the end of a window for which its records are awaited."""
+    def lag_ms(self) -> int:
+        """The event time from the end of a window until it is over."""
 
     def of(self, time_ms: int) -> Sequence[Span]:
         """The windows with a moment, by rising start."""
+
+    def closes_at(self, end_ms: int) -> int:
+        """The end at which a window is known to have all its records."""
+
+    def final_ms(self, end_ms: int) -> int:
+        """The last moment of a window with an end."""
 
     def last_end(self, time_ms: int) -> int:
         """The latest end of a window that is not after a moment; -1 if there is none."""
@@ -70,8 +95,27 @@ class Windows(Protocol):
         """The serde of keys with a window, given that of keys."""
 
 
+class _Fixed:
+    """Windows that do not depend on records."""
+
+    grace: timedelta
+
+    @property
+    def lag_ms(self) -> int:
+        """The grace."""
+        return self.grace // _MILLISECOND
+
+    def closes_at(self, end_ms: int) -> int:
+        """The end."""
+        return end_ms
+
+    def final_ms(self, end_ms: int) -> int:
+        """The moment before the end."""
+        return end_ms - 1
+
+
 @dataclass(frozen=True)
-class TimeWindows:
+class TimeWindows(_Fixed):
     """Windows of a fixed size, each `advance` after the one before it, the first one at the beginning of 1970.
 
     Without `advance` they are tumbling: each moment is in one window. With a smaller `advance` than `size` they are
@@ -95,11 +139,6 @@ class TimeWindows:
                     "the windows are in none; at most the size is possible"
                 )
         check_span("TimeWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
-
-    @property
-    def grace_ms(self) -> int:
-        """The grace."""
-        return self.grace // _MILLISECOND
 
     @property
     def size_ms(self) -> int:
@@ -133,7 +172,7 @@ class TimeWindows:
 
 
 @dataclass(frozen=True)
-class CalendarWindows:
+class CalendarWindows(_Fixed):
     """Days, weeks that begin on Monday, or months of a time zone, which may have 23 or 25 hours where clocks change.
 
     >>> CalendarWindows("day", "Europe/Zurich").of(1_743_292_800_000)  # 30 March 2025 has 23 hours there
@@ -155,11 +194,6 @@ class CalendarWindows:
                 "'Europe/Zurich' is needed"
             ) from error
         check_span("CalendarWindows: grace", self.grace, timedelta(0), "timedelta(hours=1)")
-
-    @property
-    def grace_ms(self) -> int:
-        """The grace."""
-        return self.grace // _MILLISECOND
 
     def of(self, time_ms: int) -> Sequence[Span]:
         """The window with a moment. Raises: DataError for a moment after the year 9998."""
@@ -203,6 +237,58 @@ class CalendarWindows:
         return int(datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).timestamp()) * 1000
 
 
+@dataclass(frozen=True)
+class SessionWindows:
+    """Sessions: records of a key whose timestamps are at most `gap` apart, from one to the next, whatever their order.
+
+    A record is late if its source partition already has a timestamp of more than `gap` and `grace` after its own.
+
+    >>> SessionWindows(timedelta(minutes=5)).of(7)
+    [(7, 7)]
+    """
+
+    gap: timedelta
+    grace: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        check_span("SessionWindows: gap", self.gap, _MILLISECOND, "timedelta(minutes=30)")
+        check_span("SessionWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
+
+    @property
+    def gap_ms(self) -> int:
+        """The gap."""
+        return self.gap // _MILLISECOND
+
+    @property
+    def lag_ms(self) -> int:
+        """The gap and the grace, and a millisecond, since a session includes its end."""
+        return (self.gap + self.grace) // _MILLISECOND + 1
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The session of a record alone."""
+        return [(time_ms, time_ms)]
+
+    def closes_at(self, end_ms: int) -> int:
+        """A gap after the end: a record of that moment would still be of the session."""
+        return end_ms + self.gap_ms
+
+    def final_ms(self, end_ms: int) -> int:
+        """The end."""
+        return end_ms
+
+    def last_end(self, time_ms: int) -> int:
+        """The moment: each may be the end of a session."""
+        return max(-1, time_ms)
+
+    def next_end(self, time_ms: int) -> int:
+        """The moment."""
+        return time_ms
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a session, given that of keys."""
+        return SessionWindowed(key)
+
+
 def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
     """The serde of the keys of `TimeWindows` of a size: the key, then the start in 8 bytes.
 
@@ -241,6 +327,27 @@ def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows
     return Serde(
         name, encode, decode, key.hashable, None if identity is None else identify, Windowed, recipe, tail=_START.size
     )
+
+
+def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
+    """The serde of the keys of `SessionWindows`: the key, the end in 8 bytes, the start in 8 bytes.
+
+    As Java's `SessionWindowedSerializer` writes them.
+    """
+    inner, identity, decode_key, tail = key.encode, key.identify, key.decode, _END_START.size
+
+    def encode(windowed: Windowed[Any]) -> bytes:
+        return inner(windowed[0]) + _END_START.pack(windowed[2], windowed[1])
+
+    def identify(windowed: Windowed[Any]) -> bytes:
+        return (identity or inner)(windowed[0]) + _END_START.pack(windowed[2], windowed[1])
+
+    def decode(data: bytes) -> Windowed[Any]:
+        end, start = _END_START.unpack_from(data, len(data) - tail)
+        return Windowed(decode_key(data[:-tail]), start, end)
+
+    name, identified = f"session-windowed({key.name})", None if identity is None else identify
+    return Serde(name, encode, decode, key.hashable, identified, Windowed, (SessionWindowed, (key,)), tail=tail)
 
 
 def _serde_of(windows: Windows, key: Serde[Any]) -> Serde[Any]:

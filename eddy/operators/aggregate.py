@@ -25,7 +25,7 @@ from eddy.operators.operator import State
 from eddy.operators.upsert import by_key, replacement
 from eddy.state.table_state import Table
 
-__all__ = ["Aggregate", "Count"]
+__all__ = ["Aggregate", "Count", "check_new"]
 
 
 def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
@@ -204,12 +204,14 @@ class Aggregate(Keyed):
             for _ in _ONCE if weight == 1 else repeated((key, value), weight, f"aggregate '{self.name}'"):
                 old = self._initial() if aggregate is None else aggregate
                 aggregate = function(key, value, old)
-                self._check(aggregate, old, key)
+                check_new(self.name, aggregate, old, key)
             groups[key] = aggregate
 
-    def _check(self, new: Any, old: Any, key: Any) -> None:
-        if new is old and isinstance(new, _MUTABLE):
-            raise DataError(
-                f"aggregate '{self.name}': the function changed its argument in place at key {key!r}; "
-                "the old value is still needed to undo an epoch. Return a new value: aggregate + [value]"
-            )
+
+def check_new(name: str, new: Any, old: Any, key: Any) -> None:
+    """Refuse a function that has changed its argument. Raises: DataError."""
+    if new is old and isinstance(new, _MUTABLE):
+        raise DataError(
+            f"aggregate '{name}': the function changed its argument in place at key {key!r}; "
+            "the old value is still needed to undo an epoch. Return a new value: aggregate + [value]"
+        )

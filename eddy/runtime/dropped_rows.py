@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 __all__ = ["LATE", "Dropping"]
 
 DROPPED = "step '%s': %d row(s) without the key or the value that it needs were dropped"
-LATE = "windows after '%s': records came late for %d window(s), which were over with their grace"
+LATE = "windows after '%s': records were late for %d window(s), which were over with their grace"
 
 _log = logging.getLogger("eddy.worker")
 _INTERVAL_S = 10.0

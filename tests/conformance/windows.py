@@ -48,3 +48,23 @@ def hopping_windows_close_behind_an_exchange(t: eddy.Topology) -> None:
     windows = eddy.TimeWindows(TEN, advance=timedelta(milliseconds=5))
     lengths = groups.windowed_by(windows, "close", retention=TEN).aggregate(int, lambda key, v, n: n + len(v), "n", N)
     told(lengths).to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 3, *[("b", "x")] * 4, ("a", "x"), *[("b", "x")] * 5, ("a", "x")), *LATER]],
+    out=[(("a", 1), 4), (("b", 4), 9), (("a", 14), 1)],
+)
+def sessions_close(t: eddy.Topology) -> None:
+    windows = eddy.SessionWindows(timedelta(milliseconds=5))
+    told(t.stream("in", S, S).group_by_key().windowed_by(windows, "close").count("n")).to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 3, *[("b", "y")] * 7, ("c", "xx")), *LATER]],
+    out={("x", 1): "x", ("y", 4): "y", ("xx", 11): "xx"},
+)
+def sessions_behind_an_exchange(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S).filter(lambda key, value: not key.startswith("later"))
+    groups = stream.group_by(lambda key, value: value, key=S)
+    longest = groups.windowed_by(eddy.SessionWindows(timedelta(milliseconds=5))).reduce(max, "longest")
+    told(longest).to_table().to("out", value=S)

@@ -36,6 +36,10 @@ def windows() -> eddy.Topology:
     goods.count("goods").to("finals", value=N)
     days = sales.group_by_key().windowed_by(eddy.CalendarWindows("day", "Europe/Zurich"))
     days.max("greatest").group_by(lambda key, value: (value, key.key), key=S, value=S).count("days").to("days", value=N)
+    visits = eddy.SessionWindows(ms(5), ms(2))
+    sales.group_by_key().windowed_by(visits).count("visits").to("visits", value=N)
+    sold = sales.group_by(lambda key, value: value, key=S).windowed_by(visits, "close", ms(9))
+    sold.max("sold").to("sold", value=S)
     return topology
 
 
@@ -47,7 +51,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
-        names = ("in", "updates", "finals", "days")
+        names = ("in", "updates", "finals", "days", "visits", "sold")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
         self.partitions = partitions
 
@@ -70,8 +74,9 @@ class WindowsRig(Rig):
     def equal(self) -> None:
         verdict = self.verify()
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
-        states = {f"{name}{kind}" for name in ("shops", "goods") for kind in ("", "-calendar")}
-        assert {part.name for part in verdict.compared} >= {*states, "goods-marks", "finals", "days"}
+        states = {f"{name}{kind}" for name in ("shops", "goods", "visits", "sold") for kind in ("", "-calendar")}
+        others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
+        assert {part.name for part in verdict.compared} >= {*states, *others}
 
 
 @pytest.fixture

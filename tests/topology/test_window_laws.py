@@ -40,6 +40,8 @@ class Program:
     """Whether groups are of the values' last digit, so that records have to be sent."""
     filtered: bool
     topics: int
+    sessions: bool = False
+    """Whether windows are sessions with a gap of `size`."""
 
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
@@ -48,7 +50,11 @@ class Program:
         if self.filtered:
             stream = stream.filter(lambda key, value: value % 3 != 0)
         groups = stream.group_by(lambda key, value: str(value % 10), key=S) if self.by_value else stream.group_by_key()
-        windows = eddy.TimeWindows(ms(self.size), ms(self.advance), ms(self.grace))
+        windows: eddy.TimeWindows | eddy.SessionWindows
+        if self.sessions:
+            windows = eddy.SessionWindows(ms(self.size), ms(self.grace))
+        else:
+            windows = eddy.TimeWindows(ms(self.size), ms(self.advance), ms(self.grace))
         emit: Literal["update", "close"] = "close" if self.emit == "close" else "update"
         summed = groups.windowed_by(windows, emit, ms(self.retention)).reduce(lambda a, b: a + b, "sums")
         if self.emit == "suppress":
@@ -74,6 +80,7 @@ class Oracle:
         self.times: dict[tuple[int, int], int]
         times: dict[tuple[int, int], int] = {}
         sums: dict[Window, int] = {}
+        alone: list[tuple[str, int, int]] = []
         late = 0
         for topic, key, value, stamp in self.records:
             place = (topic, partition_of(key.encode(), self.partitions))
@@ -81,6 +88,12 @@ class Oracle:
             if program.filtered and value % 3 == 0:
                 continue
             group = str(value % 10) if program.by_value else key
+            if program.sessions:
+                if stamp + program.size + program.grace < times[place]:
+                    late += 1
+                else:
+                    alone.append((group, stamp, value))
+                continue
             for start in range(0, stamp + 1, program.advance):
                 end = start + program.size
                 if start <= stamp < end:
@@ -89,6 +102,13 @@ class Oracle:
                     else:
                         window = (group, start, end)
                         sums[window] = sums.get(window, 0) + value
+        last: Window | None = None
+        for group, stamp, value in sorted(alone):
+            if last is not None and last[0] == group and stamp - last[2] <= program.size:
+                total, last = sums.pop(last), (group, last[1], stamp)
+            else:
+                total, last = 0, (group, stamp, stamp)
+            sums[last] = total + value
         object.__setattr__(self, "times", times)
         object.__setattr__(self, "sums", sums)
         object.__setattr__(self, "late", late)
@@ -106,6 +126,8 @@ class Oracle:
             for partition in range(self.partitions)
             if self.program.by_value or partition == home
         ]
+        if self.program.sessions:
+            end += 2 * self.program.size + 1
         return all(self.times.get(place, -1) >= end + self.program.grace + later for place in places)
 
     def closed(self) -> dict[tuple[str, int], int]:
@@ -116,6 +138,10 @@ class Oracle:
         ends = [start + self.program.size for start in range(0, 1_000, self.program.advance)]
         kept = {}
         for window, value in self.sums.items():
+            if self.program.sessions:
+                if not self.passed(window, self.program.retention):
+                    kept[window] = value
+                continue
             over = min(end for end in ends if end >= window[2] + self.program.retention)
             if not self.passed(window, over - window[2]):
                 kept[window] = value
@@ -197,6 +223,7 @@ programs = st.builds(
     by_value=st.booleans(),
     filtered=st.booleans(),
     topics=st.integers(1, 2),
+    sessions=st.booleans(),
 ).filter(lambda program: program.advance <= program.size)
 record = st.tuples(st.integers(0, 1), st.sampled_from("abcd"), st.integers(1, 40), st.integers(0, 60))
 parts = st.lists(st.lists(record, max_size=8), max_size=5)
@@ -224,5 +251,6 @@ def test_windows_are_a_function_of_the_records_of_each_partition(
         assert sorted(out) == sorted(oracle.closed().items())
     else:
         last = dict(out)
+        last = {key: value for key, value in last.items() if value is not None}
         assert last == {(w[0], w[1]): value for w, value in oracle.sums.items()}
     assert running.table() == oracle.table()

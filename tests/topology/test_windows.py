@@ -47,7 +47,7 @@ def test_a_late_record_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> 
         assert spans(driver) == [("a", 0, 10, 1), ("a", 10, 20, 1), ("a", 0, 10, 2), ("a", 10, 20, 2)]
         assert driver.worker.statistics.late == 1
         (line,) = [record.getMessage() for record in caplog.records if "late" in record.getMessage()]
-        assert line == "windows after 'in': records came late for 1 window(s), which were over with their grace"
+        assert line == "windows after 'in': records were late for 1 window(s), which were over with their grace"
 
 
 def test_records_without_a_key_or_a_value_are_in_no_window() -> None:
@@ -123,6 +123,32 @@ def test_windowed_keys_are_read_as_they_were_written() -> None:
         assert driver.output("out").read_map() == {"a": 100}
 
 
+def test_sessions_merge_whatever_their_order() -> None:
+    topology = eddy.Topology("app")
+    groups = (
+        topology.stream("in", S, S).group_by_key().windowed_by(eddy.SessionWindows(ms(5), ms(99)), retention=ms(99))
+    )
+    together = groups.aggregate(str, lambda key, value, text: text + value, "texts", S, lambda key, a, b: f"{a}|{b}")
+    together.to("out")
+    groups.top_k(2, "greatest")
+    groups.max("max")
+    with piped(topology, ("a", "x", 1), ("a", "y", 11), ("a", "z", 6), ("a", "v", 30), ("b", "w", 8)) as driver:
+        assert spans(driver) == [
+            ("a", 1, 1, "x"),
+            ("a", 11, 11, "y"),
+            ("a", 1, 1, None),
+            ("a", 11, 11, None),
+            ("a", 1, 11, "x|yz"),
+            ("a", 30, 30, "v"),
+            ("b", 8, 8, "w"),
+        ]
+        assert driver.store("greatest").get(eddy.Windowed("a", 1, 11)) == ("z", "y")
+        assert driver.store("max").get(eddy.Windowed("a", 1, 11)) == "z"
+    written = eddy.SessionWindowed(S).encode(eddy.Windowed("a", 1, 11))
+    assert written == b"a" + (11).to_bytes(8, "big") + (1).to_bytes(8, "big")
+    assert eddy.SessionWindowed(S).decode(written) == eddy.Windowed("a", 1, 11)
+
+
 def test_a_join_with_windows_has_a_table_of_its_own() -> None:
     """The table of windows loses those that are over; what was joined with them remains."""
     topology = eddy.Topology("app")
@@ -149,7 +175,9 @@ def test_a_join_with_windows_has_a_table_of_its_own() -> None:
         (lambda: eddy.CalendarWindows("year"), "unit='year'; 'day', 'week' or 'month'"),  # type: ignore[arg-type]
         (lambda: eddy.CalendarWindows("day", "Mars/Base"), "zone='Mars/Base' is no time zone"),
         (lambda: eddy.TimeWindowed(S, timedelta(0)), "TimeWindowed: size="),
-        (lambda: counting(ms(10)), "windows=datetime.timedelta.* TimeWindows or CalendarWindows"),  # type: ignore[arg-type]
+        (lambda: eddy.SessionWindows(timedelta(0)), "SessionWindows: gap="),
+        (lambda: eddy.SessionWindows(ms(1), ms(-1)), "SessionWindows: grace="),
+        (lambda: counting(ms(10)), "windows=datetime.timedelta.* are needed"),  # type: ignore[arg-type]
         (lambda: counting(eddy.TimeWindows(ms(10)), emit="end"), "emit='end'"),
         (lambda: counting(eddy.TimeWindows(ms(10)), retention=5), "retention=5"),
     ],
@@ -170,6 +198,16 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
             "groups with windows have no cogroup",
         ),
         (lambda s: s.group_by_key(key=eddy.Bytes).windowed_by(MINUTE), "group_by_key\\(key=bytes\\) of records"),
+        (
+            lambda s: s.group_by_key().windowed_by(VISIT).aggregate(int, lambda k, v, n: n, "n"),
+            "aggregate 'n': sessions merge.* merger=",
+        ),
+        (
+            lambda s: (
+                s.group_by_key().windowed_by(MINUTE).aggregate(int, lambda k, v, n: n, "n", None, lambda k, a, b: a)
+            ),
+            "aggregate 'n': merger= merges sessions, and there are none",
+        ),
         (lambda s: s.to_table("t").suppress(), "have none; a table of windows is needed"),
         (lambda s: s.group_by_key().windowed_by(MINUTE, "close").count("n").suppress(), "passes on each window once"),
         (
@@ -184,7 +222,7 @@ def test_windows_are_refused_where_they_have_no_meaning(build: Callable[[Any], o
         build(stream)
 
 
-MINUTE = eddy.TimeWindows(timedelta(minutes=1))
+MINUTE, VISIT = eddy.TimeWindows(timedelta(minutes=1)), eddy.SessionWindows(timedelta(minutes=30))
 
 
 @pytest.mark.parametrize("time", [0, 1, 2**53 + 1])

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.arrow_functions import RECORDS, ROWS, arrow_schema
+from eddy.connectors.spark.arrow_functions import FACTS, RECORDS, ROWS, arrow_schema, record_batch
 from eddy.connectors.spark.cut_clocks import EventTimes, homes_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
 from eddy.connectors.spark.frames import Frames, be64, names
@@ -27,11 +27,13 @@ from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
 from eddy.windows import Windowed, Windows
 
-__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "with_event_times"]
+__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "sessions", "with_event_times"]
 
 _CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
 """Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
-WindowedNode = nodes.WindowedCount | nodes.WindowedAggregate | nodes.Suppressed
+WindowedNode = (
+    nodes.WindowedCount | nodes.WindowedAggregate | nodes.SessionCount | nodes.SessionAggregate | nodes.Suppressed
+)
 _HOMED = f"{RECORDS}, home int"
 _TIME = slice(1, 9)
 
@@ -81,7 +83,7 @@ class WindowStep:
                 raise DataError(f"windows '{self.name}': the record of key {key!r} has timestamp {time}")
             now = int.from_bytes(order[_TIME], "big") - 1
             for start, end in self.windows.of(time):
-                if end + self.windows.grace_ms > now:
+                if end + self.windows.lag_ms > now:
                     rows.append((Windowed(key, start, end), value))
                     weights.append(weight)
                     stamps.append(stamp)
@@ -115,10 +117,10 @@ class _Closing:
         return {name: [row[index] for row in told] for index, name in enumerate(("due", "over", "removed"))}
 
     def _moments(self, key: Windowed[Any], home: int) -> tuple[int, bool, bool]:
-        end, grace, now = key.end_ms, self.windows.grace_ms, self.times[home]
+        end, lag, now = self.windows.closes_at(key.end_ms), self.windows.lag_ms, self.times[home]
         last = self.windows.next_end(end + self.retention_ms) if self.retention_ms else end
-        over = now >= end + grace
-        return end if self.at_end and not over else last, over, now >= last + grace
+        over = now >= end + lag
+        return end if self.at_end and not over else last, over, now >= last + lag
 
 
 @dataclass(frozen=True)
@@ -156,18 +158,26 @@ class ClosedWindows:
         """The kind and the rows of each state, by name."""
         there = told.where(~f.col("removed"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
-        table, calendar, *marks = (kept.name_of(self.node.name) for kept in self.node.keeps)
         found = {
-            table: ("table", there.select(*names(ROWS))),
-            calendar: ("encoded", there.select("k", *entry)),
+            "": ("table", there.select(*names(ROWS))),
+            "calendar": ("encoded", there.select("k", *entry)),
+            "marks": ("encoded", self._marks()),
+            "open": ("table", self._open(told)),
         }
-        return found | {name: ("encoded", self._marks()) for name in marks}
+        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps}
+
+    def _open(self, told: DataFrame) -> DataFrame:
+        """The spans of the sessions of each key that are not over."""
+        key = f.expr("substring(k, 1, length(k) - 16)").alias("g")
+        rows = told.where(~f.col("over")).select(key, f.expr("substring(k, -16)").alias("span"))
+        spans = rows.groupBy("g").agg(f.collect_list("span").alias("spans"))
+        return self.frames.through(spans, _spans, ROWS)
 
     def _marks(self) -> DataFrame:
         """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
         windows, homes = self.node.assigned.windows, _keys_in_partitions(self.place.partitions, self.partitioner)
         ends = {
-            (topic, partition): windows.last_end(time - windows.grace_ms)
+            (topic, partition): windows.last_end(time - windows.lag_ms)
             for topic in self.node.assigned.topics_of_windows
             for partition, time in enumerate(self.times[topic])
         }
@@ -178,6 +188,36 @@ class ClosedWindows:
             if end >= 0
         ]
         return self.frames.rows(rows, "k binary, key binary, value binary")
+
+
+def sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
+    """Facts under the sessions of their own moments → under those of which they are, by Spark's windows."""
+    whose = f.expr("substring(k, 1, length(k) - 16)")
+    by_time = Window.partitionBy("g").orderBy("t", "s")
+    begins = f.coalesce(f.col("t") - f.lag("t").over(by_time) > gap_ms, f.lit(False)).cast("long")
+    whole = Window.partitionBy("g", "session")
+    span = f.concat(be64(f.max("t").over(whole)), be64(f.min("t").over(whole)))
+    spanned = (
+        facts.where("v IS NOT NULL")  # a record without a value is of no session
+        .withColumn("g", whose)
+        .withColumn("begins", begins)
+        .withColumn("session", f.sum("begins").over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
+        .withColumn("span", span)
+    )
+    original = f.when(f.col("kc").isNotNull(), f.concat(f.expr("substring(kc, 1, length(kc) - 16)"), f.col("span")))
+    return spanned.withColumns({"k": f.concat("g", "span"), "kc": original}).select(*names(FACTS))
+
+
+def _spans(batches: Iterable[Any]) -> Iterator[Any]:
+    """Columns `g spans` → `ROWS` with the sorted spans of each key, from 16 bytes each: the end and the start."""
+    schema = arrow_schema(ROWS)
+    for batch in batches:
+        keys, values = batch.column("g").to_pylist(), []
+        for spans in batch.column("spans").to_pylist():
+            pairs = ((int.from_bytes(span[8:], "big"), int.from_bytes(span[:8], "big")) for span in spans)
+            values.append(Native.encode(tuple(sorted(pairs))))
+        none, ones = [None] * len(keys), [1] * len(keys)
+        yield record_batch([keys, none, values, none, ones], schema)
 
 
 def _keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:

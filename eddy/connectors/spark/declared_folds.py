@@ -1,5 +1,6 @@
 """The fold of an aggregate on Spark, by how the author has declared it."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from eddy.connectors.spark.fold_functions import AuthorsFold, FirstFold, FoldForm, ReducingFold
@@ -7,6 +8,7 @@ from eddy.connectors.spark.grouped_values import FirstValues
 from eddy.connectors.spark.sql_aggregates import Aggregates, SqlFold
 from eddy.connectors.spark.sql_expressions import own
 from eddy.topology.plan import plan as nodes
+from eddy.windows import Windowed
 
 __all__ = ["first_values_of", "fold_of"]
 
@@ -16,8 +18,31 @@ def first_values_of(selection: Any) -> FirstValues:
     return FirstValues(selection.n, selection.descending, selection.by, selection.serde)
 
 
+@dataclass(frozen=True)
+class _OfPlainKeys:
+    """A fold whose functions get keys without their windows."""
+
+    fold: FoldForm
+
+    def add(self, key: Windowed[Any], value: Any, aggregate: Any) -> Any:
+        """The aggregate with one row more."""
+        return self.fold.add(key.key, value, aggregate)
+
+    def subtract(self, key: Windowed[Any], value: Any, aggregate: Any) -> Any:
+        """The aggregate with one row less."""
+        return self.fold.subtract(key.key, value, aggregate)
+
+    def result(self, aggregate: Any) -> Any:
+        """The value of the table."""
+        return self.fold.result(aggregate)
+
+
 def fold_of(node: nodes.Aggregate) -> FoldForm:
     """The fold of an aggregate."""
+    return _OfPlainKeys(_declared(node)) if node.plain_keys else _declared(node)
+
+
+def _declared(node: nodes.Aggregate) -> FoldForm:
     if node.selection is not None:
         return FirstFold(first_values_of(node.selection))
     if node.reducers is not None:

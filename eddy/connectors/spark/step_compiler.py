@@ -31,7 +31,7 @@ from eddy.connectors.spark.arrow_functions import (
     TablesEntry,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, WindowStep
+from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, WindowStep, sessions
 from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
 from eddy.connectors.spark.declared_folds import first_values_of, fold_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
@@ -338,7 +338,11 @@ class StepCompiler(ABC):
 
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
         """The records, each under its key with each of its windows that is not over."""
-        self.scope[node] = self.scope[node.inputs[0]].then(WindowStep(node.name, node.windows))
+        assigned, serdes = self.scope[node.inputs[0]].then(WindowStep(node.name, node.windows)), self.serdes(node)
+        if node.merges:
+            facts = sessions(assigned.under(self.frames, *serdes, node.label), node.windows.closes_at(0))
+            assigned = PendingRows(facts, RowsEntry(*serdes, True))
+        self.scope[node] = assigned
 
     def closed(self, node: WindowedNode) -> None:
         """Leave out the windows that are over; the states are the table, the calendar and the marks."""
@@ -488,10 +492,7 @@ class StepCompiler(ABC):
 
 
 def last_depth(bound: Any) -> int | None:
-    """The depth of rows at which a recursion ends as a part of its answer; None where it ends by itself.
-
-    A worker has its own: see `Bound`.
-    """
+    """The depth of rows at which a recursion ends as a part of its answer, by its `Bound`; None if it ends by itself."""
     if bound.max_depth is not None:
         return int(bound.max_depth)
     return None if bound.on_limit in {"hold", "error"} else int(bound.limit)

@@ -2,9 +2,10 @@
 
     row (k, v) at t  →  (Windowed(k, start, end), v)  for each window with t that is not over
 
-A window is over for a record if its source partition had a timestamp of `grace` after the window's end, up to this
+A window is over for a record if its source partition had a timestamp of `lag_ms` after the window's end, up to this
 record. So whether a record is late is a function of its partition's records alone, however the input was cut into
-epochs, whichever worker reads it and at whatever pace partitions are read.
+epochs, whichever worker reads it and at whatever pace partitions are read. A record of sessions has a session of its
+own here, which is merged with others where its group is.
 """
 
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def windows_of_rows(
     name: str, windows: Windows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
 ) -> tuple[list[list[Row]], int]:
     """The rows with each of their windows that is not over, and the number of windows that are."""
-    of, grace = windows.of, windows.grace_ms
+    of, lag = windows.of, windows.lag_ms
     made: list[list[Row]] = []
     late = 0
     last: int | None = None
@@ -77,7 +78,7 @@ def windows_of_rows(
                     "needed. Write records with timestamps, or filter these out before"
                 )
             spans, last = of(stamp), stamp
-        over = time - grace
+        over = time - lag
         if spans[0][1] > over:
             made.append([(Windowed(key, start, end), value) for start, end in spans])
         else:

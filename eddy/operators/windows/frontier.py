@@ -43,7 +43,7 @@ class Frontier(Protocol):
 
 def mark_of(windows: Windows, event_time: int) -> int:
     """The latest end of a window that has passed, with the grace, at an event time; -1 if there is none."""
-    return windows.last_end(event_time - windows.grace_ms)
+    return windows.last_end(event_time - windows.lag_ms)
 
 
 class OwnPartition:
@@ -64,8 +64,8 @@ class OwnPartition:
 
     def passes(self, firsts: Mapping[int, int]) -> Moment | None:
         """The moment at which all sources have passed an end."""
-        grace = self._windows.grace_ms
-        return Watermark(self._sources, {partition: end + grace for partition, end in firsts.items()})
+        lag = self._windows.lag_ms
+        return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
 
 
 class Marked:

@@ -33,7 +33,8 @@ class WindowedFold(Operator):
     """Records (Windowed K, V) in, rows (Windowed K, aggregate) out.
 
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
-    the next moment of each: the end of a window that is still to be passed on, else the end of its retention.
+    the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
+    is called with windows that have closed, or are removed.
 
     A step closes or removes at most `most` windows; the others are due in the next step.
     """
@@ -49,11 +50,13 @@ class WindowedFold(Operator):
         owned: Callable[[], Collection[int]],
         emit: Emit,
         retention_ms: int,
+        forget: Callable[[Sequence[Windowed[Any]]], None] = lambda keys: None,
         most: int = _MOST_A_STEP,
     ) -> None:
         self.name, self._fold, self.table, self.calendar = name, fold, table, calendar
         self._windows, self._frontier, self._owned = windows, frontier, owned
         self._closes, self._retention_ms, self.most = emit == "close", retention_ms, most
+        self._forget = forget
 
     def states(self) -> Sequence[State]:
         """The table, and the calendar."""
@@ -102,11 +105,12 @@ class WindowedFold(Operator):
         if not self._closes:
             self._remove(due)
             return delta
-        self._remove([(moment, key) for moment, key in due if moment != key.end_ms])
-        rows = self._close([key for moment, key in due if moment == key.end_ms])
+        closes_at = self._windows.closes_at
+        self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)])
+        rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)])
         if context.timestamps is not None:  # the times of rows are numbers of records; these rows derive from none
             return Batch(rows, [1] * len(rows), batch.time, [0] * len(rows))
-        times = [key.end_ms - 1 for key in keys_of(rows)]
+        times = [self._windows.final_ms(key.end_ms) for key in keys_of(rows)]
         return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
 
     def _new(self, delta: Batch, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
@@ -130,11 +134,12 @@ class WindowedFold(Operator):
         return [(moment, key) for home, moment, key in found if moment <= frontiers.get(home, -1)]
 
     def _moment(self, key: Windowed[Any]) -> int:
-        return key.end_ms if self._closes else self._removal(key)
+        return self._windows.closes_at(key.end_ms) if self._closes else self._removal(key)
 
     def _removal(self, key: Windowed[Any]) -> int:
         """The end of a window at which the retention of another one is over."""
-        return self._windows.next_end(key.end_ms + self._retention_ms) if self._retention_ms else key.end_ms
+        end = self._windows.closes_at(key.end_ms)
+        return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
     def _due(self, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
         """The first windows that are due since earlier epochs; `left_due` gets the partitions that have more."""
@@ -155,8 +160,9 @@ class WindowedFold(Operator):
     def _close(self, closed: list[Windowed[Any]]) -> list[Row]:
         """The rows of windows that close. Without retention they are removed from the table."""
         values = self.table.get_many(closed)
-        ends = [key.end_ms for key in closed]
+        ends = [self._windows.closes_at(key.end_ms) for key in closed]
         if self._retention_ms:
+            self._forget(closed)
             self.calendar.move(closed, ends, map(self._removal, closed))
         else:
             self._remove(list(zip(ends, closed, strict=True)))
@@ -165,5 +171,6 @@ class WindowedFold(Operator):
     def _remove(self, due: list[_Due[Any]]) -> None:
         """Remove rows from the table, without a retraction."""
         keys = [key for _, key in due]
+        self._forget(keys)
         self.table.put_many(dict.fromkeys(keys), self.table.get_many(keys))
         self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))

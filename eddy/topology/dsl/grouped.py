@@ -12,7 +12,7 @@ from eddy.topology.arguments import check_choice, check_function, check_kind, ch
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import sources_of_records
-from eddy.windows import CalendarWindows, TimeWindows, Windowed, Windows, check_span
+from eddy.windows import CalendarWindows, SessionWindows, TimeWindows, Windowed, Windows, check_span
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.table import KTable
@@ -104,6 +104,8 @@ class KGroupedStream(_Grouped[K, V]):
 
     _windowed: dict[str, Any] | None = None
     """The fields of the steps that fold windows."""
+    _merges = False
+    """Whether the windows are sessions."""
 
     def windowed_by(
         self, windows: Windows, emit: Emit = "update", retention: timedelta = timedelta(0)
@@ -115,7 +117,8 @@ class KGroupedStream(_Grouped[K, V]):
         closes when all partitions of the source from which its records may come have such a timestamp.
 
         Args:
-            windows: `TimeWindows(size, advance, grace)` or `CalendarWindows(unit, zone, grace)`.
+            windows: `TimeWindows(size, advance, grace)`, `CalendarWindows(unit, zone, grace)` or
+                `SessionWindows(gap, grace)`. Sessions merge, and so do their aggregates.
             emit: `update`: each change of a window's row, as an epoch leaves it; `close`: the row of each window once,
                 when it closes. Nothing is retracted when a window closes.
             retention: how long after its end the row of a closed window is in the table, in event time.
@@ -125,9 +128,9 @@ class KGroupedStream(_Grouped[K, V]):
         where = f"windowed_by after '{self._node.label}'"
         if self._windowed is not None:
             raise TopologyError(f"{where}: the groups have windows already; one windowed_by is possible")
-        if not isinstance(windows, TimeWindows | CalendarWindows):
+        if not isinstance(windows, TimeWindows | CalendarWindows | SessionWindows):
             raise TopologyError(
-                f"{where}: windows={windows!r}; TimeWindows or CalendarWindows are needed, such as "
+                f"{where}: windows={windows!r}; TimeWindows, CalendarWindows or SessionWindows are needed, such as "
                 "eddy.TimeWindows(timedelta(minutes=5))"
             )
         check_choice(where, get_args(Emit), emit=emit)
@@ -136,7 +139,7 @@ class KGroupedStream(_Grouped[K, V]):
         if not self._node.rekeyed and own.name != asked.name:
             raise TopologyError(
                 f"{where}: group_by_key(key={asked.name}) of records whose keys are {own.name}; the same serde is "
-                "needed, so that windows are where their records are. Leave key= out"
+                "needed, so that windows are where their records are. Remove key="
             )
         key = windows.serde(asked)
         assigned = self._builder.anonymous(
@@ -150,10 +153,12 @@ class KGroupedStream(_Grouped[K, V]):
             value=self._value,
             rekeyed=self._node.rekeyed,
             windows=windows,
+            inner_key=asked,
             sources=sources_of_records(where, self._node),
         )
         groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)
-        groups._count, groups._fold = plan.WindowedCount, plan.WindowedAggregate
+        groups._merges = isinstance(windows, SessionWindows)
+        groups._count, groups._fold = _OF_SESSIONS if groups._merges else _OF_WINDOWS
         groups._windowed = {
             "assigned": assigned,
             "emit": emit,
@@ -162,9 +167,11 @@ class KGroupedStream(_Grouped[K, V]):
         return groups
 
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
-        if self._windowed is None:
-            return super()._add(node_type, name, **fields)
-        return super()._add(node_type, name, **fields, **self._windowed)
+        if self._merges and node_type is self._fold:
+            fields["merger"] = _merger_of(name, fields)
+        elif fields.pop("merger", None) is not None:
+            raise TopologyError(f"aggregate '{name}': merger= merges sessions, and there are none; remove it")
+        return super()._add(node_type, name, **fields, **(self._windowed or {}))
 
     def reduce(self, reducer: Callable[[V, V], V], name: str) -> "KTable[K, V]":
         """Fold the values of each group by `reducer(aggregate, value)`, starting with its first value.
@@ -181,15 +188,20 @@ class KGroupedStream(_Grouped[K, V]):
         aggregator: Callable[[K, V, A], A],
         name: str,
         value: Serde[A] | None = None,
+        merger: Callable[[Any, A, A], A] | None = None,
     ) -> "KTable[K, A]":
         """Fold each group by `aggregator(key, value, aggregate)`, starting with `initializer()`.
 
         The function returns the next aggregate and does not change the old one. None deletes the group; its next record
-        starts it again.
+        starts it again. Sessions need a `merger(key, aggregate, later aggregate)`, and it and the aggregator have to
+        give the same result in any order. A key there is one without a window.
         """
         check_function(f"aggregate '{name}'", initializer, what="initializer")
         check_function(f"aggregate '{name}'", aggregator, "key", "value", "aggregate", what="aggregator")
-        return self._aggregate(name, value, initial=initializer, adder=aggregator)
+        if merger is not None:
+            check_function(f"aggregate '{name}'", merger, "key", "aggregate", "other", what="merger")
+        merging = {} if merger is None else {"merger": merger}
+        return self._aggregate(name, value, initial=initializer, adder=aggregator, **merging)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> "CogroupedKStream[K, A]":
         """Begin an aggregate of several grouped streams with this one, whose records `aggregator` folds.
@@ -287,6 +299,32 @@ def _needs(subtractor: Any, where: str) -> None:
             f"{where}: rows of a table are removed, and {subtractor!r} cannot retract them; a subtractor is needed. "
             f"Write e.g. {where.split()[0]}(..., lambda aggregate, value: aggregate - value, ...)"
         )
+
+
+_OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate
+_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate
+
+
+def _merger_of(name: str, fields: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:
+    """The function that merges the aggregates of two sessions. Raises: TopologyError if there is none."""
+    if fields.get("merger") is not None:
+        return fields["merger"]
+    if fields.get("reducers") is not None:
+        reducer = fields["reducers"][0]
+        return lambda key, aggregate, other: reducer(aggregate, other)
+    selection = fields.get("selection")
+    if selection is None:
+        raise TopologyError(
+            f"aggregate '{name}': sessions merge, so that their aggregates have to; a function is needed. Write "
+            "aggregate(…, merger=lambda key, aggregate, other: …)"
+        )
+
+    def merged(key: Any, aggregate: Any, other: Any) -> Any:
+        for value in (other,) if selection.n is None else other:
+            aggregate = selection.adding(key, value, aggregate)
+        return aggregate
+
+    return merged
 
 
 def _nothing() -> Any:

@@ -83,7 +83,7 @@ class KTable(Generic[K, V]):
         where = f"suppress '{name}'"
         of = aggregate_of_windows(where, self._node)
         if of.final:
-            raise TopologyError(f"{where}: '{of.name}' passes on each window once already; leave suppress() out")
+            raise TopologyError(f"{where}: '{of.name}' passes on each window once already; remove suppress()")
         facts = self.to_stream()._node
         fields = {"assigned": of.assigned, "of": of, **serdes(self._node)}
         node = self._builder.add(plan.Suppressed, name, kind="table", inputs=(facts,), **fields)

@@ -22,7 +22,14 @@ from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recu
 from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
-from eddy.topology.plan.windowed_steps import AssignWindows, Suppressed, WindowedAggregate, WindowedCount
+from eddy.topology.plan.windowed_steps import (
+    AssignWindows,
+    SessionAggregate,
+    SessionCount,
+    Suppressed,
+    WindowedAggregate,
+    WindowedCount,
+)
 
 __all__ = [
     "REKEYING",
@@ -49,6 +56,8 @@ __all__ = [
     "Reachable",
     "Recursion",
     "Reduce",
+    "SessionAggregate",
+    "SessionCount",
     "Sink",
     "Source",
     "StreamTableJoin",

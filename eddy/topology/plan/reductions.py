@@ -102,6 +102,8 @@ class Aggregate(_Reduction):
     commutes: bool = False
     selection: Selection | None = None
     reducers: tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None] | None = None
+    plain_keys: ClassVar[bool] = False
+    """Whether the functions get keys without their windows."""
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]

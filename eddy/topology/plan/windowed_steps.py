@@ -1,6 +1,6 @@
 """Steps of windows: records get windows before any exchange, aggregates of windows close."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,18 +9,21 @@ from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
 from eddy.operators.windows import assignment
 from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition
+from eddy.operators.windows.session_fold import SessionFold
 from eddy.operators.windows.windowed_fold import Emit, WindowedFold
-from eddy.serde import Int64, Native
+from eddy.serde import Int64, Native, Serde
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
-from eddy.topology.plan.node import TABLE, Node, StateKept
+from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.reductions import Aggregate, Count
 from eddy.windows import Windows
 
 __all__ = [
     "AssignWindows",
+    "SessionAggregate",
+    "SessionCount",
     "Suppressed",
     "WindowedAggregate",
     "WindowedCount",
@@ -37,6 +40,8 @@ class AssignWindows(Node):
     does = "windows"
 
     windows: Windows
+    inner_key: Serde[Any]
+    """The serde of the keys without windows."""
     sources: tuple[Node, ...]
     """The sources whose event times decide what is late."""
 
@@ -49,6 +54,11 @@ class AssignWindows(Node):
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
         """A row remains in its partition, unless keys have changed before."""
         return [] if self.rekeyed else [(self, self.inputs[0])]
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows of records merge: they are sessions."""
+        return self.windows.closes_at(0) > 0
 
     @property
     def topics_of_windows(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -101,7 +111,7 @@ class _Windowed(Node):
         """The aggregate of the windows: it has their marks."""
         return self
 
-    def fold(self, table: Table[Any, Any]) -> Operator:
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold, over the table."""
         raise NotImplementedError
 
@@ -110,9 +120,10 @@ class _Windowed(Node):
         table = Table[Any, Any](circuit.spec(self, self.name, "table", self.value), circuit.store)
         calendar = Calendar[Any](circuit.spec(self, f"{self.name}-calendar", "calendar", Int64), circuit.store)
         windows, count, ownership = self.assigned.windows, table.spec.partitions, circuit.ownership
+        fold = self.fold(circuit, table)
         operator = WindowedFold(
             self.name,
-            self.fold(table),
+            fold,
             table,
             calendar,
             windows,
@@ -120,8 +131,13 @@ class _Windowed(Node):
             lambda: ownership.of(count),
             self.emit,
             self.retention_ms,
+            *self.forgets(fold),
         )
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
+
+    def forgets(self, fold: Operator) -> Sequence[Any]:
+        """The function of the fold that is called with windows that have closed, if it has one."""
+        return ()
 
     def _frontier(self, circuit: CircuitBuilder) -> Frontier:
         windows, topics = self.assigned.windows, self.assigned.topics_of_windows
@@ -141,7 +157,7 @@ class _Windowed(Node):
 class WindowedCount(_Windowed, Count):  # type: ignore[misc]
     """The number of rows by key and window."""
 
-    def fold(self, table: Table[Any, Any]) -> Operator:
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The count."""
         return aggregate.Count(self.name, table, facts=True)
 
@@ -155,7 +171,7 @@ class WindowedCount(_Windowed, Count):  # type: ignore[misc]
 class WindowedAggregate(_Windowed, Aggregate):
     """A fold by key and window."""
 
-    def fold(self, table: Table[Any, Any]) -> Operator:
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold."""
         return aggregate.Aggregate(self.name, table, self.initial, self.adder)
 
@@ -163,6 +179,81 @@ class WindowedAggregate(_Windowed, Aggregate):
         """A fold in the order of the records."""
         spark.folded(self)
         spark.closed(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Sessions(_Windowed):
+    """A fold by key and session."""
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """Also the spans of open sessions."""
+        return (*super().keeps, StateKept("open", "table", "others"))
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """The functions that begin an aggregate, add a record to it, and merge two."""
+        raise NotImplementedError
+
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
+        """The fold, over the table and the spans of open sessions."""
+        key = self.assigned.inner_key
+        spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(key)
+        spans, gap_ms = Table[Any, Any](spec, states.store), self.assigned.windows.closes_at(0)
+        return SessionFold(self.name, table, spans, gap_ms, *self.functions)
+
+    def forgets(self, fold: Operator) -> Sequence[Any]:
+        """The fold itself has the spans of open sessions."""
+        assert isinstance(fold, SessionFold)
+        return (fold.forget,)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SessionCount(_Sessions, Count):  # type: ignore[misc]
+    """The number of rows by key and session."""
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """Sums of ones."""
+        return int, _one_more, _sum
+
+    def on_spark(self, spark: Spark) -> None:
+        """Spark's own sum."""
+        spark.counted(self)
+        spark.closed(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SessionAggregate(_Sessions, Aggregate):
+    """A fold by key and session. `merger(key, aggregate, later aggregate)` merges two sessions."""
+
+    merger: Callable[[Any, Any, Any], Any]
+    plain_keys = True
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+        """The author's functions."""
+        return self.initial, self.adder, self.merger
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The order of records, unless any order gives the same."""
+        if self.commutes:
+            return None
+        return Arrival("a fold of sessions, which merge in the order in which their records arrive", folds=True)
+
+    def on_spark(self, spark: Spark) -> None:
+        """A fold in the order of time."""
+        spark.folded(self)
+        spark.closed(self)
+
+
+def _one_more(key: Any, value: Any, number: int) -> int:
+    return number + 1
+
+
+def _sum(key: Any, number: int, other: int) -> int:
+    return number + other
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -181,7 +272,7 @@ class Suppressed(_Windowed):
         """The aggregate of the windows."""
         return self.of
 
-    def fold(self, table: Table[Any, Any]) -> Operator:
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The last value."""
         return upsert.Upsert(self.name, table)
 

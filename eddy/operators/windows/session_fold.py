@@ -1,0 +1,127 @@
+"""An aggregate of sessions: records that are near one another in time, merged whatever their order.
+
+    a record at t     is merged with the open sessions of its key that begin at most a gap after t and end at most a
+                      gap before it: the aggregates are merged, in the order of time, then the record is added
+
+Facts only ever join sessions, so in the end the sessions are those of the records in the order of time. While they
+merge, the rows of smaller ones are retracted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from eddy.operators.aggregate import check_new
+from eddy.operators.batch import Batch, Row, keys_of, repeated
+from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, refused, unwritten_keys
+from eddy.operators.operator import Operator, State
+from eddy.operators.upsert import replacement
+from eddy.state.table_state import Table
+from eddy.windows import Span, Windowed
+
+__all__ = ["SessionFold"]
+
+
+class SessionFold(Operator):
+    """Records (Windowed K, V), each a session of its own, in; the delta of the table Windowed K -> aggregate out.
+
+    Invariant: `open` has, for each key, the sorted spans of its sessions in `table` that can still be merged.
+    Cost: O(open sessions of the key) for each record.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table[Any, Any],
+        open_: Table[Any, tuple[Span, ...]],
+        gap_ms: int,
+        initial: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+    ) -> None:
+        self.name, self.table, self.open, self.gap_ms = name, table, open_, gap_ms
+        self.initial, self.adder, self.merger = initial, adder, merger
+
+    def states(self) -> Sequence[State]:
+        """The table of aggregates, and the spans of open sessions."""
+        return (self.table, self.open)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Add each record, in the order of the rows."""
+        (batch,) = inputs
+        merging = _Merging(self, keys_of(batch.rows))
+        for row, weight in zip(batch.rows, batch.weights, strict=True):
+            merging.add(row, weight)
+        return merging.end(batch)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the records on which a function fails, or whose aggregates cannot be written."""
+        batch = aside.without_kept(inputs[0])
+        batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
+        merging, errors = _Merging(self, keys_of(batch.rows)), dict[int, Exception]()
+        for index, (row, weight) in enumerate(zip(batch.rows, batch.weights, strict=True)):
+            try:
+                merging.add(row, weight, checked=aside.care.on)
+            except Exception as error:
+                errors[index] = error
+        return merging.end(aside.without(batch, errors))
+
+    def forget(self, closed: Sequence[Windowed[Any]]) -> None:
+        """Leave closed sessions out of the open ones."""
+        gone: dict[Any, set[Span]] = {}
+        for key, start, end in closed:
+            gone.setdefault(key, set()).add((start, end))
+        olds = self.open.get_many(list(gone))
+        news = {
+            key: tuple(span for span in old or () if span not in gone[key]) or None
+            for key, old in zip(gone, olds, strict=True)
+        }
+        self.open.put_many(news, olds)
+
+
+class _Merging:
+    """The sessions of some keys while records are added."""
+
+    def __init__(self, fold: SessionFold, keys: Iterable[Windowed[Any]]) -> None:
+        self._fold = fold
+        self._keys = list(dict.fromkeys(key[0] for key in keys))
+        self._before = fold.open.get_many(self._keys)
+        self._spans = {key: list(spans or ()) for key, spans in zip(self._keys, self._before, strict=True)}
+        there = [Windowed(key, *span) for key, spans in self._spans.items() for span in spans]
+        self._olds: dict[Windowed[Any], Any] = dict(zip(there, fold.table.get_many(there), strict=True))
+        self._news: dict[Windowed[Any], Any] = {}
+
+    def add(self, row: Row, weight: int, checked: bool = False) -> None:
+        """Add a record. If a function raises, nothing has changed. `checked`: refuse what the table cannot write."""
+        (key, time, _), value = row
+        fold, gap = self._fold, self._fold.gap_ms
+        near = [span for span in self._spans[key] if span[0] <= time + gap and span[1] >= time - gap]
+        aggregate = None
+        for span in near:
+            found = self._of(Windowed(key, *span))
+            aggregate = found if aggregate is None else fold.merger(key, aggregate, found)
+        for _ in repeated(row, weight, f"aggregate '{fold.name}'"):
+            old = fold.initial() if aggregate is None else aggregate
+            aggregate = fold.adder(key, value, old)
+            check_new(fold.name, aggregate, old, key)
+        whole = (
+            (min(time, *(start for start, _ in near)), max(time, *(end for _, end in near))) if near else (time, time)
+        )
+        session = Windowed(key, *whole)
+        if checked and aggregate is not None and (error := refused(fold.table.spec, (session, aggregate))):
+            raise error
+        rest = [span for span in self._spans[key] if span not in near]
+        self._news |= {Windowed(key, *span): None for span in near}
+        self._news[session] = aggregate
+        self._spans[key] = sorted([*rest, whole]) if aggregate is not None else rest
+
+    def _of(self, session: Windowed[Any]) -> Any:
+        return self._news[session] if session in self._news else self._olds[session]
+
+    def end(self, batch: Batch) -> Batch:
+        """Write the sessions; return the delta of the table."""
+        fold, olds = self._fold, [self._olds.get(session) for session in self._news]
+        fold.table.put_many(self._news, olds)
+        spans: Mapping[Any, Any] = {key: tuple(found) or None for key, found in self._spans.items()}
+        fold.open.put_many(spans, self._before)
+        return replacement(self._news, olds, batch.time)

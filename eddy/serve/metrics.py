@@ -5,7 +5,7 @@ The names are `eddy_…` in base units. Cardinality: one time series for each fi
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import accumulate
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from eddy.errors import ConfigurationError
+from eddy.operators.windows.windowed_fold import OpenWindow
 from eddy.runtime.worker import Worker
 from eddy.serve.state import Facts, InstanceState, readiness, state_of
 from eddy.serve.worker_watch import WorkerWatch
@@ -148,6 +149,7 @@ class WorkerFigures(Collector):
                 yield GaugeMetricFamily(name, meaning, value=float(value))
         if self._watch.reading is not None:
             yield _lag(self._watch.reading.lags)
+            yield _open_windows(self._watch.reading.open_windows)
         if worker is not None:
             yield _held(self._watch, worker)
             for name, meaning, count in _COUNTERS:
@@ -179,6 +181,14 @@ def _lag(lags: dict[str, int]) -> Metric:
     family = GaugeMetricFamily("eddy_lag_offsets", meaning, labels=["topic"])
     for topic, lag in lags.items():
         family.add_metric([topic], lag)
+    return family
+
+
+def _open_windows(windows: Sequence[OpenWindow]) -> Metric:
+    meaning = "Event time since the end of the first open window of a step, which waits for this partition of a source."
+    family = GaugeMetricFamily("eddy_open_windows_seconds", meaning, labels=["step", "source", "partition"])
+    for window in windows:
+        family.add_metric([window.step, window.source, str(window.partition)], window.behind_ms / 1000)
     return family
 
 

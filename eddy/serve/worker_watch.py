@@ -8,10 +8,12 @@ a call takes long: calls take at most a twentieth of the time, but one is made a
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eddy.errors import ConnectorError, EddyError
+from eddy.operators.context import Context
+from eddy.operators.windows.windowed_fold import OpenWindow
 from eddy.runtime.lifecycle import WorkerState
 from eddy.runtime.retries import Retries
 from eddy.runtime.worker import Worker
@@ -25,12 +27,16 @@ _MAX_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """A reading of the log at time `at`: the lag by topic, and whether everything was quiescent."""
+    """A reading of the log at time `at`: the lag by topic, and whether everything was quiescent.
+
+    `open_windows` has the first open window of each step then.
+    """
 
     at: float
     took_s: float
     lags: dict[str, int] = field(default_factory=dict)
     quiescent: bool = False
+    open_windows: Sequence[OpenWindow] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,8 @@ class WorkerWatch:
             self._unread = _Unread(self._unread.since if self._unread else began, str(error))
         else:
             self._unread = None
-            self.reading = LagReading(began, self._clock() - began, lags, quiescent)
+            windows = worker.circuit.open_windows(Context(event_time=worker.positions.entry.event_time))
+            self.reading = LagReading(began, self._clock() - began, lags, quiescent, windows)
         finally:
             self._reads = False
             pause_s = min(_MAX_INTERVAL_S, _SHARE * (self._clock() - began))

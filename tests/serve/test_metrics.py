@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from prometheus_client.samples import Sample
 
 import eddy
 from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
 from eddy.serve.state import InstanceState
 from tests.serve.conftest import Ward, produce
 
@@ -131,6 +133,27 @@ def test_records_left_out_and_rows_cut_are_counted(admit: Admit, log: LocalLog) 
     assert samples(ward)["eddy_dropped_records_total"] == 1.0
 
 
+def windows(admit: Admit, log: LocalLog) -> Ward:
+    """A worker with windows, some of them open, and a record that was late."""
+    log.create_topics([TopicSpec("clicks", 2)])
+    topology = eddy.Topology("clicks")
+    groups = topology.stream("clicks", eddy.String, eddy.String).group_by(lambda key, value: value, key=eddy.String)
+    groups.windowed_by(eddy.TimeWindows(timedelta(seconds=10), grace=timedelta(seconds=1)), "close").count("counts")
+    ward = admit(topology=topology).admit()
+    with closing(log.producer(None)) as producer:
+        producer.begin()
+        producer.send("clicks", [0, 0, 0, 1], [b"a"] * 4, [b"x"] * 4, [1_000, 41_000, 2_000, 5_000])
+        producer.commit({}, None)
+    ward.settle()
+    return ward
+
+
+def test_late_records_and_the_partition_that_keeps_windows_open_are_told(admit: Admit, log: LocalLog) -> None:
+    found = samples(windows(admit, log))
+    assert found["eddy_late_records_total"] == 1.0
+    assert found["eddy_open_windows_seconds{1,clicks,counts}"] == 30.0
+
+
 def test_purges_are_counted_with_what_they_deleted(admit: Admit, log: LocalLog) -> None:
     config = eddy.Config(max_loop_rows=1, max_epoch_records=1, purge_interval_s=0.0)
     ward = admit(config=config).admit()
@@ -159,10 +182,16 @@ def test_build_and_process_are_told(ward: Ward) -> None:
         assert found["process_resident_memory_bytes"] > 1_000_000
 
 
-def test_documentation_lists_exactly_what_there_is(ward: Ward, log: LocalLog) -> None:
+def test_documentation_lists_exactly_what_there_is(ward: Ward, admit: Admit, log: LocalLog) -> None:
     produce(log, {"leaf": "twig"})
     ward.settle()
-    families = list(text_string_to_metric_families(ward.get("/metrics").text))
+    pages = [one.get("/metrics").text for one in (ward, windows(admit, log))]
+    families = [
+        family
+        for page in pages
+        for family in text_string_to_metric_families(page)
+        if family.samples and (page is pages[0] or family.name == "eddy_open_windows_seconds")
+    ]
     told = {
         family.name + ("_total" if family.type == "counter" else ""): (
             family.type,

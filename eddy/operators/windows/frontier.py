@@ -40,6 +40,9 @@ class Frontier(Protocol):
     def passes(self, firsts: Mapping[int, int]) -> Moment | None:
         """The moment at which a partition's frontier reaches the end that is given for it."""
 
+    def slowest(self, context: Context, partition: int) -> tuple[str, int]:
+        """The source, and its partition, that a partition's frontier waits for."""
+
 
 def mark_of(windows: Windows, event_time: int) -> int:
     """The latest end of a window that has passed, with the grace, at an event time; -1 if there is none."""
@@ -67,6 +70,11 @@ class OwnPartition:
         lag = self._windows.lag_ms
         return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
 
+    def slowest(self, context: Context, partition: int) -> tuple[str, int]:
+        """The same partition, of the source with the least event time."""
+        times = context.event_time
+        return min(self._sources, key=lambda source: times.get((source, partition), -1)), partition
+
 
 class Marked:
     """Frontiers of rows that came through an exchange. `sources` are the partitions of all sources."""
@@ -91,6 +99,11 @@ class Marked:
         """At once, if marks have passed an end."""
         context = Context()
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
+
+    def slowest(self, context: Context, partition: int) -> tuple[str, int]:
+        """The one with the least mark."""
+        value = self._marks.partition(partition).value
+        return min(self._sources, key=lambda source: value((partition, *source)) or -1)
 
 
 class _Mark(msgspec.Struct, array_like=True):

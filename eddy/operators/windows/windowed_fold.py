@@ -8,7 +8,7 @@ final: it is never retracted. It is in the table until the frontier is `retentio
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context, Moment
@@ -19,7 +19,7 @@ from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.windows import Windowed, Windows
 
-__all__ = ["Emit", "WindowedFold"]
+__all__ = ["Emit", "OpenWindow", "WindowedFold"]
 
 K = TypeVar("K")
 
@@ -27,6 +27,18 @@ Emit = Literal["update", "close"]
 _MOST_A_STEP = 20_000
 _Due = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
+
+
+class OpenWindow(NamedTuple):
+    """The first window of a step that is open, by its end with grace, and the partition of a source that holds it open.
+
+    `behind_ms` is how far the latest event time is after that end; 0 if no partition has reached it.
+    """
+
+    step: str
+    source: str
+    partition: int
+    behind_ms: int
 
 
 class WindowedFold(Operator):
@@ -72,6 +84,16 @@ class WindowedFold(Operator):
         firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
         moments = {partition: end for partition, end in firsts.items() if end is not None}
         return self._frontier.passes(moments) if moments else None
+
+    def first_open(self, context: Context) -> OpenWindow | None:
+        """Its first window, between epochs; None if there is none. `context` has the event times."""
+        firsts = ((self.calendar.first(partition), partition) for partition in self._owned())
+        end, partition = min(((end, partition) for end, partition in firsts if end is not None), default=(None, 0))
+        if end is None:
+            return None
+        latest = max(context.event_time.values(), default=-1)
+        source = self._frontier.slowest(context, partition)
+        return OpenWindow(self.name, *source, max(0, latest - end - self._windows.lag_ms))
 
     def end_epoch(self) -> None:
         """Drop what is reported."""

@@ -105,6 +105,30 @@ def test_calendars_know_time_zones(unit: Any, zone: str, moment: datetime, hours
     assert (windows.last_end(start), windows.next_end(start)) == (start, start)
 
 
+def test_records_that_were_joined_with_a_table_have_windows() -> None:
+    topology = eddy.Topology("app")
+    shops = topology.table("shops", S, S)
+    sales = topology.stream("in", S, S).join(shops, lambda sale, town: town, value=S)
+    towns = sales.group_by(lambda shop, town: town, key=S).windowed_by(eddy.TimeWindows(ms(10), grace=ms(2)), "close")
+    towns.count("n").to("out")
+    with eddy.TopologyTestDriver(topology, partitions=3) as driver:
+        shops_of = {"a": "bern", "b": "bern", "c": "chur", "d": "chur", "e": "bern", "f": "genf"}
+        driver.input("shops").pipe_all(list(shops_of.items()))
+        for time in (3, 9, 8, 11, 12, 1, 13, 40):
+            driver.input("in").pipe_all([(shop, "x") for shop in shops_of], time)
+        driver.input("in").pipe("nobody", "x", 99)
+        towns_at = {(key, start): n for key, start, _, n in spans(driver)}
+        assert towns_at == {
+            ("bern", 0): 9,
+            ("chur", 0): 6,
+            ("genf", 0): 3,
+            ("bern", 10): 9,
+            ("chur", 10): 6,
+            ("genf", 10): 3,
+        }
+        assert driver.worker.statistics.late == 6
+
+
 def test_windowed_keys_are_read_as_they_were_written() -> None:
     windowed = eddy.Windowed("a", 20, 30)
     serde = eddy.TimeWindowed(S, ms(10))

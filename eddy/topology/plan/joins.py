@@ -23,6 +23,7 @@ __all__ = ["Join", "StreamTableJoin", "TableJoin"]
 class StreamTableJoin(Node):
     """Facts, each with the table's value for its key."""
 
+    keeps_records = True
     derived = ("right",)
 
     joiner: Callable[[Any, Any], Any]

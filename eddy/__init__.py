@@ -9,7 +9,11 @@ Names are imported when first used, so that a command handles signals before it 
 
 import importlib
 import warnings
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False
+"""As in `typing`, which takes longer to import than this module: until the command line handles signals, Ctrl-C shows
+a traceback.
+"""
 
 if TYPE_CHECKING:
     from eddy import faust as faust

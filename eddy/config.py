@@ -1,15 +1,15 @@
 """The settings of a worker. Each has a usable default; nothing is read from the environment."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators.errors.row_sizes import OVERHEAD
-from eddy.topology.arguments import check_function
+from eddy.topology.arguments import check_function, folder_of
 
-__all__ = ["Config"]
+__all__ = ["Config", "config_or_default"]
 
 _COUNTS = (
     *("max_epoch_records", "max_epoch_bytes", "max_loop_rows", "max_row_bytes", "max_nested_rows"),
@@ -24,8 +24,8 @@ class Config:
     """The settings of a worker.
 
     Args:
-        state_dir: the folder in which RocksDB keeps the states, one folder for each application; None keeps them in
-            memory, so that every start restores them from the changelogs.
+        state_dir: the folder, as text or as a path, in which RocksDB keeps the states, one folder for each application;
+            None keeps them in memory, so that every start restores them from the changelogs.
         on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
             counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
         max_epoch_records: the most records of one epoch.
@@ -56,7 +56,7 @@ class Config:
             offsets of its changelog.
     """
 
-    state_dir: Path | None = None
+    state_dir: str | Path | None = None
     on_error: Literal["fail", "skip", "dead-letter"] = "fail"
     max_epoch_records: int = 50_000
     max_epoch_bytes: int = 64 << 20
@@ -76,6 +76,7 @@ class Config:
     on_restore: Callable[[str, int, int], object] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "state_dir", folder_of("config", state_dir=self.state_dir))
         self._check_types()
         for name in _COUNTS:
             if not getattr(self, name) >= 1:  # not `< 1`, which is false for NaN
@@ -102,7 +103,6 @@ class Config:
         kinds: dict[str, type | tuple[type, ...]] = {
             **dict.fromkeys(_COUNTS, int),
             **dict.fromkeys((*_LIMITS_S, *_WAITS_S), (int, float)),
-            "state_dir": (Path, type(None)),
             "create_topics": bool,
             "accept_plan": bool,
         }
@@ -110,5 +110,18 @@ class Config:
         for name, kind in kinds.items():
             given = getattr(self, name)
             if not isinstance(given, kind) or (isinstance(given, bool) and kind is not bool):
-                what = needed.get(kind, "a pathlib.Path or None")
-                raise TopologyError(f"config: {name}={given!r}; {what} is needed")
+                raise TopologyError(f"config: {name}={given!r}; {needed[kind]} is needed")
+
+
+def config_or_default(where: str, given: Any) -> Config:
+    """The settings that a caller gave, or the defaults for None. Raises: TopologyError for anything else."""
+    if given is None:
+        return Config()
+    if not isinstance(given, Config):
+        names = {field.name for field in fields(Config)}
+        fits = isinstance(given, Mapping) and given and names.issuperset(given)
+        settings = ", ".join(f"{name}={value!r}" for name, value in given.items()) if fits else "on_error='skip'"
+        raise TopologyError(
+            f"{where}: config={given!r}; an eddy.Config is needed. Write config=eddy.Config({settings})"
+        )
+    return given

@@ -4,22 +4,22 @@ Each piped record is a separate epoch; `pipe_all` puts many records into one epo
 Nothing waits: the wall clock moves only by `advance_wall_clock_time`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from eddy.config import Config
+from eddy.config import Config, config_or_default
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import Headers, TopicPartition, TopicSpec
+from eddy.connectors.log import Headers, TopicPartition, TopicSpec, check_headers
 from eddy.errors import DataError, TopologyError
 from eddy.partitioner import partition_of, partitions_of
 from eddy.runtime.key_value_store import KeyValueStore
 from eddy.runtime.worker import Worker
 from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
-from eddy.topology.arguments import check_kind, check_number, check_serdes, check_whole
+from eddy.topology.arguments import check_flag, check_name, check_number, check_serdes, check_whole
 from eddy.topology.compiler.circuit_compiler import sink_serdes
-from eddy.topology.topology import Topology
+from eddy.topology.topology import Topology, check_topology
 
 __all__ = ["InputTopic", "KeyValueStore", "OutputRecord", "OutputTopic", "TopologyTestDriver"]
 
@@ -64,9 +64,10 @@ class TopologyTestDriver:
         partitions: int = 1,
         initial_wall_clock_ms: int = 0,
     ) -> None:
-        check_kind("driver", Topology, [topology])
+        check_topology("driver", topology)
         check_whole("driver", 1, optional=False, partitions=partitions)
         check_whole("driver", 0, optional=False, initial_wall_clock_ms=initial_wall_clock_ms)
+        self._config = config_or_default("driver", config)
         self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
         self.log = LocalLog(None)
@@ -74,13 +75,14 @@ class TopologyTestDriver:
         names = {node.topic for node in plan.sources()} | {node.topic for node in plan.sinks()}
         self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
         self._now = 0.0
-        self._config = config or Config()
+        self._closed = False
         self._store = _KeptStore()
         self._inputs: dict[str, InputTopic[Any, Any]] = {}
         self._outputs: dict[str, OutputTopic[Any, Any]] = {}
         self._start()
 
     def __enter__(self) -> "TopologyTestDriver":
+        self._check_open("with")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -88,6 +90,8 @@ class TopologyTestDriver:
 
     def input(self, topic: str) -> "InputTopic[Any, Any]":
         """A source topic, to pipe records into. Raises: TopologyError for any other topic."""
+        self._check_open("input")
+        check_name(topic, "driver: input, topic")
         if topic not in self._inputs:
             self._inputs[topic] = InputTopic(self, topic)
         return self._inputs[topic]
@@ -96,24 +100,32 @@ class TopologyTestDriver:
         self, topic: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> "OutputTopic[Any, Any]":
         """A topic to read: a sink's topic with its serdes, or any topic with the given serdes."""
+        self._check_open("output")
+        check_name(topic, "driver: output, topic")
         if topic not in self._outputs:
             self._outputs[topic] = OutputTopic(self, topic)
         return self._outputs[topic].with_serdes(key, value)
 
     def store(self, name: str) -> "KeyValueStore[Any, Any]":
         """The store of a table, by name. Raises: TopologyError if there is no such table."""
+        self._check_open("store")
+        check_name(name, "driver: store")
         return self.worker.store(name)
 
     def held(self) -> dict[tuple[str, int], str]:
         """Messages about parts without a finite answer, by recursion and partition, until the data is mended."""
+        self._check_open("held")
         return self.worker.held()
 
     def run(self) -> None:
         """Step the worker until nothing is left to do."""
+        self._check_open("run")
         self.worker.run_until_idle()
 
     def restart(self, *, lose_state: bool = False) -> None:
         """Stop the worker and start another in its place, with its stores or restored from changelogs."""
+        self._check_open("restart")
+        check_flag("driver: restart", lose_state=lose_state)
         self.worker.close()
         if lose_state:
             self._store = _KeptStore()
@@ -124,6 +136,7 @@ class TopologyTestDriver:
 
         Raises: TopologyError unless it is a number from 0 to 3,000 years.
         """
+        self._check_open("advance_wall_clock_time")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         where = "driver: advance_wall_clock_time"
         check_number(where, 0, by=seconds)
@@ -133,9 +146,17 @@ class TopologyTestDriver:
         self.run()
 
     def close(self) -> None:
-        """Stop the worker and drop the log."""
+        """Stop the worker and drop the log. A second call does nothing."""
+        self._closed = True
         self.worker.close()
         self.log.close()
+
+    def _check_open(self, what: str) -> None:
+        if self._closed:
+            raise TopologyError(
+                f"driver of '{self.topology.name}': it is closed, and {what} needs one that is open. Read inside of "
+                "its `with` block, or make another: TopologyTestDriver(topology)"
+            )
 
     def _start(self) -> None:
         """Make the worker. It exists even if its first steps raise."""
@@ -180,11 +201,21 @@ class InputTopic(Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write records and process them together: one epoch, within the limits of its settings."""
+        """Write records and process them together: one epoch, within the limits of its settings.
+
+        Raises: DataError for records that are no pairs (key, value), or do not fit the topic's serdes.
+        """
+        where = f"driver: topic '{self._topic}'"
+        self._check(where, timestamp_ms, headers)
+        if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
+            fix = "Write pipe_all(records.items())" if isinstance(records, Mapping) else "Write [(key, value), …]"
+            raise DataError(f"{where}: records={records!r}; a list of pairs (key, value) is needed. {fix}")
         encoded: list[tuple[bytes | None, bytes | None, int]] = []
-        for key, value in records:
+        for record in records:
+            if not isinstance(record, tuple | list) or len(record) != 2:
+                raise DataError(f"{where}: the record {record!r} is no pair; a pair (key, value) is needed")
+            key, value = record
             self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
-            where = f"driver: topic '{self._topic}'"
             pair = (
                 _encode(self._source.key, key, f"{where}: key"),
                 _encode(self._source.value, value, f"{where}: value"),
@@ -194,7 +225,17 @@ class InputTopic(Generic[K, V]):
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> None:
         """Write one record of bytes, ignoring the serdes, and process it."""
+        where = f"driver: topic '{self._topic}'"
+        self._check(where, timestamp_ms, ())
+        for what, part in (("key", key), ("value", value)):
+            if part is not None and not isinstance(part, bytes):
+                raise DataError(f"{where}: {what}={part!r}; bytes or None are needed. For values, use pipe(key, value)")
         self._write([(key, value, timestamp_ms)])
+
+    def _check(self, where: str, timestamp_ms: Any, headers: Any) -> None:
+        self._driver._check_open("an input topic")
+        check_whole(where, 0, timestamp_ms=timestamp_ms)
+        check_headers(where, headers)
 
     def _write(self, records: Iterable[tuple[bytes | None, bytes | None, int]], headers: Headers = ()) -> None:
         """Write encoded records, as (key, value, time), in one transaction, and process them."""
@@ -232,6 +273,7 @@ class OutputTopic(Generic[K, V]):
 
     def read_records(self) -> list[OutputRecord]:
         """The records since the last read, by partition and offset."""
+        self._driver._check_open("an output topic")
         found = []
         for partition, position in self._positions.items():
             end = self._driver.log.end_offsets([partition])[partition]

@@ -7,6 +7,7 @@ and tuples of these, as MessagePack; never pickle.
 import datetime
 import decimal
 import math
+import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "String",
     "Struct",
     "Tuple",
+    "reason_of",
     "refusal",
     "serde_for",
 ]
@@ -279,13 +281,43 @@ def refusal(serde: Serde[Any], value: Any) -> str:
     """The reason why a serde cannot encode a value; empty if it can.
 
     >>> refusal(Int64, "x"), refusal(Int64, 1)
-    ('required argument is not an integer', '')
+    ('int expected, str given', '')
     """
     try:
         serde.encode(value)
     except Exception as error:
-        return str(error) or type(error).__name__
+        why = reason_of(error)
+        return f"{why}, {type(value).__name__} given" if why in {"int expected", "float expected"} else why
     return ""
+
+
+def reason_of(error: Exception) -> str:
+    """The text of a serde's exception, in words that name types for those of Python's encoders in C.
+
+    >>> try:
+    ...     String.encode(7)
+    ... except TypeError as error:
+    ...     reason_of(error)
+    'str expected, int given'
+    """
+    text = str(error) or type(error).__name__
+    for pattern, words in _REASONS:
+        text = pattern.sub(words, text)
+    return text
+
+
+_REASONS = [
+    (
+        re.compile(r"^descriptor 'encode' for 'str' objects doesn't apply to an? '(.+)' object$"),
+        r"str expected, \1 given",
+    ),
+    (re.compile(r"^required argument is not an integer$"), "int expected"),
+    (re.compile(r"^(required argument is not a float|must be real number, not \w+)$"), "float expected"),
+    (
+        re.compile(r"^'utf-8' codec can't encode .*surrogates not allowed$"),
+        "it is no valid text: a part of it is no character of UTF-8, such as a byte of a file in another encoding",
+    ),
+]
 
 
 def serde_for(value: Any) -> str:

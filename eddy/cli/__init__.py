@@ -3,19 +3,18 @@
 Data is written to stdout, everything else to stderr. `exits.py` lists the exit statuses.
 """
 
-import contextlib
-import importlib
-import importlib.metadata
-import logging
-import os
-import platform
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
-
 from eddy.cli.importing import signals_end_imports
 
 with signals_end_imports():
+    import contextlib
+    import importlib
+    import logging
+    import os
+    import platform
+    import sys
+    from collections.abc import Iterator, Sequence
+    from typing import Any, NoReturn
+
     import click
 
     from eddy.cli.exits import INTERRUPTED, PIPE_CLOSED, exit_status, message
@@ -134,4 +133,6 @@ def version() -> None:
     Example:
       eddy version
     """
+    import importlib.metadata
+
     click.echo(f"eddy {importlib.metadata.version('eddy-streams')} (Python {platform.python_version()})")

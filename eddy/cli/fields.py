@@ -23,6 +23,7 @@ class FieldType:
 
     def encode_text(self, text: str) -> bytes:
         """The bytes of a text. Raises: DataError."""
+        check_utf8(text)
         try:
             return self.serde.encode(self.parse(text))
         except Exception as error:
@@ -41,8 +42,27 @@ class FieldType:
         return value.hex() if self.serde is Bytes else value
 
 
+def check_utf8(text: str) -> None:
+    """Refuse the text of bytes that are not UTF-8, which it has as surrogates. Raises: DataError naming the bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        data = text.encode(errors="surrogateescape")
+        utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data
+        bad = text[error.start].encode(errors="surrogateescape")[0]
+        shown = data if len(data) <= _SHOWN else text[: _SHOWN // 2].encode(errors="surrogateescape") + b"..."
+        raise DataError(
+            f"{shown!r} is no UTF-8: byte {bad:#04x} at character {error.start + 1}; a file in UTF-8 is needed. "
+            f"Convert it: iconv -f {'UTF-16' if utf16 else 'LATIN1'} -t UTF-8 FILE, with the encoding that it has"
+        ) from error
+
+
+_SHOWN = 80
+
+
 def object_of(line: str) -> dict[str, Any]:
     """The JSON object of a line. Raises: DataError."""
+    check_utf8(line)
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -4,14 +4,14 @@ traceback.
 `eddy run` ends with 0 when it is asked to stop, also at this moment; any other command ends as if the signal had killed
 it. A SIGINT that was ignored, because a non-interactive shell started this process in the background, is handled from
 here on.
+
+The first import of the command line, so it imports little itself: what is imported before it has Python's own handler,
+with a traceback.
 """
 
-import contextlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
 from types import FrameType
 
 __all__ = ["signals_end_imports"]
@@ -21,15 +21,22 @@ def _end(number: int, frame: FrameType | None) -> None:
     os._exit(0 if sys.argv[1:2] == ["run"] else 128 + number)
 
 
-@contextlib.contextmanager
-def signals_end_imports() -> Iterator[None]:
-    """Inside the block, SIGINT and SIGTERM end the process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = [signal.signal(number, _end) or signal.SIG_DFL for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler if before[0] is signal.SIG_IGN else before[0])
-        signal.signal(signal.SIGTERM, before[1])
+class signals_end_imports:  # noqa: N801 - a context manager, called like a function
+    """Inside the block, SIGINT and SIGTERM end the process. In a thread other than the main one it does nothing."""
+
+    _interrupt: object = None
+    _terminate: object = None
+
+    def __enter__(self) -> None:
+        try:
+            self._interrupt = signal.signal(signal.SIGINT, _end) or signal.SIG_DFL
+        except ValueError:  # signals are handled by the main thread only
+            return
+        self._terminate = signal.signal(signal.SIGTERM, _end) or signal.SIG_DFL
+
+    def __exit__(self, *error: object) -> None:
+        if self._interrupt is None:
+            return
+        ignored = self._interrupt is signal.SIG_IGN
+        signal.signal(signal.SIGINT, signal.default_int_handler if ignored else self._interrupt)  # type: ignore[arg-type]
+        signal.signal(signal.SIGTERM, self._terminate)  # type: ignore[arg-type]

@@ -165,10 +165,13 @@ def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bo
 
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[TextIO]:
-    """The lines of a file. Bytes that are not UTF-8 are kept, and are refused when a field is made from them."""
+    """The lines of a file, without a byte order mark at its start.
+
+    Bytes that are not UTF-8 are kept, and are refused when a field is made from them.
+    """
     try:
         with _binary(file) as binary:
-            yield io.TextIOWrapper(binary, encoding="utf-8", errors="surrogateescape", newline="")
+            yield io.TextIOWrapper(binary, encoding="utf-8-sig", errors="surrogateescape", newline="")
     except (OSError, EOFError, zlib.error) as error:
         raise click.FileError(file, getattr(error, "strerror", None) or str(error)) from error
 

@@ -19,6 +19,7 @@ from eddy.live.streams.limits import MAX_LINGER_S, Limits
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.table_server import served
 from eddy.tables.catalog import catalog_of
+from eddy.tables.served_rows import NOT_RUN
 from eddy.topology.topology import Topology
 
 __all__ = ["command"]
@@ -218,8 +219,11 @@ def command(
                 with served(
                     endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
                 ) as server:
+                    told = False
                     while server.tables.rows.failure is None:
                         stop.check()
+                        if not told and (told := NOT_RUN in server.tables.rows.hindrance):
+                            _log.warning("tables are empty: %s; start a worker: eddy run %s", NOT_RUN, program)
                         time.sleep(0.2)
                     raise server.tables.rows.failure
         except Stopped:

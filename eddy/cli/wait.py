@@ -44,7 +44,11 @@ def command(program: str, target: Target, timeout: float) -> None:
     topology = load(program).topology
     deadline = time.monotonic() + timeout
     while not target.exists():
-        _wait_on(deadline, timeout, f"there is no log in {target.data} yet")
+        _wait_on(
+            deadline,
+            timeout,
+            f"there is no log in {target.data} yet; eddy produce and eddy run make one; or name it: --data DIR",
+        )
     with opened(target) as log:
         wait_until_quiescent(log, topology, deadline, timeout)
 

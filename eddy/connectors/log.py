@@ -21,8 +21,10 @@ every implementation keeps them (the suite `tests/connectors/test_log.py`):
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from os import PathLike
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from eddy.errors import DataError, TopologyError
 from eddy.partitioner import Partitioner
 
 __all__ = [
@@ -37,6 +39,8 @@ __all__ = [
     "Records",
     "TopicPartition",
     "TopicSpec",
+    "check_headers",
+    "check_log",
     "never",
 ]
 
@@ -44,6 +48,25 @@ Headers = tuple[tuple[str, bytes], ...]
 
 UNBOUNDED = 1 << 62
 """A `max_bytes` that is larger than any poll."""
+
+
+def check_log(where: str, log: object) -> None:
+    """Refuse an argument that is no log, such as the path of one. Raises: TopologyError."""
+    if not isinstance(log, type) and all(hasattr(log, method) for method in ("reopened", "producer", "topics")):
+        return
+    opened = f"eddy.open_log({str(log)!r})" if isinstance(log, str | PathLike) else "eddy.open_log('data')"
+    cluster = f"eddy.kafka({log!r})" if isinstance(log, str) and ":" in log else "eddy.kafka('host:9092')"
+    raise TopologyError(f"{where}: log={log!r}; a log is needed. Write log={opened}, or log={cluster}")
+
+
+def check_headers(where: str, headers: object) -> None:
+    """Check that headers are pairs (name, bytes). Raises: DataError."""
+    if isinstance(headers, tuple | list) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], bytes)
+        for pair in headers
+    ):
+        return
+    raise DataError(f"{where}: headers={headers!r}; pairs (name, bytes) are needed. Write headers=(('name', b'…'),)")
 
 
 def never() -> bool:

@@ -1,9 +1,10 @@
 """The limits of a topic for its records, checked before any record of a column is sent."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from eddy.connectors.log import Headers, TopicSpec
-from eddy.errors import ConnectorError, RecordRefusedError
+from eddy.errors import ConnectorError, DataError, RecordRefusedError
 
 __all__ = ["DEFAULT_MAX_BYTES", "check_records"]
 
@@ -22,7 +23,13 @@ def check_records(
     headers: Sequence[Headers] | None,
     overhead_bytes: int = 0,
 ) -> None:
-    """Raises: RecordRefusedError naming a record that `spec` does not allow; ConnectorError for unequal columns."""
+    """Check the columns of records.
+
+    Raises: RecordRefusedError naming a record that `spec` does not allow; DataError for a key or value that is not
+    bytes; ConnectorError for unequal columns.
+    """
+    for what, column in (("keys", keys), ("values", values)):
+        _check_bytes(where, what, column)
     lengths = {len(column) for column in (keys, values, timestamps, headers) if column is not None}
     if len(lengths) > 1:
         raise ConnectorError(
@@ -37,6 +44,24 @@ def check_records(
     limit = int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
     if headers is not None or _longest(keys) + _longest(values) + overhead_bytes > limit:
         _check_sizes(where, keys, values, headers, limit, overhead_bytes)
+
+
+_BYTES_OR_NONE = frozenset({bytes, type(None)})
+
+
+def _check_bytes(where: str, what: str, column: Any) -> None:
+    """Raises: DataError for a column that is none, or has something other than bytes and None."""
+    if isinstance(column, list | tuple) and set(map(type, column)) <= _BYTES_OR_NONE:
+        return
+    if isinstance(column, str | bytes | None):
+        raise DataError(f"{where}: {what}={column!r}; a list with one entry a record is needed. Write [{column!r}]")
+    for row, data in enumerate(column):
+        if data is not None and not isinstance(data, bytes):
+            raise DataError(
+                f"{where}: record {row} of {len(column)}: {what[:-1]} {data!r} is {type(data).__name__}; bytes or None "
+                "are needed. Encode it, e.g. eddy.String.encode(…), or write rows with serdes: "
+                "log.write(topic, {key: value})"
+            )
 
 
 def _longest(column: Sequence[bytes | None]) -> int:

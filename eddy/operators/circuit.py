@@ -31,6 +31,7 @@ from eddy.operators.waves.recursion import Waves
 from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marks
 from eddy.operators.windows.windowed_fold import OpenWindow, WindowedFold
+from eddy.serde import reason_of
 from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
 
@@ -253,8 +254,8 @@ class Circuit:
             except Exception as error:
                 raise UnwritableRowError(
                     f"state '{name}': a row does not fit its serdes (key {state.spec.key.name}, value "
-                    f"{state.spec.value.name}), or has no key: {error}. Name the serde where the rows are made "
-                    "(key=, value=), or filter rows without a key out before",
+                    f"{state.spec.value.name}), or has no key: {reason_of(error)}. Name the serde where the rows "
+                    "are made (key=, value=), or filter rows without a key out before",
                     name,
                 ) from error
             if rows:

@@ -4,7 +4,7 @@ The author's function is called once for each row of a batch, by `map` in C, nev
 the row only: a retraction is computed by calling it again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import starmap
 from operator import itemgetter
 from typing import Any
@@ -13,6 +13,7 @@ from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat
 from eddy.operators.context import Context
 from eddy.operators.operator import Operator, RowWise
+from eddy.source_lines import line_of
 
 __all__ = [
     "Filter",
@@ -27,6 +28,7 @@ __all__ = [
     "Union",
     "check_rows",
     "latest_of",
+    "no_rows",
 ]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
@@ -48,14 +50,14 @@ class Filter(RowWise):
 class Map(RowWise):
     """Rows of (K, V) in, one row `function(key, value)` out for each."""
 
-    def __init__(self, name: str, function: Callable[[Any, Any], Row]) -> None:
-        self.name, self._function = name, function
+    def __init__(self, name: str, function: Callable[[Any, Any], Row], where: str = "") -> None:
+        self.name, self._function, self._where = name, function, where or name
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
         rows = list(starmap(self._function, batch.rows))
-        check_rows(rows, self.name)
+        check_rows(rows, self._where, self._function)
         return batch.with_rows(rows)
 
 
@@ -89,14 +91,25 @@ class SelectKey(RowWise):
 class FlatMap(RowWise):
     """Rows of (K, V) in, all rows of the iterable `function(key, value)` out for each."""
 
-    def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]]) -> None:
-        self.name, self._function = name, function
+    def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]], where: str = "") -> None:
+        self.name, self._function, self._where = name, function, where or name
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each row."""
         (batch,) = inputs
-        out = batch.spread(list(map(list, starmap(self._function, batch.rows))))
-        check_rows(out.rows, self.name)
+        returned = list(starmap(self._function, batch.rows))
+        try:
+            out = batch.spread(list(map(list, returned)))
+        except TypeError:
+            for made in returned:
+                if not isinstance(made, Iterable):
+                    raise no_rows(self._where, self._function, made) from None
+            raise
+        if not _are_pairs(out.rows):
+            for made in returned:
+                if isinstance(made, Sequence | Mapping | Set) and not all(map(_is_pair, made)):
+                    raise no_rows(self._where, self._function, made)
+            check_rows(out.rows, self._where, self._function)
         return out
 
 
@@ -202,17 +215,45 @@ def _latest_of_mixed(batch: Batch) -> Batch:
     return Batch(rows, [1] * len(rows), out.time, out.times, out.headers)
 
 
-def check_rows(rows: list[Row], where: str) -> None:
-    """Refuse objects that are not (key, value). Raises: DataError naming the step and the object."""
-    try:
-        if len(rows) == 1 and len(rows[0]) == 2:
-            return
-        if set(map(len, rows)) <= {2}:
-            return
-    except TypeError:
-        pass
-    bad = next(row for row in rows if not isinstance(row, tuple) or len(row) != 2)
-    raise DataError(
-        f"{where}: the function returned {bad!r}; a pair (key, value) is needed. "
-        "Write e.g. .map(lambda key, value: (value, key))"
+def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None = None) -> None:
+    """Refuse objects that are not (key, value). Raises: DataError naming the step, its function and the object."""
+    if _are_pairs(rows):
+        return
+    for row in rows:
+        if not _is_pair(row):
+            raise DataError(
+                f"{where}: {_named(function)} returned {row!r}; a pair (key, value) is needed. Write e.g. "
+                f"{_call(where, function)}"
+            )
+
+
+def no_rows(where: str, function: Callable[..., Any], made: Any) -> DataError:
+    """The error of a flat map's function whose result is no iterable of pairs."""
+    fix = "[(key, value)] for one pair" if _is_pair(made) else "return [(key, value), …], and [] for no row"
+    return DataError(
+        f"{where}: {_named(function)} returned {made!r}; an iterable of pairs (key, value) is needed. Write {fix}"
     )
+
+
+def _are_pairs(rows: list[Row]) -> bool:
+    """Whether all rows are tuples of two, which is decided in C. False means that they have to be looked at."""
+    return set(map(type, rows)) <= _TUPLE and set(map(len, rows)) <= _TWO
+
+
+_TUPLE, _TWO = frozenset({tuple}), frozenset({2})
+
+
+def _is_pair(row: object) -> bool:
+    return isinstance(row, tuple | list) and len(row) == 2
+
+
+def _named(function: Callable[..., Any] | None) -> str:
+    """`the function`, with its line in the author's file."""
+    line = line_of(function) if function is not None else ""
+    return f"the function of {line}" if line else "the function"
+
+
+def _call(where: str, function: Callable[..., Any] | None) -> str:
+    first = where.partition(" ")[0]
+    method = first if function is not None and first in {"flat_map", "group_by"} else "map"
+    return f".{method}(lambda key, value: {'[(value, key)]' if method == 'flat_map' else '(value, key)'})"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from eddy.connectors.log import Log
+from eddy.connectors.log import Log, check_log
 from eddy.errors import ConnectorError, EddyError, QueryError
 from eddy.live.dataflow.action import Action
 from eddy.live.query.explain import QueryPlan
@@ -35,7 +35,8 @@ from eddy.tables.open_table import OpenTable
 from eddy.tables.served_rows import RowsSnapshot, ServedRows
 from eddy.tables.table_reader import TableReader
 from eddy.tables.version import Version, Wanted, wanted_of
-from eddy.topology.topology import Topology
+from eddy.topology.arguments import check_kind, check_number, check_whole, folder_of
+from eddy.topology.topology import Topology, check_topology
 
 __all__ = ["Tables", "TablesSnapshot", "open_tables"]
 
@@ -99,6 +100,13 @@ class Tables:
         queries: Queries | None = None,
         table_rows: int = TABLE_ROWS,
     ) -> None:
+        check_topology("open_tables", topology)
+        check_log("open_tables", log)
+        folder = folder_of("open_tables", state_dir=state_dir)
+        check_number("open_tables", 0, optional=False, max_wait_s=max_wait_s)
+        check_whole("open_tables", 1, optional=False, cache_bytes=cache_bytes, table_rows=table_rows)
+        if queries is not None:
+            check_kind("open_tables: queries", Queries, [queries], "Write queries = eddy.Queries()")
         self._table_rows = table_rows
         self.queries = queries or Queries()
         self._given, self._log = log, log.reopened()
@@ -106,10 +114,10 @@ class Tables:
             self.catalog = catalog_of(topology, self._log)
             store = (
                 MemoryStore()
-                if state_dir is None
-                else RocksDBStore(Path(state_dir) / topology.name / "~views", topology.name, cache_bytes)
+                if folder is None
+                else RocksDBStore(folder / topology.name / "~views", topology.name, cache_bytes)
             )
-            live_dir = None if state_dir is None else Path(state_dir) / topology.name / "~queries"
+            live_dir = None if folder is None else folder / topology.name / "~queries"
             try:
                 self._spaces = Spaces(live_dir, topology.name, cache_bytes)
             except BaseException:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from eddy.config import Config
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import Log, TopicSpec
-from eddy.errors import ConnectorError
+from eddy.connectors.log import Log, TopicSpec, check_log
+from eddy.errors import ConfigurationError, ConnectorError, TopologyError
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.worker import Worker
+from eddy.runtime.worker_arguments import worker_config
 from eddy.statistics import Statistics
-from eddy.topology.arguments import check_function
-from eddy.topology.topology import Topology
+from eddy.topology.arguments import check_function, check_whole, folder_of
+from eddy.topology.topology import Topology, check_topology
 
 if TYPE_CHECKING:
     from eddy.connectors.kafka import KafkaLog
@@ -38,7 +39,7 @@ def open_log(path: str | Path | None = None) -> LocalLog:
 
     The caller closes it. Raises: ConnectorError.
     """
-    return LocalLog(None if path is None else Path(path), busy_timeout_s=_WRITER_PATIENCE_S)
+    return LocalLog(folder_of("open_log", path=path), busy_timeout_s=_WRITER_PATIENCE_S)
 
 
 def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
@@ -48,6 +49,11 @@ def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
     """
     from eddy.connectors.kafka import KafkaLog, KafkaSettings
 
+    if not isinstance(bootstrap, str) or not bootstrap:
+        raise ConfigurationError(
+            f"kafka: bootstrap={bootstrap!r}; the addresses of brokers are needed, as text. Write "
+            "eddy.kafka('host:9092'), with commas between several"
+        )
     pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     return KafkaLog(KafkaSettings.of(bootstrap, [], pairs))
 
@@ -56,8 +62,19 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
     """Make the missing topics among those that a topology reads and writes. Returns their names.
 
     `partitions` is the number of partitions for all topics, or by topic.
+    Raises: TopologyError for other arguments; ConnectorError.
     """
+    check_topology("create_topics", topology)
+    check_log("create_topics", log)
+    counts_given = partitions if isinstance(partitions, Mapping) else {"": partitions}
+    for topic, count in counts_given.items():
+        check_whole(f"create_topics{topic and f', topic {topic!r}'}", 1, optional=False, partitions=count)
     names = user_topics(topology)
+    if unknown := [name for name in counts_given if name and name not in names]:
+        raise TopologyError(
+            f"create_topics: partitions={partitions!r} names {unknown[0]!r}, which topology '{topology.name}' neither "
+            f"reads nor writes; some of {names} are needed"
+        )
     found = log.topics(names)
     missing = [name for name in names if name not in found]
     counts = {name: partitions if isinstance(partitions, int) else partitions.get(name, 1) for name in missing}
@@ -172,6 +189,7 @@ def run(
     `on_failure(error)` is called on the worker's thread. `config` and `member` are passed to `Worker`.
     Raises: the errors of `Worker`.
     """
+    config = worker_config("run", topology, log, config, member)
     if on_failure is not None:
         check_function("run", on_failure, "error", what="on_failure")
     return RunningWorker(topology, log, config, member, on_failure)

@@ -7,6 +7,7 @@ existing states. Only then does it create internal topics.
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from eddy.config import Config
 from eddy.connectors.log import Log
@@ -65,7 +66,7 @@ def open_store(config: Config, application: str, member: str) -> Store:
     """The store of the settings: one folder for each worker of an application."""
     if config.state_dir is None:
         return MemoryStore()
-    return RocksDBStore(config.state_dir / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
+    return RocksDBStore(Path(config.state_dir) / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
 
 
 def assemble(

@@ -37,6 +37,7 @@ from eddy.runtime.retries import Retries, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
 from eddy.runtime.unlogged_stores import UnloggedStores
+from eddy.runtime.worker_arguments import worker_config
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -72,9 +73,8 @@ class Worker:
         wall: Callable[[], float] = time.time,
         observe: Callable[[str], None] = lambda step: None,
     ) -> None:
-        self.topology, self.log, self.config = topology, log, config or Config()
-        self.group, self.member = topology.name, member
-        self.statistics = Statistics()
+        self.topology, self.log, self.config = topology, log, worker_config("worker", topology, log, config, member)
+        self.group, self.member, self.statistics = topology.name, member, Statistics()
         self.lifecycle = Lifecycle(f"worker '{member}' of '{self.group}'")
         self._told = Listeners(self.config)
         self.lifecycle.observe = self._told.transition

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eddy.errors import DataError
-from eddy.serde import Bytes, Float64, Int64, Native, Serde, String
+from eddy.serde import Bytes, Float64, Int64, Native, Serde, String, reason_of
 from eddy.state.cache import Cache
 from eddy.state.memory import MemoryStore
 from eddy.state.spec import Changes, StateSpec
@@ -77,8 +77,9 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
             data = self.spec.value.encode(value)
         except Exception as error:
             raise DataError(
-                f"store '{self.spec.name}': the value {value!r} of key {key!r} is no {self.spec.value.name}: {error}; "
-                "a value of the store's serde is needed. Name another where the store is declared: value="
+                f"store '{self.spec.name}': the value {value!r} of key {key!r} is no {self.spec.value.name}: "
+                f"{reason_of(error)}; a value of the store's serde is needed. Name another where the store is "
+                "declared: value="
             ) from error
         self._set(key, value if type(value) in self._kept else _Encoded(data), data)
 
@@ -113,8 +114,8 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
             return (self.spec.key.identify or self.spec.key.encode)(key)
         except Exception as error:
             raise DataError(
-                f"store '{self.spec.name}': the key {key!r} is no {self.spec.key.name}: {error}; a key of the store's "
-                "serde is needed. Name another where the store is declared: key="
+                f"store '{self.spec.name}': the key {key!r} is no {self.spec.key.name}: {reason_of(error)}; a key of "
+                "the store's serde is needed. Name another where the store is declared: key="
             ) from error
 
     def count(self) -> int:

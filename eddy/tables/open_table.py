@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from eddy.errors import QueryError
-from eddy.serde import serde_for
+from eddy.serde import reason_of, serde_for
 from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import decode_key, encode_key, prefix_of
@@ -90,8 +90,8 @@ class OpenTable:
             return self._prefix + encode_key(serde, key)
         except Exception as error:
             raise QueryError(
-                f"table '{self.table.name}': key {_short(key)} is no {serde.name}: {error}; a key that fits is needed, "
-                f"not {serde_for(key)}"
+                f"table '{self.table.name}': key {_short(key)} is no {serde.name}: {reason_of(error)}; a key that "
+                f"fits is needed, not {serde_for(key)}"
             ) from error
 
     def _pages(self, start: bytes, stop: bytes, limit: int | None) -> Iterator[Row]:

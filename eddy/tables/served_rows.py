@@ -27,7 +27,7 @@ from eddy.state.store import Store
 from eddy.tables.intake import table_prefix
 from eddy.tables.version import Version
 
-__all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
+__all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "NOT_RUN", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
 
 _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
@@ -36,6 +36,9 @@ MAX_KEPT = 1_000_000
 """The most former rows that all snapshots together keep; beyond it the snapshots that keep most end."""
 MANY_KEYS = 10_000
 """The most keys that are looked up at a time, while other readers wait."""
+
+NOT_RUN = "the application has not run yet"
+"""The part of a hindrance that only a worker can end."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value; None if the row is removed."""
@@ -171,7 +174,8 @@ class ServedRows:
         if self.failure is not None:
             raise self.failure.with_traceback(None)  # without a traceback, to which each reader would add its frames
         if self.hindrance:
-            raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. Try again later")
+            fix = "Start a worker: eddy run FILE, or eddy.run" if NOT_RUN in self.hindrance else "Try again later"
+            raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. {fix}")
 
     def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
         """Wait for a version, and return it. Raises: NotReadyError if none is reached in time."""

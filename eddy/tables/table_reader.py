@@ -16,7 +16,7 @@ from eddy.tables.catalog import Catalog
 from eddy.tables.intake import Intake
 from eddy.tables.left_out import LeftOut
 from eddy.tables.reading import BeginAgainError, ReaderFigures, ReaderParts, Reading
-from eddy.tables.served_rows import ServedRows
+from eddy.tables.served_rows import NOT_RUN, ServedRows
 from eddy.tables.stored import Stored
 from eddy.tables.version import Offsets
 
@@ -105,11 +105,11 @@ class TableReader:
         catalog, log, rows = self._parts.catalog, self._parts.log, self._parts.rows
         found = log.topics(catalog.topics())
         if missing := sorted(set(catalog.topics()) - found.keys()):
-            rows.say(f"topic '{missing[0]}' does not exist: the application has not run yet")
+            rows.say(f"topic '{missing[0]}' does not exist: {NOT_RUN}")
             return None
         metadata = self._parts.left_out.read()
         if not metadata.incarnations:
-            rows.say("the application has not run yet")
+            rows.say(NOT_RUN)
             return None
         incarnation = min(metadata.incarnations)
         start = self._parts.stored.begin(found, incarnation, metadata.left_out)

@@ -10,6 +10,8 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from types import FunctionType, MethodType
 from typing import Any
 
 import msgspec
@@ -25,12 +27,14 @@ __all__ = [
     "check_function",
     "check_kind",
     "check_mapping",
+    "check_member",
     "check_name",
     "check_names",
     "check_number",
     "check_rows",
     "check_serdes",
     "check_whole",
+    "folder_of",
     "name_or",
     "renamed_choice",
     "takes_key",
@@ -52,11 +56,13 @@ def name_or(name: Any, default: str) -> str:
     return check_name(default if name is None else name, "step")
 
 
-def check_function(where: str, function: Any, *parameters: str, what: str = "", hint: str = "") -> Any:
+def check_function(
+    where: str, function: Any, *parameters: str, what: str = "", hint: str = "", iterates: bool = False
+) -> Any:
     """Check that an argument is a function of these positional arguments. Returns the function.
 
     A function without a known signature, such as some written in C, passes. `what` names the argument, `hint` another
-    form that is accepted.
+    form that is accepted. `iterates`: its result is an iterable, so that a generator function is accepted.
     """
     prefix = f"{what}=" if what else ""
     if not callable(function):
@@ -69,6 +75,7 @@ def check_function(where: str, function: Any, *parameters: str, what: str = "", 
             f"{where}: {prefix}{_named(written)} is a coroutine function; a plain one is needed. Write def, not async "
             "def"
         )
+    _check_generator(f"{where}: {prefix}", written, iterates)
     try:
         signature = inspect.signature(written, follow_wrapped=False)
     except (ValueError, TypeError):
@@ -84,7 +91,24 @@ def check_function(where: str, function: Any, *parameters: str, what: str = "", 
     return function
 
 
-def takes_key(where: str, function: Any, *parameters: str, what: str = "") -> bool:
+def _check_generator(where: str, function: Any, iterates: bool) -> None:
+    """Refuse a generator function: a call of it returns a generator and runs none of its lines."""
+    plain = isinstance(function, FunctionType | MethodType | functools.partial | type)
+    called = function if plain else getattr(type(function), "__call__", None)  # noqa: B004 - the method of its class
+    if inspect.isasyncgenfunction(called):
+        raise TopologyError(
+            f"{where}{_named(function)} is an asynchronous generator function; a plain one is needed. Write def, not "
+            "async def"
+        )
+    if inspect.isgeneratorfunction(called) and not iterates:
+        raise TopologyError(
+            f"{where}{_named(function)} is a generator function, whose call returns a generator in place of a result; "
+            "a function that returns its result is needed. Write return, not yield; for several results of a row: "
+            "flat_map, flat_map_values"
+        )
+
+
+def takes_key(where: str, function: Any, *parameters: str, what: str = "", iterates: bool = False) -> bool:
     """Check a function as `check_function` does, or with the key before its arguments if its first one is named `key`.
 
     Returns whether it takes the key.
@@ -93,9 +117,10 @@ def takes_key(where: str, function: Any, *parameters: str, what: str = "") -> bo
         signature = inspect.signature(function)
         first = next(iter(signature.parameters), "")
         if first == "key" and not _binds(signature, parameters) and _binds(signature, ("key", *parameters)):
-            check_function(where, function, "key", *parameters, what=what)
+            check_function(where, function, "key", *parameters, what=what, iterates=iterates)
             return True
-    check_function(where, function, *parameters, what=what, hint=f", or lambda {', '.join(('key', *parameters))}: …")
+    hint = f", or lambda {', '.join(('key', *parameters))}: …"
+    check_function(where, function, *parameters, what=what, hint=hint, iterates=iterates)
     return False
 
 
@@ -120,6 +145,12 @@ def _named(function: Any) -> str:
     line = line_of(function)
     name = name.rpartition("<locals>.")[2]
     return f"{name} of {line}" if line else name
+
+
+def check_member(where: str, member: Any) -> None:
+    """Check the name of a worker, which is part of a path."""
+    if not isinstance(member, str) or not member or "/" in member:
+        raise TopologyError(f"{where}: member={member!r}; a name is needed, as text without '/'. Write member='0'")
 
 
 def check_names(where: str, given: Any) -> list[str]:
@@ -177,10 +208,10 @@ def check_whole(where: str, least: int, /, optional: bool = True, **numbers: Any
             raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed, a whole number")
 
 
-def check_number(where: str, least: float, /, **numbers: Any) -> None:
-    """Check that arguments are numbers of at least `least`, or None."""
+def check_number(where: str, least: float, /, optional: bool = True, **numbers: Any) -> None:
+    """Check that arguments are numbers of at least `least`; None is allowed if `optional`."""
     for what, number in numbers.items():
-        if number is not None and not (_is_number(number, int, float) and number >= least):
+        if not (number is None and optional) and not (_is_number(number, int, float) and number >= least):
             raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed")
 
 
@@ -216,6 +247,16 @@ def check_mapping(where: str, /, **mappings: Any) -> None:
     for what, given in mappings.items():
         if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
             raise TopologyError(f"{where}: {what}={given!r}; a dict by name is needed. Write {what}={{'name': …}}")
+
+
+def folder_of(where: str, /, **folders: Any) -> Path | None:
+    """The folder that an argument names, as text or as a path; None if it is None."""
+    ((what, given),) = folders.items()
+    if given is None:
+        return None
+    if not isinstance(given, str | PurePath) or given == "":
+        raise TopologyError(f"{where}: {what}={given!r}; a folder, as text or a pathlib.Path, or None is needed")
+    return Path(given)
 
 
 def check_kind(where: str, needed: type, given: Iterable[Any], advice: str = "") -> None:

@@ -20,7 +20,7 @@ from eddy.topology.plan.picture import picture
 if TYPE_CHECKING:
     from eddy.topology.sql.view import View
 
-__all__ = ["Topology"]
+__all__ = ["Topology", "check_topology"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -262,3 +262,12 @@ class Topology:
                 )
         check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
         return self._builder.add(plan.Source, name, kind=kind, topic=topic, key=key, value=value)
+
+
+def check_topology(where: str, topology: Any) -> None:
+    """Refuse an argument that is no topology. Raises: TopologyError."""
+    if not isinstance(topology, Topology):
+        raise TopologyError(
+            f"{where}: topology={topology!r}; an eddy.Topology is needed. Write topology = eddy.Topology('name'), and "
+            "its steps"
+        )

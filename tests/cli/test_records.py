@@ -121,7 +121,7 @@ class TestProduce:
             (("--value-type", "int64"), "a\t1\nb\tx\n", "line 2: the value 'x' is no int64"),
             (("--key-type", "json"), "1\t1\n{\tx\n", "line 2: the key '{' is no json"),
             (("--value-type", "bytes"), "a\t00\nb\tzz\n", "line 2: the value 'zz' is no bytes"),
-            ((), b"a\t1\nb\t\xff\n", "line 2: the value '\\udcff' is no string"),
+            ((), b"a\t1\nb\t\xff\n", "line 2: the value b'\\xff' is no UTF-8: byte 0xff"),
             (("--timestamp", "3"), "a\t1\t2\na\t1\tlate\n", "line 2: the timestamp 'late' is no number"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n[1]\n', "line 2: no JSON object"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n{"key":' + "[" * 20_000 + "\n", "line 2: no JSON object"),

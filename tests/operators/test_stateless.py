@@ -35,9 +35,9 @@ def test_map_replaces_rows_and_lets_headers_pass() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "word", ("k",), ("k", "v", "w"), 7, {"k": "v"}])
 def test_map_refuses_what_is_no_pair_when_a_function_returns_it(wrong: Any) -> None:
-    with pytest.raises(DataError, match=r"m: the function returned .*; a pair \(key, value\) is needed"):
+    with pytest.raises(DataError, match=r"m: the function of \S+ returned .*; a pair \(key, value\) is needed"):
         stateless.Map("m", lambda key, value: wrong).step(OUTSIDE, AB)
-    with pytest.raises(DataError, match=r"fm: the function returned"):
+    with pytest.raises(DataError, match=r"fm: the function of \S+ returned"):
         stateless.FlatMap("fm", lambda key, value: [wrong]).step(OUTSIDE, AB)
 
 

@@ -460,6 +460,8 @@ class TestSerdes:
 @pytest.mark.parametrize("field", dataclasses.fields(eddy.Config), ids=lambda field: field.name)
 @pytest.mark.parametrize("value", ["7", [7], {}, "no"])
 def test_a_setting_of_another_type_is_refused(field: Any, value: Any) -> None:
+    if field.name == "state_dir" and isinstance(value, str):
+        value = ""  # other text names a folder
     with pytest.raises(TopologyError, match=f"config: {field.name}="):
         eddy.Config(**{field.name: value})
 

@@ -11,6 +11,7 @@ from eddy.cli.status import print_status
 from eddy.cli.wait import wait_until_quiescent
 from eddy.connectors.faust.hosted import HOSTED, HostedTopology
 from eddy.errors import ConnectorError
+from eddy.topology.arguments import folder_of
 
 __all__ = ["COMMANDS"]
 
@@ -63,7 +64,7 @@ def reset_command(name: str | None, dry_run: bool, yes: bool, dead_letter: bool)
             raise ConnectorError(
                 f"topology '{hosted.topology.name}': a Faust worker runs; a reset needs it stopped. {remedy}"
             )
-        state = hosted.worker_config().state_dir
+        state = folder_of("config", state_dir=hosted.worker_config().state_dir)
         reset(log, hosted.topology, state, remedy, dry_run=dry_run, yes=yes, dead_letter=dead_letter)
 
 

@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from eddy.connectors.closing import close_within, free_within, keep
 from eddy.connectors.kafka.cluster_trouble import UNANSWERED, ClusterTrouble, is_answered
 from eddy.connectors.kafka.error_codes import error_of, is_transient, kafka_error, the_error
+from eddy.connectors.kafka.host_names import Unresolved, unresolved
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.kafka.static_membership import assigned, shares_out
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
@@ -36,6 +37,9 @@ _log = logging.getLogger("eddy.kafka")
 REQUEST_S = 10.0
 """Seconds that one request to a broker may take."""
 _ANSWER_S = REQUEST_S + 5.0
+_TELL_S = 3.0
+"""Seconds after which a first request without an answer is told; it goes on, since a broker may be busy."""
+_CHECK = "Start one there, or check the address: --bootstrap HOST:PORT"
 _RENEWAL_S = 4.0
 """Seconds without an answer after which a client is replaced: it may have lost its brokers for ever."""
 _LATE_S = 20.0
@@ -81,12 +85,14 @@ class Admin:
         unstable_s: float,
         outsider: Callable[[str], Consumer],
         trouble: ClusterTrouble,
+        bootstrap: str,
     ) -> None:
         self._made, self._where, self._unstable_s = made, where, unstable_s
         self._client, self._closed = made(), False
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
         self._unanswered = 0
+        self._bootstrap, self._reached = bootstrap, False
 
     def answers(self) -> bool:
         """Whether a broker answers now. A client that got no answer for a while is replaced."""
@@ -112,28 +118,44 @@ class Admin:
         """The cheapest request to any broker. Raises: ConnectorError, retriable; ConfigurationError."""
         try:
             self._client.list_topics(_LEAST, timeout=timeout_s)
+            self._reached = True
         except KafkaException as exception:
             self._client.poll(0)
             self._trouble.check(self._where)
             self._miss()
+            reason = self._unresolved() or the_error(exception).str()
             raise ConnectorError(
-                f"{self._where}: no broker answers: {the_error(exception).str()}; a running broker is needed. "
-                f"Start it, or check the address: --bootstrap HOST:PORT",
-                retriable=True,
+                f"{self._where}: no broker answers: {reason}; a running broker is needed. {_CHECK}", retriable=True
             ) from exception
+
+    def _unresolved(self) -> Unresolved | None:
+        """The names of brokers that do not resolve, if no broker has answered so far and none of them does."""
+        return None if self._reached else unresolved(self._bootstrap)
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
         began = renewed = time.monotonic()
+        told = self._reached
         while True:
             try:
-                return request()
+                answer = request()
+                self._reached = True
+                return answer
             except KafkaException as exception:
                 error = the_error(exception)
                 self._client.poll(0)
                 self._trouble.check(self._where)
                 now = time.monotonic()
+                if (names := self._unresolved()) and (names.final or now > began + _TELL_S):
+                    raise ConnectorError(
+                        f"{self._where}: {what}: no broker answers: {names}. {_CHECK}", retriable=True
+                    ) from exception
                 if not is_transient(error) or now > began + REQUEST_S:
-                    raise kafka_error(f"{self._where}: {what}", error) from exception
+                    raise kafka_error(f"{self._where}: {what}", error, "" if self._reached else _CHECK) from exception
+                if now > began + _TELL_S and not told:
+                    told = True
+                    _log.warning(
+                        "%s: no broker has answered for %.0f s, waiting for one. %s", self._where, now - began, _CHECK
+                    )
                 if now > renewed + _RENEWAL_S:
                     self._renew()
                     renewed = now

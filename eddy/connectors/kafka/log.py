@@ -91,6 +91,7 @@ class KafkaLog(WritableLog):
             timeout_ms / 1000 + SWEEP_S,
             lambda group: confluent_kafka.Consumer(alone | {"group.id": group}),
             self._trouble,
+            settings.bootstrap,
         )
         self._reader = KafkaReader(alone | _READER | {"group.id": f"eddy-reader-{uuid.uuid4().hex}"})
         self._specs: dict[str, TopicSpec] = {}

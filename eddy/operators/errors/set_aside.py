@@ -22,7 +22,7 @@ import msgspec
 
 from eddy.errors import DataError, EddyError
 from eddy.operators.batch import Batch, Row, keys_of, unhashable
-from eddy.serde import Json, Native, Serde
+from eddy.serde import Json, Native, Serde, reason_of
 from eddy.source_lines import describe_exception
 from eddy.state.spec import StateSpec
 
@@ -301,8 +301,8 @@ def refused(spec: StateSpec, row: Row) -> Exception | None:
                 serde.encode(value)
         except Exception as error:
             told = DataError(
-                f"state '{spec.name}': {what} {value!r} is no {serde.name}: {error}. Name the serde where the rows are "
-                f"made ({what}=)"
+                f"state '{spec.name}': {what} {value!r} is no {serde.name}: {reason_of(error)}. Name the serde where "
+                f"the rows are made ({what}=)"
             )
             told.__cause__ = error
             return told

@@ -14,6 +14,8 @@ __all__ = ["Builder", "pair", "same_topology", "serdes"]
 N = TypeVar("N", bound=Node)
 _VALUE_VERBS = frozenset({"map-values", "flat-map-values"})
 """The verbs whose function is called with the value alone."""
+_SEVERAL = frozenset({"flat-map", "flat-map-values"})
+"""The verbs whose function returns an iterable."""
 
 
 class Builder:
@@ -60,15 +62,21 @@ class Builder:
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         kind: Kind | None = None,
+        method: str = "",
     ) -> Transform:
-        """Add a transformation: it keeps the serdes of the parts that it does not change."""
-        where = f"{verb.replace('-', '_')} after '{source.label}'"
+        """Add a transformation: it keeps the serdes of the parts that it does not change.
+
+        `method` is the method that the author has called, if its name is not that of the verb.
+        """
+        method = method or verb.replace("-", "_")
+        where = f"{method} after '{source.label}'"
         check_serdes(where, key=key, value=value)
         rekeys, word, keeps_key = verb in REKEYING, verb, False
-        if verb in _VALUE_VERBS and takes_key(where, function, "value"):
+        iterates = verb in _SEVERAL
+        if verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
             verb, function, keeps_key = *_of_the_pair(verb, function, source.kind), True
         elif function is not None and verb not in _VALUE_VERBS:
-            check_function(where, function, "key", "value")
+            check_function(where, function, "key", "value", iterates=iterates)
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
         return self.anonymous(
             Transform,
@@ -83,6 +91,7 @@ class Builder:
             value=source.value if keeps_value else value,
             rekeyed=source.rekeyed or rekeys,
             keeps_key=keeps_key,
+            method=method,
         )
 
     def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None) -> Transform:

@@ -126,7 +126,7 @@ def _check_outside(builder: Builder, where: str) -> None:
 def _check_functions(where: str, parameters: tuple[str, ...], **functions: Any) -> None:
     for what, function in functions.items():
         if function is not None:
-            check_function(where, function, *parameters, what=what)
+            check_function(where, function, *parameters, what=what, iterates=what == "expand")
 
 
 def _paths(

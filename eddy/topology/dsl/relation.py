@@ -174,7 +174,7 @@ class Relation(Generic[K, V]):
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
         """Group by the key in `function(key, value)`, a pair (key, value)."""
-        return self.map(function, None, key, value).group_by_key()
+        return self._transform("map", function, None, key, value, method="group_by").group_by_key()
 
     def recursively(
         self,
@@ -231,7 +231,7 @@ class Relation(Generic[K, V]):
         and a key without rows has no result. Each change of a key reads all its rows. The input rows are in a state
         called `name`.
         """
-        check_function(f"reduce '{name}'", function, "key", "values")
+        check_function(f"reduce '{name}'", function, "key", "values", iterates=True)
         check_serdes(f"reduce '{name}'", key=key, value=value)
         source = self._builder.by_key(self._node, name, key)
         node = self._builder.add(
@@ -282,8 +282,9 @@ class Relation(Generic[K, V]):
         name: str | None,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
+        method: str = "",
     ) -> Any:
-        node = self._builder.transform(self._node, verb, function, name, key, value, kind="relation")
+        node = self._builder.transform(self._node, verb, function, name, key, value, "relation", method)
         return Relation(self._builder, node)
 
 

@@ -116,7 +116,7 @@ class KStream(Generic[K, V]):
 
     def foreach(self, function: Callable[[K, V], object], name: str | None = None) -> None:
         """End the branch by calling `function(key, value)`, at least once a record."""
-        self.peek(function, name)
+        self._transform("peek", function, name, method="foreach")
 
     def merge(self, *others: "KStream[K, V]", name: str | None = None) -> "KStream[K, V]":
         """All records of this stream and of `others`; each keeps its own order."""
@@ -285,7 +285,8 @@ class KStream(Generic[K, V]):
         self, function: Callable[[K, V], K2], key: Serde[K2] | None = None, value: Serde[V] | None = None
     ) -> KGroupedStream[K2, V]:
         """Group by `function(key, value)`."""
-        return self.select_key(function, None, key).group_by_key(None, value)
+        check_serdes(f"group_by after '{self._node.label}'", key=key, value=value)
+        return self._transform("select-key", function, None, key, method="group_by").group_by_key(None, value)
 
     @overload
     def join(
@@ -412,8 +413,10 @@ class KStream(Generic[K, V]):
         name: str | None,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
+        method: str = "",
     ) -> Any:
-        return KStream(self._builder, self._builder.transform(self._node, verb, function, name, key, value))
+        node = self._builder.transform(self._node, verb, function, name, key, value, method=method)
+        return KStream(self._builder, node)
 
 
 def _addressed(topic: Callable[[Any, Any], str], names: Sequence[str]) -> Callable[[Any, Any], tuple[str, Any]]:

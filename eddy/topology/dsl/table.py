@@ -156,7 +156,7 @@ class KTable(Generic[K, V]):
         value: Serde[V2] | None = None,
     ) -> "KGroupedTable[K2, V2]":
         """Group the table's rows by the key in `function(key, value)`, a pair (key, value)."""
-        return self.to_relation().map(function, None, key, value).group_by_key()
+        return self.to_relation().group_by(function, key, value)
 
     @overload
     def join(

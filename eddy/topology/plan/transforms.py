@@ -8,7 +8,7 @@ from eddy.operators import stateless, upsert
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.node import MIXED, NO_PLACE, TABLE, Arrival, Node
+from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, Node
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
 
@@ -19,8 +19,6 @@ Verb = Literal[
 REKEYING = frozenset({"map", "flat-map", "select-key"})
 """The verbs that may change keys."""
 _OPERATORS: dict[str, Callable[[str, Any], Operator]] = {
-    "map": stateless.Map,
-    "flat-map": stateless.FlatMap,
     "flat-map-values": stateless.FlatMapValues,
     "select-key": stateless.SelectKey,
     "peek": stateless.Peek,
@@ -37,6 +35,14 @@ class Transform(Node):
     function: Callable[..., Any] | None = None
     keeps_key: bool = False
     """Whether the pairs of `function` have the keys of the rows."""
+    method: str = ""
+    """The method of the DSL that the author has called, for messages."""
+
+    @property
+    def where(self) -> str:
+        """The step in the author's terms: `map after 'words'`, or `map 'swapped'` if it has a name."""
+        method = self.method or self.verb.replace("-", "_")
+        return f"{method} after '{self.label}'" if NUMBERED.fullmatch(self.name) else f"{method} '{self.name}'"
 
     @property
     def does(self) -> str:
@@ -76,6 +82,9 @@ class Transform(Node):
             return stateless.Filter(self.name, self.function, keep=self.verb == "filter")
         if self.verb == "map-values":
             return stateless.MapValues(self.name, self.function, table=self.kind == "table")
+        if self.verb in {"map", "flat-map"}:
+            form = stateless.Map if self.verb == "map" else stateless.FlatMap
+            return form(self.name, self.function, self.where)
         return _OPERATORS[self.verb](self.name, self.function)
 
     def build(self, circuit: CircuitBuilder) -> int:

@@ -139,8 +139,8 @@ class TopologyTestDriver:
         self._check_open("advance_wall_clock_time")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         where = "driver: advance_wall_clock_time"
-        check_number(where, 0, by=seconds)
-        if seconds is None or seconds > _LONGEST_S:
+        check_number(where, 0, optional=False, by=seconds)
+        if seconds > _LONGEST_S:
             raise TopologyError(f"{where}: by={by!r}; at most {_LONGEST_S:.0f} seconds are possible")
         self._now += seconds
         self.run()
@@ -213,7 +213,7 @@ class InputTopic(Generic[K, V]):
         encoded: list[tuple[bytes | None, bytes | None, int]] = []
         for record in records:
             if not isinstance(record, tuple | list) or len(record) != 2:
-                raise DataError(f"{where}: the record {record!r} is no pair; a pair (key, value) is needed")
+                raise DataError(f"{where}: of records, {record!r} is no pair; a pair (key, value) is needed")
             key, value = record
             self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
             pair = (

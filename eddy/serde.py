@@ -140,6 +140,8 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
     {'a': [1]}
     """
     try:
+        if isinstance(msgspec.inspect.type_info(type), msgspec.inspect.CustomType):
+            raise TypeError("msgspec knows no form of it in JSON")
         decode = msgspec.json.Decoder(type).decode
     except (TypeError, ValueError) as error:
         raise TopologyError(
@@ -164,7 +166,7 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
 
     Raises: TopologyError if `type` is no Struct or `format` is neither of the two.
     """
-    if not (isinstance(type, msgspec.StructMeta) and format in {"json", "msgpack"}):
+    if not (isinstance(type, msgspec.StructMeta) and format in ("json", "msgpack")):
         raise TopologyError(
             f"Struct: {type!r} with format {format!r} is no serde; a msgspec.Struct class and "
             "'json' or 'msgpack' are needed. Write: class Node(msgspec.Struct, frozen=True): ..."

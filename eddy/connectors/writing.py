@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from eddy.connectors.log import Headers, Log, Producer
+from eddy.connectors.log import Headers, Log, Producer, check_headers
 from eddy.errors import ConfigurationError, DataError
 from eddy.partitioner import partitions_of
 from eddy.serde import Plain, Serde, refusal, serde_for
@@ -101,6 +101,11 @@ class RowWriter:
         value: Serde[Any] | None,
         max_records: int | None,
     ) -> None:
+        if not isinstance(topic, str):
+            raise DataError(f"write: topic={topic!r}; the name of a topic, as text, is needed")
+        for what, serde in (("key", key), ("value", value)):
+            if serde is not None and not isinstance(serde, Serde):
+                raise DataError(f"write to '{topic}': {what}={serde!r}; a serde is needed. Write {what}=eddy.String")
         self._transactions, self._topic, self._max_records = transactions, topic, max_records
         self._key, self._value, self._where = key or Plain, value or Plain, f"write to '{topic}'"
         self._waiting: list[RowRecord] = []
@@ -129,6 +134,10 @@ class RowWriter:
         Raises: DataError if the key or the value does not fit its serde; the errors of `commit`.
         """
         time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        if type(time_ms) is not int or time_ms < 0:
+            raise DataError(f"{self._where}: timestamp_ms={time_ms!r}; milliseconds since 1970, an int, are needed")
+        if headers != ():
+            check_headers(self._where, headers)
         key, value = self._encoded(self._key, key, "key"), self._encoded(self._value, value, "value")
         self._waiting.append(RowRecord(key, value, time_ms, headers))
         if self._max_records is not None and len(self._waiting) >= self._max_records:
@@ -141,7 +150,7 @@ class RowWriter:
             raise DataError(f"{self._where}: rows={rows!r}; a dict or pairs (key, value) are needed")
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
-                raise DataError(f"{self._where}: the row {pair!r} is no pair; a tuple (key, value) is needed")
+                raise DataError(f"{self._where}: of rows, {pair!r} is no pair; a tuple (key, value) is needed")
             self.add(*pair, timestamp_ms, headers)
 
     def commit(self) -> Ends:
@@ -192,8 +201,8 @@ class WritableLog:
         Without a serde, str is written as UTF-8, bytes as they are, int and float as 64 bits.
         Raises: ConfigurationError if the topic does not exist, or for less than one record.
         """
-        if max_records < 1:
-            raise ConfigurationError(f"writer of '{topic}': max_records={max_records}; one or more are needed")
+        if type(max_records) is not int or max_records < 1:
+            raise ConfigurationError(f"writer of '{topic}': max_records={max_records!r}; one or more are needed")
         return RowWriter(Transactions(self), topic, key, value, max_records)
 
     def write(

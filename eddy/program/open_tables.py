@@ -32,10 +32,11 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Spaces
 from eddy.tables.catalog import Catalog, catalog_of
 from eddy.tables.open_table import OpenTable
+from eddy.tables.read_arguments import check_wait
 from eddy.tables.served_rows import RowsSnapshot, ServedRows
 from eddy.tables.table_reader import TableReader
 from eddy.tables.version import Version, Wanted, wanted_of
-from eddy.topology.arguments import check_kind, check_number, check_whole, folder_of
+from eddy.topology.arguments import check_function, check_kind, check_number, check_whole, folder_of
 from eddy.topology.topology import Topology, check_topology
 
 __all__ = ["Tables", "TablesSnapshot", "open_tables"]
@@ -104,7 +105,8 @@ class Tables:
         check_log("open_tables", log)
         folder = folder_of("open_tables", state_dir=state_dir)
         check_number("open_tables", 0, optional=False, max_wait_s=max_wait_s)
-        check_whole("open_tables", 1, optional=False, cache_bytes=cache_bytes, table_rows=table_rows)
+        check_whole("open_tables", 1, optional=False, cache_bytes=cache_bytes)
+        check_whole("open_tables", 0, optional=False, table_rows=table_rows)
         if queries is not None:
             check_kind("open_tables: queries", Queries, [queries], "Write queries = eddy.Queries()")
         self._table_rows = table_rows
@@ -191,6 +193,7 @@ class Tables:
         records have to be applied: for a record that was written, its offset plus one.
         Raises: NotReadyError after `timeout_s` seconds.
         """
+        check_wait("wait", exact, timeout_s)
         what = f"{'an exact ' if exact else 'a '}version{' as late as asked for' if at_least is not None else ''}"
         return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
 
@@ -201,6 +204,7 @@ class Tables:
 
     async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """`wait` as a coroutine: other coroutines run meanwhile."""
+        check_wait("wait_async", exact, timeout_s)
         fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
             version = self.version
@@ -220,6 +224,7 @@ class Tables:
 
         Raises: NotReadyError after `timeout_s` seconds.
         """
+        check_wait("snapshot", exact, timeout_s)
         fits, end = self._fits(at_least, exact), time.monotonic() + timeout_s
         while True:
             self.wait(at_least, exact=exact, timeout_s=max(0.0, end - time.monotonic()))
@@ -233,6 +238,10 @@ class Tables:
 
         Raises: NotReadyError if no version follows for `timeout_s` seconds.
         """
+        check_wait("versions", exact, timeout_s)
+        return self._versions(exact, timeout_s)
+
+    def _versions(self, exact: bool, timeout_s: float) -> Iterator[Version]:
         number = -1
 
         def new(version: Version) -> bool:
@@ -262,7 +271,10 @@ class Tables:
                 scratch. If they differ, the view ends with an error that names the first difference. None compares no
                 rows.
         """
-        return LiveView(self.live_server(), checked_query(query), max_rows, Checks(actions, check_every))
+        checked = checked_query(query)
+        if actions is not None:
+            check_function("live", actions, "actions", "version", what="actions")
+        return LiveView(self.live_server(), checked, max_rows, Checks(actions, check_every))
 
     def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
         """The result of a query, once. Raises: QueryError."""

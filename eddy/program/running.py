@@ -20,7 +20,7 @@ from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.worker import Worker
 from eddy.runtime.worker_arguments import worker_config
 from eddy.statistics import Statistics
-from eddy.topology.arguments import check_function, check_whole, folder_of
+from eddy.topology.arguments import check_function, check_number, check_whole, folder_of
 from eddy.topology.topology import Topology, check_topology
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class RunningWorker:
 
         Raises: ConnectorError, retriable, if this takes longer; the error that has ended the worker.
         """
+        check_number("wait_idle", 0, optional=False, timeout_s=timeout_s)
         idle, deadline = threading.Event(), time.monotonic() + timeout_s
 
         def look(worker: Worker) -> None:

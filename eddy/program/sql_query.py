@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError, TopologyError
+from eddy.topology.arguments import check_mapping
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.statement_tables import Columns, columns_named, reader_of
@@ -27,6 +28,12 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
     from eddy.program.sql_evaluation import run
     from eddy.topology.sql.statement_text import StatementText
 
+    if not isinstance(text, str):
+        raise TopologyError(f"query: text={text!r}; a SQL query, as text, is needed. Write eddy.query('SELECT …')")
+    check_mapping("query", tables=tables)
+    for name, table in (tables or {}).items():
+        if not isinstance(table, tuple | list) or len(table) != 2:
+            raise TopologyError(f"query: tables has {table!r} as '{name}'; a pair (columns, rows) is needed")
     made = {name: _table(name, columns, list(rows)) for name, (columns, rows) in (tables or {}).items()}
     return run(StatementText(text, "query"), made)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eddy.connectors.log import Log, TopicPartition
-from eddy.errors import TableNotServedError
+from eddy.errors import QueryError, TableNotServedError
 from eddy.operators.circuit import Circuit
 from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
@@ -64,7 +64,11 @@ class Catalog:
     inputs: dict[str, int]
 
     def table(self, name: str) -> ServedTable:
-        """A table by name. Raises: TableNotServedError."""
+        """A table by name. Raises: TableNotServedError; QueryError for something other than a name."""
+        if not isinstance(name, str):
+            raise QueryError(
+                f"table {name!r}: the name of a table, as text, is needed: {', '.join(sorted(self.tables))}"
+            )
         found = self.tables.get(name)
         if found is None:
             why = self.refused.get(name, "there is no such table")

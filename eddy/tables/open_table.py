@@ -4,7 +4,7 @@ Rows are returned in the order of their keys (`ordering.py`). A range is read pa
 of one version; without a snapshot, each page may be of a later version than the page before it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from eddy.errors import QueryError
@@ -12,6 +12,7 @@ from eddy.serde import reason_of, serde_for
 from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import decode_key, encode_key, prefix_of
+from eddy.tables.read_arguments import check_limit
 
 __all__ = ["OpenTable", "end_of"]
 
@@ -50,12 +51,15 @@ class OpenTable:
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """The value of each key, in the order of `keys`, all of one version; None for a missing key."""
+        if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+            raise QueryError(f"table '{self.table.name}': keys={_short(keys)}; a list of keys is needed")
         found = self._rows.get_many(list(map(self._encoded, keys)))
         decode = self.table.value.decode
         return [None if data is None else decode(data) for data in found]
 
     def range(self, start: Any = None, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
         """The rows with `start` ≤ key < `stop`, in the order of keys; None means no bound."""
+        check_limit(f"table '{self.table.name}'", limit)
         low = self._prefix if start is None else self._encoded(start)
         return self._pages(low, end_of(self._prefix) if stop is None else self._encoded(stop), limit)
 
@@ -63,14 +67,18 @@ class OpenTable:
         """The rows whose key begins with a string, with bytes, or with the items of a tuple; with `after`, only later
         keys.
         """
-        if not isinstance(prefix, str | bytes | tuple):
-            raise QueryError(f"table '{self.table.name}': {prefix!r} is no prefix; a str, bytes or a tuple is needed")
+        kind = self.table.key.type if self.table.key.type in (str, bytes) else (str, bytes, tuple)
+        if not isinstance(prefix, kind):
+            needed = kind.__name__ if isinstance(kind, type) else "str, bytes or a tuple"
+            raise QueryError(f"table '{self.table.name}': prefix={_short(prefix)}; {needed} is needed")
+        check_limit(f"table '{self.table.name}'", limit)
         low = self._prefix + prefix_of(self.table.key, prefix)
         start = low if after is None else max(low, self._encoded(after) + b"\x00")
         return self._pages(start, end_of(low), limit)
 
     def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
         """The rows with `key` < key < `stop`: the next page of a range."""
+        check_limit(f"table '{self.table.name}'", limit)
         high = end_of(self._prefix) if stop is None else self._encoded(stop)
         return self._pages(self._encoded(key) + b"\x00", high, limit)
 

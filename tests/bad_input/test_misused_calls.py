@@ -41,9 +41,9 @@ class TestRows:
                 {"ab": "xy"},
                 r"driver: topic 'in': records={'ab': 'xy'}; .* Write pipe_all\(records\.items\(\)\)",
             ),
-            (["ab"], "driver: topic 'in': the record 'ab' is no pair"),
+            (["ab"], "driver: topic 'in': of records, 'ab' is no pair"),
             ("ab", r"records='ab'; a list of pairs \(key, value\) is needed. Write \[\(key, value\), …\]"),
-            ([("a", "b", "c")], r"the record \('a', 'b', 'c'\) is no pair"),
+            ([("a", "b", "c")], r"of records, \('a', 'b', 'c'\) is no pair"),
             (7, "records=7; a list of pairs"),
         ],
     )

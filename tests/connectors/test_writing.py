@@ -86,7 +86,7 @@ class TestWrite:
         [
             ({"a": 1, "b": "no number"}, "value 'no number' is no int64.*Name it: value=eddy.String"),
             ({3.5j: 1}, "key 3.5j is no plain"),
-            ([("a", 1), ("b", 2, 3)], r"row \('b', 2, 3\) is no pair"),
+            ([("a", 1), ("b", 2, 3)], r"of rows, \('b', 2, 3\) is no pair"),
             ("text", "rows='text'; a dict or pairs"),
             (None, "rows=None; a dict or pairs"),
         ],

@@ -228,7 +228,9 @@ class Queries:
         return self._add(function, name)
 
     def _add(self, function: Function, name: str | None) -> Function:
-        made = NamedQuery(name or function.__name__, function)
+        if not callable(function) or isinstance(function, type):
+            raise QueryBuildError(f"queries: function={function!r}; a function that returns a query is needed")
+        made = NamedQuery(name or str(getattr(function, "__name__", "")), function)
         if made.name in self._queries:
             raise QueryBuildError(f"query '{made.name}': there is one of that name; another name is needed")
         self._queries[made.name] = made

@@ -7,7 +7,9 @@ Calls are clauses, not steps: their order is free. Conditions of several `where`
 `skip`, `start` or `select` replaces an earlier one. The key ends every order, so that each order is total.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union, overload
 
 import msgspec
@@ -121,8 +123,8 @@ class Query(Described, Generic[R]):
         query: Query[R] = self
         for condition in conditions:
             proxy = RowProxy(self._select.table.name, self._check)
-            built = condition(proxy) if callable(condition) else condition
             where = f"where of table '{self._select.table.name}'"
+            built = _of_row(where, condition, proxy) if callable(condition) else condition
             found, links = resolve(condition_of(built, where), self, proxy)
             both = conjunction(query._select.where, found)
             select = msgspec.structs.replace(query._select, where=both)
@@ -212,6 +214,8 @@ class Query(Described, Generic[R]):
 
     def pluck(self, name: str) -> "Query[R]":
         """Show the rows of the nest instead of the rows themselves: each once, in the order of the nest's query."""
+        if not isinstance(name, str) or not name:
+            raise QueryBuildError(f"pluck of table '{self._select.table.name}': name={name!r}; a nest's name is needed")
         return self._changed(pluck=name)
 
     def exists(self) -> Expression:
@@ -262,19 +266,19 @@ class Query(Described, Generic[R]):
 
     def sum(self, column: Column | str) -> "Query[Any]":
         """The sum of the numbers of a column; None if there are no numbers."""
-        return self._alone("sum", column)
+        return self._alone("sum", _some(column, "sum"))
 
     def min(self, column: Column | str) -> "Query[Any]":
         """The least value of a column; None if there are no values."""
-        return self._alone("min", column)
+        return self._alone("min", _some(column, "min"))
 
     def max(self, column: Column | str) -> "Query[Any]":
         """The greatest value of a column; None if there are no values."""
-        return self._alone("max", column)
+        return self._alone("max", _some(column, "max"))
 
     def avg(self, column: Column | str) -> "Query[Any]":
         """The mean of the numbers of a column; None if there are no numbers."""
-        return self._alone("avg", column)
+        return self._alone("avg", _some(column, "avg"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Query) and (self._select, self._links) == (other._select, other._links)
@@ -324,9 +328,23 @@ def live_table(
     >>> issues.where(issues.status == "open").order_by(-issues.created).limit(2)
     issues.where(issues.status == 'open').order_by(-issues.created).limit(2)
     """
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    if not keys or len(set(keys)) < len(keys):
+    if not isinstance(name, str) or not name:
+        raise QueryBuildError(f"live_table: name={name!r}; the name of a served table, as text, is needed")
+    keys = (
+        (key,)
+        if isinstance(key, str)
+        else tuple(key)
+        if isinstance(key, Iterable) and not isinstance(key, Mapping)
+        else ()
+    )
+    if not keys or not all(isinstance(part, str) and part for part in keys) or len(set(keys)) < len(keys):
         raise QueryBuildError(f"table '{name}': key={key!r}; one name for each part of the key is needed")
+    if value is not None and (not isinstance(value, str) or not value):
+        raise QueryBuildError(f"table '{name}': value={value!r}; the name of a column, as text, is needed")
+    if columns is not None and (
+        isinstance(columns, str | bytes) or not isinstance(columns, Iterable | msgspec.StructMeta)
+    ):
+        raise QueryBuildError(f"table '{name}': columns={columns!r}; a struct, or a list of names, is needed")
     if value is not None and columns is not None:
         raise QueryBuildError(f"table '{name}': value={value!r} and columns; one of them is needed")
     known: frozenset[str] | None = None
@@ -362,6 +380,28 @@ def checked_query(found: Any) -> Query[Any]:
 def kind_of(query: Query[Any]) -> Any:
     """The type to which the query's rows are converted; None if they are dicts."""
     return query._kind
+
+
+def _of_row(where: str, condition: Any, row: RowProxy) -> Any:
+    """The condition that a function makes of a row. Raises: QueryBuildError for one of other parameters."""
+    try:
+        with suppress(ValueError):  # of a function without a known signature
+            inspect.signature(condition).bind(row)
+        if isinstance(condition, type):
+            raise TypeError("it is a class")
+    except TypeError as error:
+        raise QueryBuildError(
+            f"{where}: {condition!r} cannot be called with a row: {error}; a function of one row is needed. Write "
+            "where(lambda row: …)"
+        ) from error
+    return condition(row)
+
+
+def _some(column: Any, where: str) -> Any:
+    """A column, which is not None as for `count`. Raises: QueryBuildError."""
+    if column is None:
+        raise QueryBuildError(f"{where}(None): a column is needed. Write {where}(t.x)")
+    return column
 
 
 def _whole(rows: Any, where: str) -> int:

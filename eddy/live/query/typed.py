@@ -16,7 +16,7 @@ __all__ = ["check_kind", "typed"]
 def check_kind(kind: Any, table: str) -> Any:
     """A type that rows can become. Raises: QueryBuildError."""
     try:
-        is_known = not isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+        is_known = kind is not None and not isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
     except TypeError:
         is_known = False
     if not is_known:

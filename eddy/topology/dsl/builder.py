@@ -75,7 +75,7 @@ class Builder:
         iterates = verb in _SEVERAL
         if verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
             verb, function, keeps_key = *_of_the_pair(verb, function, source.kind), True
-        elif function is not None and verb not in _VALUE_VERBS:
+        elif verb != "negate" and verb not in _VALUE_VERBS:
             check_function(where, function, "key", "value", iterates=iterates)
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
         return self.anonymous(

@@ -239,6 +239,11 @@ class KStream(Generic[K, V]):
                 )
             add_sink(self._builder, self._node, topic, key, value)
             return
+        if topics is None:
+            raise TopologyError(
+                f"to after '{self._node.label}': topic={topic!r} is a function, and topics=None; the topics that it "
+                "may name are needed. Write topics=['one', 'other']"
+            )
         names = check_names(f"to after '{self._node.label}': topics", topics)
         check_function(f"to after '{self._node.label}'", topic, "key", "value", what="topic")
         check_serdes(f"to after '{self._node.label}'", key=key, value=value)

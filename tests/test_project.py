@@ -12,6 +12,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,45 @@ def test_ci_runs_what_contributors_run() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "exec make test\n" in script.read_text(encoding="utf-8")
+
+
+INSTALLS = re.compile(r"pip install(?: +-\S+)*((?: +'[^']+')+| +\.?\w[\w.-]*(?:\[[^\]]*\])?)")
+"""What is to be installed, in a message, a page or a recipe: requirements in quotes, or one without."""
+REQUIREMENT = re.compile(r" ('?)([\w.-]+)(?:\[([^\]]*)\])?")
+
+
+def test_every_pip_install_that_we_advise_works() -> None:
+    """Extras exist and are quoted, since a shell reads brackets; other packages are among our dependencies."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    names = {REQUIREMENT.match(f" {line}")[2] for line in chain(project["dependencies"], *extras.values())}  # type: ignore[index]
+    advised = 0
+    for path in tracked_files():
+        if path.suffix in {".png", ".gz"} or path.is_relative_to(ROOT / "tests"):
+            continue
+        for requirements in INSTALLS.findall(path.read_text(encoding="utf-8")):
+            for quote, name, chosen in REQUIREMENT.findall(requirements):
+                said = f"{path.relative_to(ROOT)}: pip install{requirements}"
+                assert name in {".", *names, project["name"]}, f"{said}: {name} is no dependency of ours"
+                assert quote or not chosen, f"{said}: a shell reads the brackets; quotes are needed"
+                if name in {".", project["name"]} and chosen:
+                    assert {*chosen.split(",")} <= {*extras}, f"{said}: an extra is missing"
+                    advised += 1
+    assert advised > 10
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("pip install 'eddy-streams[http]'", " 'eddy-streams[http]'"),
+        ("pip install -q -e '.[http,kafka]' now", " '.[http,kafka]'"),
+        ("pip install eddy-streams[nothing]", " eddy-streams[nothing]"),
+        ('Upgrade: pip install -U eddy-streams"', " eddy-streams"),
+        ("pip install --no-cache-dir 'pandas>=2.2,<3' 'pyarrow>=18'", " 'pandas>=2.2,<3' 'pyarrow>=18'"),
+    ],
+)
+def test_installs_are_found(text: str, found: str) -> None:
+    assert INSTALLS.findall(text) == [found]
 
 
 def test_readme_fits_on_a_few_pages() -> None:

@@ -15,8 +15,8 @@ except ImportError as error:
         "Install it: pip install 'eddy-streams[client]'"
     ) from error
 
-from eddy.client.connection import Client, ClientError
-from eddy.client.remote_view import RemoteView
+from eddy.client.connection import Client
+from eddy.client.remote_view import ClientError, RemoteView
 
 __all__ = ["Client", "ClientError", "RemoteView"]
 

@@ -20,24 +20,16 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from eddy.client.remote_view import RemoteView, SnapshotEvent, ViewVersion
-from eddy.errors import EddyError
+from eddy.client.remote_view import ClientError, RemoteView, SnapshotEvent, ViewVersion
+from eddy.errors import ConfigurationError
 from eddy.live.dataflow.patch import Op
 
-__all__ = ["Client", "ClientError"]
+__all__ = ["Client"]
 
 _HEARTBEAT_S = 15.0
 _MAX_RETRY_S, _MAX_DOUBLINGS = 30.0, 30
 _MAX_QUERY_CHARS = 6_000
 _FINAL = {400, 401, 403, 404, 405}
-
-
-class ClientError(EddyError):
-    """The server refuses one query, or all."""
-
-    def __init__(self, message: str, code: str) -> None:
-        super().__init__(message)
-        self.code = code  # type: ignore[misc]
 
 
 class _Patch(msgspec.Struct):
@@ -52,13 +44,23 @@ class Client:
         url: the server's address, without /v1.
         token: the server's token, if it requires one.
         retry_s: the first pause before the client reconnects; each further pause is twice as long, up to 30 s.
+        open_timeout_s: the seconds within which the rows of a query have to arrive when it is opened; None waits for
+            ever. A view that is open waits for a server that is away as long as it takes.
+
+    Raises: ConfigurationError for arguments that cannot work.
     """
 
-    def __init__(self, url: str, *, token: str | None = None, retry_s: float = 0.25) -> None:
+    def __init__(
+        self, url: str, *, token: str | None = None, retry_s: float = 0.25, open_timeout_s: float | None = 30.0
+    ) -> None:
+        _check(url, token, retry_s, open_timeout_s)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=10.0)
         self._heartbeat_s = _HEARTBEAT_S
         self._retry_s = retry_s
+        self.url, self.open_timeout_s = url, open_timeout_s
+        self.trouble = ""
+        """The error of the last attempt to connect; empty once one was answered."""
         self._views: dict[str, RemoteView] = {}
         self._count = 0
         self._name: str | None = None
@@ -84,6 +86,7 @@ class Client:
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> RemoteView:
         """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
 
+        Opening it raises ClientError if the server refuses the query, or has sent no rows within `open_timeout_s`.
         Raises: TypeError, ValueError if the arguments cannot be written as JSON, or the window is invalid.
         """
         json.dumps(args, allow_nan=False)
@@ -122,8 +125,8 @@ class Client:
                 await self._stream()
             except (ClientError, httpx.UnsupportedProtocol) as error:
                 self._refused(error)
-            except (httpx.HTTPError, TimeoutError):
-                pass
+            except (httpx.HTTPError, TimeoutError) as error:
+                self.trouble = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             except Exception as error:  # a retry would fail in the same way
                 self._refused(error)
             self._failures = self._failures + 1 if self._name is None else 0
@@ -196,6 +199,7 @@ class Client:
 
     def _greeted(self, hello: dict[str, Any], sent: list[RemoteView]) -> None:
         self._name, self._sent = hello["connection"], {view.id for view in sent}
+        self.trouble = ""
         self._heartbeat_s = hello.get("heartbeat_s", _HEARTBEAT_S)
         for view in sent:
             if view.whole:
@@ -257,6 +261,17 @@ class Client:
                     return
             if name == self._name:
                 await self._again()
+
+
+def _check(url: Any, token: Any, retry_s: Any, open_timeout_s: Any) -> None:
+    """Raises: ConfigurationError."""
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"client: url={url!r}; an address is needed, as in Client('http://localhost:8080')")
+    if token is not None and not isinstance(token, str):
+        raise ConfigurationError(f"client: token={token!r}; the server's token, as text, or None is needed")
+    for what, seconds in (("retry_s", retry_s), ("open_timeout_s", 0 if open_timeout_s is None else open_timeout_s)):
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise ConfigurationError(f"client: {what}={seconds!r}; a number of seconds, 0 or more, is needed")
 
 
 async def _end(*tasks: asyncio.Task[None] | None) -> None:

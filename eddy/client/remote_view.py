@@ -6,12 +6,21 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from eddy.errors import EddyError
 from eddy.live.dataflow.patch import Buckets, Op
 from eddy.live.query.nested import nested
 from eddy.live.query.planning import Shape
 from eddy.live.query.shapes import LevelShape, shape_of
 
-__all__ = ["RemoteView", "Updates", "ViewVersion"]
+__all__ = ["ClientError", "RemoteView", "Updates", "ViewVersion"]
+
+
+class ClientError(EddyError):
+    """The server refuses one query, or all, or has not answered in time."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]
 
 
 class ViewVersion(msgspec.Struct, frozen=True):
@@ -33,7 +42,14 @@ class SnapshotEvent(msgspec.Struct):
 
 
 class Updates(Protocol):
-    """A connection that keeps views up to date."""
+    """A connection to the server at `url` that keeps views up to date.
+
+    `trouble` is the error of its last attempt to connect, if there was one.
+    """
+
+    url: str
+    open_timeout_s: float | None
+    trouble: str
 
     async def open(self, view: "RemoteView") -> None:
         """Begin to keep a view up to date."""
@@ -93,8 +109,7 @@ class RemoteView:
     async def __aenter__(self) -> "RemoteView":
         await self._connection.open(self)
         try:
-            while self.version is None and self.error is None:
-                await self._changed.wait()
+            await self._rows_arrive()
             if self.error is not None:
                 raise self.error
         except BaseException:
@@ -102,6 +117,24 @@ class RemoteView:
             raise
         self._read = self._turn
         return self
+
+    async def _rows_arrive(self) -> None:
+        """Wait for the first rows, or for the query's error. Raises: ClientError if the wait takes too long."""
+        seconds = self._connection.open_timeout_s
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                while self.version is None and self.error is None:
+                    await self._changed.wait()
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            trouble = self._connection.trouble
+            raise ClientError(
+                f"live query '{self.name}': {self._connection.url} has sent no rows within {seconds:g} s"
+                f"{trouble and f', the last attempt: {trouble}'}; a table server that answers is needed. Start it: "
+                "eddy serve FILE, or wait longer: Client(url, open_timeout_s=…)",
+                "OPEN_TIMEOUT",
+            ) from error
 
     async def __aexit__(self, *error: object) -> None:
         await self._connection.close_view(self)

@@ -27,6 +27,7 @@ from eddy.live.query.query import Query, R, checked_query
 from eddy.live.server.live_server import LiveServer
 from eddy.live.server.live_view import Checks, LiveView
 from eddy.live.server.loading import TABLE_ROWS
+from eddy.program.own_workers import own_workers, place_of
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Spaces
@@ -131,11 +132,29 @@ class Tables:
         self.rows = ServedRows(store, list(self.catalog.tables))
         self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
         self.last_error = ""
+        self._application = topology.name
+        self._unwatch: Callable[[], None] = lambda: None
         self._live: LiveServer | None = None
         self._live_lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"eddy-tables-{topology.name}", daemon=True)
         self._thread.start()
+        if self._log.session_s == 0:  # all workers are in one process, this one or another
+            self._unwatch = own_workers.watch(place_of(topology.name, log), self._worker_ended)
+
+    def _worker_ended(self, error: BaseException | None) -> None:
+        """Let reads and waits raise the error after which no worker of this program goes on; None if one does."""
+        told = None
+        if error is not None:
+            told = QueryError(
+                f"tables: the worker of '{self._application}' in this program has ended: {error}; one that "
+                "runs is needed. Its stop(), or the end of its block, raises the error; then start another: eddy.run"
+            )
+            told.__cause__ = error
+        self.rows.halt(told)
+        with self._live_lock:
+            if self._live is not None:
+                self._live.wake()
 
     def _close_log(self) -> None:
         if self._log is not self._given:
@@ -208,10 +227,11 @@ class Tables:
         fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
             version = self.version
-            if self.rows.failure is None and not self.rows.hindrance and fits(version):
+            ended = self.rows.failure or self.rows.halted
+            if ended is None and not self.rows.hindrance and fits(version):
                 return version
             waited = time.monotonic() - began
-            if self.rows.failure is not None or waited >= timeout_s:
+            if ended is not None or waited >= timeout_s:
                 return self.wait(at_least, exact=exact, timeout_s=0)
             await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
 
@@ -306,6 +326,7 @@ class Tables:
         if self._stop.is_set():
             return
         self._stop.set()
+        self._unwatch()
         if self._live is not None:
             self._live.stop()
         self._thread.join(_STOP_S)

@@ -16,6 +16,7 @@ from eddy.config import Config
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicSpec, check_log
 from eddy.errors import ConfigurationError, ConnectorError, TopologyError
+from eddy.program.own_workers import own_workers, place_of
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.worker import Worker
 from eddy.runtime.worker_arguments import worker_config
@@ -99,7 +100,11 @@ class RunningWorker:
         self._stop, self._started = threading.Event(), threading.Event()
         self._wanted: list[Callable[[Worker], None]] = []
         self._worker: Worker | None = None
-        self._error: BaseException | None = None
+        self._place = place_of(topology.name, log)
+        self.error: BaseException | None = None
+        """The error that has ended the worker."""
+        self._told = False
+        own_workers.begin(self._place)
         self._thread = threading.Thread(target=self._run, name=f"eddy-worker-{topology.name}", daemon=True)
         self._thread.start()
         self._started.wait(_START_S)
@@ -133,6 +138,8 @@ class RunningWorker:
             while not idle.wait(_POLL_S / 10):
                 if not self.alive:
                     self.stop()
+                    if self.error is not None:
+                        raise self.error
                     raise ConnectorError("worker: it was stopped; one that runs is needed")
                 if time.monotonic() > deadline:
                     raise ConnectorError(
@@ -142,12 +149,13 @@ class RunningWorker:
             self._wanted.remove(look)
 
     def stop(self) -> None:
-        """Finish the epoch, and close. Raises: the error that has ended the worker before."""
+        """Finish the epoch, and close. Raises: the error that has ended the worker before; once."""
         self._stop.set()
         self._thread.join()
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        own_workers.told(self._place)
+        if self.error is not None and not self._told:
+            self._told = True
+            raise self.error
 
     def _run(self) -> None:
         try:
@@ -155,12 +163,13 @@ class RunningWorker:
             self._started.set()
             self._worker.run(self._stop.is_set, _POLL_S, self._after)
         except BaseException as error:
-            self._error = error
+            self.error = error
             _log.error("the worker of '%s' has ended: %s", self._topology.name, error)
             if self._on_failure is not None:
                 self._on_failure(error)
         finally:
             self._started.set()
+            own_workers.end(self._place, self.error)
             if self._log is not self._given:
                 self._log.close()
 
@@ -187,7 +196,8 @@ def run(
     """Run a worker on a separate thread, with its own client of the log.
 
     Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. It is logged at once, and
-    `on_failure(error)` is called on the worker's thread. `config` and `member` are passed to `Worker`.
+    `on_failure(error)` is called on the worker's thread. On an embedded log, reads and waits of open tables raise it,
+    too, until it was raised or another worker is started. `config` and `member` are passed to `Worker`.
     Raises: the errors of `Worker`.
     """
     config = worker_config("run", topology, log, config, member)

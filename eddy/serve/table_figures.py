@@ -1,5 +1,6 @@
 """The figures of a table server, for Prometheus."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -45,6 +46,11 @@ class TableFigures(Collector):
             for table, number in numbers.items():
                 family.add_metric([table], number)
             yield family
+        held = "Partitions of the step in which the application holds rows without a finite answer."
+        family = GaugeMetricFamily("eddy_views_held_partitions", held, labels=["step"])
+        for step, number in Counter(name for name, _ in self._tables.reader.held).items():
+            family.add_metric([step], number)
+        yield family
 
 
 def registry_of(tables: Tables) -> CollectorRegistry:

@@ -133,6 +133,8 @@ class _Pages:
     async def readiness(self, request: Request) -> Response:
         if self._tables.rows.failure is not None:
             why = "reading has ended"
+        elif self._tables.rows.halted is not None:
+            why = "the worker of this program has ended"
         else:
             why = self._tables.rows.hindrance if self._tables.failure is None else "live queries have ended"
         return answer({"ready": not why, "reason": why}, not why)

@@ -1,6 +1,6 @@
-"""The records that the application has rejected, from the notes in its metadata."""
+"""The records that the application has rejected, and the parts that it holds, from the notes in its metadata."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.runtime.metadata import Metadata, read_metadata
@@ -10,11 +10,15 @@ __all__ = ["LeftOut"]
 
 
 class LeftOut:
-    """The notes in an application's metadata topic. `unwritten` is a row of them for the store's next batch."""
+    """The notes in an application's metadata topic. `unwritten` is a row of them for the store's next batch.
+
+    `held` has the messages about parts without a finite answer, by recursion and partition.
+    """
 
     def __init__(self, log: Log, topic: str) -> None:
         self._log, self._topic = log, topic
         self.places: set[Place] = set()
+        self.held: Mapping[tuple[str, int], str] = {}
         self.unwritten: tuple[bytes, bytes] | None = None
         self._by_partition: dict[TopicPartition, set[int]] = {}
         self._end = 0
@@ -24,6 +28,7 @@ class LeftOut:
         self._end = self._end_now()
         metadata = read_metadata(self._log, self._topic)
         self._take(metadata.left_out)
+        self.held = metadata.held
         return metadata
 
     def read_on(self) -> tuple[Metadata, set[Place]] | None:
@@ -32,6 +37,7 @@ class LeftOut:
             return None
         metadata = read_metadata(self._log, self._topic)
         new, self._end = metadata.left_out - self.places, end
+        self.held = metadata.held
         if new:
             self._take(metadata.left_out)
         return metadata, new

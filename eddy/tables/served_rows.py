@@ -63,6 +63,8 @@ class ServedRows:
         self.version = Version({}, {}, exact=False)
         self.hindrance = "starting"
         self.failure: Exception | None = None
+        self.halted: Exception | None = None
+        """The reason why no later version follows for now, although the reading goes on; reads and waits raise it."""
         self._snapshots: set[RowsSnapshot] = set()
         self._followers: list[RowsFollower] = []
         self._shown_at: float | None = None
@@ -169,10 +171,17 @@ class ServedRows:
             self.failure = error
             self.changed.notify_all()
 
+    def halt(self, why: Exception | None) -> None:
+        """Note the reason why no later version follows for now; None if versions may follow."""
+        with self.changed:
+            self.halted = why
+            self.changed.notify_all()
+
     def check(self) -> None:
-        """Raises: NotReadyError while tables are not whole; the error that ended the reading of them."""
-        if self.failure is not None:
-            raise self.failure.with_traceback(None)  # without a traceback, to which each reader would add its frames
+        """Raises: NotReadyError while tables are not whole; the error that ended the reading of them, or the worker."""
+        ended = self.failure or self.halted
+        if ended is not None:
+            raise ended.with_traceback(None)  # without a traceback, to which each reader would add its frames
         if self.hindrance:
             fix = "Start a worker: eddy run FILE, or eddy.run" if NOT_RUN in self.hindrance else "Try again later"
             raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. {fix}")
@@ -181,7 +190,7 @@ class ServedRows:
         """Wait for a version, and return it. Raises: NotReadyError if none is reached in time."""
         with self.changed:
             found = self.changed.wait_for(
-                lambda: self.failure is not None or (not self.hindrance and done(self.version)), timeout_s
+                lambda: self.failure or self.halted or (not self.hindrance and done(self.version)), timeout_s
             )
             self.check()
             if not found:

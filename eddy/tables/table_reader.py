@@ -7,7 +7,7 @@ It joins no group and writes nothing to the log.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
@@ -65,6 +65,11 @@ class TableReader:
     def following(self) -> bool:
         """Whether the reader follows the topics; if not, the next step tries to begin."""
         return self.reading is not None
+
+    @property
+    def held(self) -> Mapping[tuple[str, int], str]:
+        """The messages about parts that the application holds without a finite answer, by recursion and partition."""
+        return self._parts.left_out.held
 
     @property
     def left_out(self) -> int:

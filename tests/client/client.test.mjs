@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import { after, test } from "node:test";
 
-import { Buckets, Connection, live } from "../../eddy/serve/page/client.js";
+import { Buckets, Connection, live, parse, stringify } from "../../eddy/serve/page/client.js";
 
 const vectors = process.env.EDDY_VECTORS ? JSON.parse(readFileSync(process.env.EDDY_VECTORS, "utf8")) : [];
 
@@ -62,6 +62,23 @@ test("many operations on one bucket are one pass, with the same result", () => {
   const expected = few.nested("", shape).filter(({ id }) => id >= 400 ? id !== 1 : id % 2 === 1 && id !== 1);
   const moved = Array.from({ length: 200 }, (_, at) => ({ id: (199 - at) * 2 }));
   assert.deepEqual(many.nested("", shape), [...expected, ...moved]);
+});
+
+test("integers beyond 2^53 are whole, in and out, and nothing else changes", () => {
+  const text =
+    '{"large":9223372036854775807,"low":-9007199254740993,"safe":9007199254740991,"half":1234567890123456.5,"far":1e30,' +
+    '"text":"9223372036854775807 \\"9223372036854775807","list":[[18446744073709551615]]}';
+  const value = parse(text);
+  assert.equal(value.large, 9223372036854775807n);
+  assert.equal(value.low, -9007199254740993n);
+  assert.equal(value.safe, 9007199254740991);
+  assert.equal(value.half, 1234567890123456.5);
+  assert.equal(value.far, 1e30);
+  assert.equal(value.text, '9223372036854775807 "9223372036854775807');
+  assert.deepEqual(value.list, [[18446744073709551615n]]);
+  assert.equal(stringify(value), text.replace("1e30", "1e+30"));
+  assert.equal(stringify({ a: 1 }, 2), JSON.stringify({ a: 1 }, null, 2));
+  assert.equal(stringify("int-5-5"), '"int-5-5"');
 });
 
 /** A server of the protocol's form, whose answers the test gives one by one. */

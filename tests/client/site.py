@@ -36,6 +36,12 @@ def below(parent: str) -> eddy.Query:
 
 
 @queries.query
+def sizes(least: int) -> eddy.Query:
+    """The largest size that is not below `least`."""
+    return folders.where(folders.size >= least).max("size")
+
+
+@queries.query
 def secret() -> eddy.Query:
     """Refused to everybody."""
     return eddy.live_table("nowhere", key="id")

@@ -1,15 +1,19 @@
 """The page in headless Chromium: by keyboard and on a phone, with long tables, markup, and a server that is away."""
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import eddy.serve.page
+from tests.client.node import run_node
+from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site
 from tests.topology.programs import family
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S, quickest, wait_for
 
 Visit = Callable[..., Any]
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -161,10 +165,84 @@ def test_page_that_was_left_while_it_waited_stays_away(visit: Visit) -> None:
         assert not [each for each in asked if "/v1/live" in each]
 
 
-def test_large_integers_are_shown_as_they_are(visit: Visit) -> None:
+LARGE = 2**63 - 1
+
+
+def test_large_integers_are_shown_whole_everywhere(visit: Visit) -> None:
     with ExitStack() as stack:
         site = folders_site(stack)
         url = site.serve()
-        site.write({"home": {"name": "home", "size": 2**63 - 1}})
+        site.write({"home": {"name": "home", "size": LARGE, "parts": [{"size": -LARGE}]}})
         page = visit(f"{url}#/tables/folders")
-        page.wait_for_selector(f".row:has-text('{2**63 - 1}')")
+        page.click(f".row:has-text('{LARGE}')")
+        page.wait_for_selector(f"pre:has-text('\"size\": {LARGE}')")
+        assert f'"size": -{LARGE}' in page.locator("pre").inner_text()
+        page.goto(f"{url}#/queries/tree?")
+        page.wait_for_selector(f".row:has-text('size: {LARGE}')")
+        assert f'[{{"size":-{LARGE}}}]' in page.locator(".row").inner_text()
+        page.goto(f"{url}#/queries/sizes?least={LARGE}")
+        page.wait_for_selector(f".number-now:has-text('{LARGE}')")
+        page.goto(f"{url}#/queries/sizes?least={LARGE + 1}")
+        page.wait_for_selector(".number-now:has-text('no row')")
+
+
+def test_counts_are_shown_whole() -> None:
+    """Read where they are written, since a table of so many rows takes long to make."""
+    text = (Path(eddy.serve.page.__file__).parent / "page.js").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("const number ="))
+    whole = next(line for line in text.splitlines() if line.startswith("const whole ="))
+    assert run_node("-e", f"{whole}\n{line}\nconsole.log(number(12345678), number(0.123456789))").split() == [
+        "12,345,678",
+        "0.123",
+    ]
+
+
+def test_server_that_hangs_is_told_within_five_seconds(visit: Visit) -> None:
+    with ExitStack() as stack:
+        site = folders_site(stack)
+        site.serve()
+        site.write({"home": {"name": "home"}})
+        proxy = stack.enter_context(closing(Proxy(site.port)))
+        page = visit(f"http://127.0.0.1:{proxy.port}/#/queries/tree?")
+        stack.callback(page.close)
+
+        def attempt() -> float:
+            page.wait_for_selector("#status.good")
+            page.wait_for_selector(".dot.good:has-text('live')")
+            proxy.hold()
+            began = time.monotonic()
+            page.wait_for_selector("#away:visible")
+            page.wait_for_selector("#status.bad:has-text('away')")
+            page.wait_for_selector(".dot.bad:has-text('away')")
+            took = time.monotonic() - began
+            proxy.go_on()
+            page.wait_for_selector("#away", state="hidden")
+            return took
+
+        quickest(attempt, 5.0)
+
+
+def test_table_opened_while_the_server_is_away_fills_when_it_is_back(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({"a": "b"})
+    page = visit(url)
+    page.wait_for_selector("#status.good")
+    site.serving.close()
+    page.wait_for_selector("#away:visible")
+    page.goto(f"{url}#/tables/descendants")
+    page.wait_for_selector("text=the rows follow when it does")
+    site.serve()
+    page.wait_for_selector(".row:has-text('b')")
+    page.wait_for_selector("text=the rows follow when it does", state="detached")
+
+
+def test_rows_that_are_held_colour_the_state(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+    url = site.serve()
+    site.log.write("nodes", {"a": "b", "b": "a"})
+    page = visit(url)
+    page.wait_for_selector("#status.held:has-text('held without a finite answer')")
+    assert page.locator(".node.held").count() == 1
+    screenshots(page, "held")
+    site.log.write("nodes", {"b": None})
+    page.wait_for_selector("#status.good")
+    page.wait_for_selector(".node.held", state="detached")

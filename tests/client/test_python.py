@@ -13,6 +13,7 @@ import pytest
 from eddy.client import Client, ClientError
 from eddy.client.connection import pause_s
 from eddy.client.remote_view import ViewVersion
+from eddy.errors import ConfigurationError
 from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
@@ -279,6 +280,48 @@ def test_change_that_is_refused_is_the_error_of_its_query_alone() -> None:
             assert (other.state, other.rows) == ("complete", [])
 
     run(follow())
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_opening_has_a_deadline_and_names_the_last_attempt(hangs: bool) -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO) as url:
+            silent = url if hangs else "http://127.0.0.1:1"
+            async with Client(silent, retry_s=0.01, open_timeout_s=0.3) as client, asyncio.timeout(PATIENCE_S):
+                view = client.live("tree")
+                with pytest.raises(ClientError) as caught:
+                    await view.__aenter__()
+        said = f"live query 'tree': {silent} has sent no rows within 0.3 s"
+        assert str(caught.value).startswith(said if hangs else f"{said}, the last attempt: ConnectError: ")
+        assert "Client(url, open_timeout_s=…)" in str(caught.value)
+        assert caught.value.code == "OPEN_TIMEOUT"
+
+    run(ask())
+
+
+def test_timeout_of_the_caller_is_the_callers() -> None:
+    async def ask() -> None:
+        async with peer(EVENTS + HELLO) as url, Client(url) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await client.live("tree").__aenter__()
+
+    run(ask())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"url": 8080}, "client: url=8080; an address is needed"),
+        ({"token": b"x"}, "client: token=b'x'"),
+        ({"retry_s": "1"}, "client: retry_s='1'; a number of seconds"),
+        ({"open_timeout_s": -1}, "client: open_timeout_s=-1; a number of seconds"),
+    ],
+)
+def test_argument_of_a_client_that_cannot_work_is_refused(wrong: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"url": "http://127.0.0.1:1"} | wrong
+    with pytest.raises(ConfigurationError, match=said):
+        Client(given.pop("url"), **given)
 
 
 def test_question_that_no_server_would_take_is_refused_where_it_is_asked() -> None:

@@ -314,9 +314,22 @@ class LiveServer:
         with self._moved:
             while not reached():
                 self.check()
+                self.check_halted()
                 if not self._moved.wait(max(0.0, end - time.monotonic())):
                     raise NotReadyError(f"live query: the version was not reached within {timeout_s:g} s")
             return self.version
+
+    def wake(self) -> None:
+        """Let all who wait for versions and patches look again: the worker may have ended."""
+        with self.lock:
+            self._moved.notify_all()
+            for live in self._all():
+                live._wake()
+
+    def check_halted(self) -> None:
+        """Raises: the reason why no later version follows."""
+        if self._rows.halted is not None:
+            raise self._rows.halted.with_traceback(None)
 
     def stop(self) -> None:
         """End all queries."""

@@ -76,6 +76,9 @@ class QueryServer(Protocol):
     def move_window(self, view: "LiveView[Any]", skip: int, limit: int | None) -> None:
         """Show other rows of a view."""
 
+    def check_halted(self) -> None:
+        """Raises: the reason why no later version follows."""
+
     def settle(self, live: "LiveView[Any]") -> None:
         """Wait while the rows of a view are computed anew."""
 
@@ -171,6 +174,7 @@ class LiveView(Generic[R]):
             raise self.error.with_traceback(None)
         if self.view is None:
             raise QueryError("live query: it is not open. Write: with tables.live(query) as view: ...")
+        self._server.check_halted()
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """Wait until `rows` are at a version as late as `at_least`, as in `Tables.wait`. Raises: NotReadyError."""
@@ -284,6 +288,8 @@ class LiveView(Generic[R]):
             return patch
         if self.error is not None or not (self._opened or self._closed):
             self._check()
+        if not self._closed:
+            self._server.check_halted()
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:

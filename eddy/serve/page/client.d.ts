@@ -6,7 +6,13 @@ export interface Version {
 
 export type State = "connecting" | "complete" | "unknown" | "offline" | "error" | "closed";
 
-/** A row of a query; its nests are under their names. `$cycle` is true where a nest would lead back to itself. */
+/** The value of a JSON text. Integers that a number would round, beyond 2^53, are bigint. */
+export function parse(text: string): any;
+
+/** A value as JSON; a bigint is written as an integer. */
+export function stringify(value: any, indent?: number): string;
+
+/** A row of a query; its integers beyond 2^53 are bigint. its nests are under their names. `$cycle` is true where a nest would lead back to itself. */
 export type Row = { [column: string]: any; $cycle?: true };
 
 export type Op =

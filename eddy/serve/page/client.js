@@ -8,15 +8,51 @@
  * The server sends patches of buckets; rows are nested from them when they are read. Rows and nests that have not
  * changed are the same objects as before, so that comparing references tells what is new. All queries of one server
  * share a connection, which is made again, with back-off, whenever it ends, and goes on from the last version seen.
+ *
+ * Integers beyond 2^53 are BigInt, since a number of JavaScript would round them; `stringify` writes them as JSON.
  */
 
 const FIRST_RETRY_MS = 250;
 const MAX_RETRY_MS = 30_000;
 const HEARTBEAT_S = 15;
+const ANSWER_MS = 10_000; // a request without the head of an answer for so long has failed
 const MAX_ROWS = 1_000_000;
 const MAX_QUERY_CHARS = 6_000; // of all queries in a URL; servers and proxies refuse longer ones
 const FEW = 64;
 const FATAL = new Set([400, 401, 403, 404, 405]);
+
+const LONG = /\d{16}/;
+const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const INTEGER = /^-?\d+$/;
+
+/** The value of a JSON text. Integers that a number would round are BigInt. */
+export function parse(text) {
+  if (!LONG.test(text)) return JSON.parse(text);
+  const mark = markOf();
+  const marked = text.replace(TOKEN, (token) =>
+    INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? `"${mark}${token}"` : token,
+  );
+  return JSON.parse(marked, (_, value) =>
+    typeof value === "string" && value.startsWith(mark) ? BigInt(value.slice(mark.length)) : value,
+  );
+}
+
+/** A value as JSON; a BigInt is written as an integer. */
+export function stringify(value, indent) {
+  const mark = markOf();
+  let found = false;
+  const text = JSON.stringify(value, (_, each) => {
+    if (typeof each !== "bigint") return each;
+    found = true;
+    return `${mark}${each}`;
+  }, indent);
+  return found ? text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1") : text;
+}
+
+/** A beginning that no text of the data has. */
+function markOf() {
+  return `int-${Math.random()}-`;
+}
 
 /** The buckets of a view, made of patches alone: lists of rows by id, each with the ids of the buckets below it. */
 export class Buckets {
@@ -407,6 +443,11 @@ export class Connection {
     for (const view of [...this.#views.values()]) view.close();
   }
 
+  /** Give the present connection up, as if it had ended: for a caller that knows that the server does not answer. */
+  drop() {
+    this.#abort?.abort();
+  }
+
   /** Try at once instead of waiting for the next attempt. */
   retry() {
     this.#wake();
@@ -465,7 +506,7 @@ export class Connection {
     const sent = new Set();
     let size = 0;
     for (const view of resumed.length ? resumed : this.#views.values()) {
-      const text = JSON.stringify(asked(view));
+      const text = stringify(asked(view));
       if ((size += encodeURIComponent(text).length) > MAX_QUERY_CHARS && sent.size) break;
       parameters.append("query", text);
       sent.add(view.id);
@@ -473,13 +514,15 @@ export class Connection {
     if (resumed.length) parameters.set("last_event_id", this.#lastId);
     let timer = null;
     let heartbeatS = HEARTBEAT_S;
-    const alive = () => {
+    const within = (ms) => {
       clearTimeout(timer);
-      timer = setTimeout(() => abort.abort(), heartbeatS * 3_000);
+      timer = setTimeout(() => abort.abort(), ms);
     };
+    const alive = () => within(heartbeatS * 3_000);
     try {
-      alive();
+      within(ANSWER_MS);
       const answer = await this.#request(`/v1/live?${parameters}`, { signal: abort.signal });
+      alive();
       if (!answer.ok) await refuse(answer);
       await readEvents(answer.body, alive, (id, event, data) => {
         if (event === "hello") {
@@ -561,7 +604,8 @@ export class Connection {
     if (name !== this.#name) return;
     try {
       const headers = { "Content-Type": "application/json" };
-      const answer = await this.#request(`/v1/live/${name}`, { method: "POST", headers, body: JSON.stringify(body) });
+      const signal = AbortSignal.timeout(ANSWER_MS);
+      const answer = await this.#request(`/v1/live/${name}`, { method: "POST", headers, body: stringify(body), signal });
       if (answer.ok) return;
       if (answer.status !== 404 && answer.status < 500) await refuse(answer, true);
     } catch (error) {
@@ -631,7 +675,7 @@ function takeEvent(block, take) {
     const colon = line.indexOf(":");
     if (colon > 0) fields[line.slice(0, colon)] = line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
   }
-  if (fields.data) take(fields.id, fields.event, JSON.parse(fields.data));
+  if (fields.data) take(fields.id, fields.event, parse(fields.data));
 }
 
 const connections = new Map();

@@ -1,9 +1,11 @@
 /** The page of a worker or a table server: its topology, tables and live queries. All data comes from this server. */
 
-import { Connection } from "./client.js";
+import { Connection, parse as parsed, stringify } from "./client.js";
 import { List, make } from "./list.js";
 
 const POLL_MS = 2_000;
+const BEAT_MS = 2_500; // a poll without an answer for so long: the server does not answer
+const ANSWER_MS = 60_000; // of other requests, such as a trace; that the server does not answer is told by the polls
 const PAGE_ROWS = 500;
 const KEPT_PAGES = 40;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
@@ -18,6 +20,7 @@ let topology = null;
 let figures = new Map();
 let connection = null;
 let leave = () => {};
+let comeBack = () => {};
 
 class Refusal extends Error {
   constructor(status, message) {
@@ -26,19 +29,27 @@ class Refusal extends Error {
   }
 }
 
-/** Ask the server. Raises Refusal for an answer that is an error, TypeError where there is none. */
-async function ask(path, { parse = "json", also = [] } = {}) {
+/** Ask the server. Raises Refusal for an answer that is an error, another error where there is none within `ms`. */
+async function ask(path, { parse = "json", also = [], ms = ANSWER_MS } = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const end = new AbortController();
+  const timer = setTimeout(() => end.abort(), ms);
+  const waiting = { stop: () => end.abort() };
+  if (ms === ANSWER_MS) asking.add(waiting);
   let answer;
+  let text;
   try {
-    answer = await fetch(`${base}/${path}`, { headers, cache: "no-store" });
+    answer = await fetch(`${base}/${path}`, { headers, cache: "no-store", signal: end.signal });
+    text = await answer.text();
   } catch (error) {
     away(true);
     throw error;
+  } finally {
+    clearTimeout(timer);
+    asking.delete(waiting);
   }
   away(false);
-  const text = await answer.text();
-  if (answer.ok || also.includes(answer.status)) return parse === "json" ? JSON.parse(text, exactly) : text;
+  if (answer.ok || also.includes(answer.status)) return parse === "json" ? parsed(text) : text;
   if (answer.status === 401) askForToken(!!headers.Authorization);
   let message = text;
   try {
@@ -49,22 +60,22 @@ async function ask(path, { parse = "json", also = [] } = {}) {
   throw new Refusal(answer.status, message.trim() || answer.statusText);
 }
 
-/** For JSON.parse: an integer that a number of JavaScript would round stays as its digits. */
-function exactly(_, value, context) {
-  const digits = typeof value === "number" && !Number.isSafeInteger(value) ? context?.source : undefined;
-  return /^-?\d+$/.test(digits ?? "") ? digits : value;
-}
-
+const asking = new Set();
 let isAway = false;
 function away(now) {
   if (now === isAway) return;
   isAway = now;
+  if (now) {
+    connection?.drop();
+    for (const each of asking) each.stop();
+  }
   $("away").hidden = !now;
   $("away").textContent = now ? "The server does not answer. Trying again; what you see may be old." : "";
   if (now) status("bad", "away");
   else {
     connection?.retry();
     if (topology === null || stuck) show();
+    else comeBack();
     poll();
   }
 }
@@ -115,7 +126,11 @@ function parseFigures(text) {
 const figure = (name) => figures.get(name)?.[0]?.value;
 const yes = (name) => figures.has(name) ? (figure(name) ? "yes" : "no") : undefined;
 const count = (name) => number(figure(name));
-const number = (value) => (value === undefined ? "–" : Number(value.toPrecision(6)).toLocaleString("en"));
+const whole = (value) => typeof value === "bigint" || Number.isInteger(value);
+const number = (value) => (value === undefined ? "–" : (whole(value) ? value : Number(value.toPrecision(6))).toLocaleString("en"));
+
+const heldOf = (step) => (figures.get("held_partitions") ?? figures.get("views_held_partitions") ?? []).filter(({ labels }) => step === undefined || labels.step === step).reduce((sum, { value }) => sum + value, 0);
+const heldParts = () => Math.max(heldOf(), health?.held?.length ?? 0);
 
 let health = null;
 let afterPoll = () => {};
@@ -123,11 +138,14 @@ let polls = 0;
 async function poll() {
   const mine = ++polls;
   try {
-    const [ready, text] = await Promise.all([ask("readyz", { also: [503] }), ask("metrics", { parse: "text" })]);
+    const [ready, text] = await Promise.all([ask("readyz", { also: [503], ms: BEAT_MS }), ask("metrics", { parse: "text", ms: BEAT_MS })]);
     health = ready;
     figures = parseFigures(text);
     const is = ready.state ?? (ready.ready ? "ready" : "starting");
-    status(ready.reason ? "bad" : "good", ready.reason ? `${is}: ${ready.reason}` : is.toLowerCase());
+    const held = heldParts();
+    if (ready.reason) status("bad", `${is}: ${ready.reason}`);
+    else if (held) status("held", `${is.toLowerCase()}, but ${number(held)} ${held === 1 ? "part is" : "parts are"} held without a finite answer`);
+    else status("good", is.toLowerCase());
     await afterPoll();
   } catch {
     // it is said by `away`, or asked for a token
@@ -174,7 +192,11 @@ async function showTopology(main) {
     });
   }
   const draw = () => {
-    for (const node of nodes) node.classList.toggle("waiting", lagOf(topology.steps[node.dataset.step].topic) > 0);
+    for (const node of nodes) {
+      const step = topology.steps[node.dataset.step];
+      node.classList.toggle("waiting", lagOf(step.topic) > 0);
+      node.classList.toggle("held", heldOf(step.name) > 0);
+    }
     drawFigures(now);
     drawTrouble(trouble);
     if (at) drawStep(chosen, topology.steps[at.dataset.step]);
@@ -185,7 +207,7 @@ async function showTopology(main) {
 }
 
 function drawStep(place, step) {
-  const held = (figures.get("held_partitions") ?? []).find(({ labels }) => labels.step === step.name)?.value;
+  const held = heldOf(step.name) || undefined;
   place.replaceChildren(
     make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
     make("dl", { class: "left" }, rowsOf([
@@ -256,7 +278,7 @@ async function showTables(main) {
 }
 
 const listOf = (value) => (Array.isArray(value) ? value : [value]);
-const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const shown = (value) => (typeof value === "string" ? value : stringify(value));
 
 /** The rows of a table, a page at a time: the key that ends a page is where the next one begins. */
 class Pages {
@@ -323,7 +345,7 @@ async function showTable(main, name) {
     },
     act: (what, index) => {
       const row = what === "open" ? pages.row(index) : undefined;
-      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, JSON.stringify(row, null, 2)), whyLink(name, row.key));
+      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify(row, 2)), whyLink(name, row.key));
     },
   });
   const open = () => {
@@ -336,7 +358,7 @@ async function showTable(main, name) {
     list.at = 0;
     list.element.scrollTop = 0;
     note.replaceChildren();
-    own.load(0).catch((error) => own === pages && error instanceof Refusal && note.replaceChildren(span("error", error.message)));
+    own.load(0).catch((error) => own === pages && note.replaceChildren(error instanceof Refusal ? span("error", error.message) : "The server does not answer; the rows follow when it does."));
   };
   let typed;
   search.addEventListener("input", () => {
@@ -348,9 +370,11 @@ async function showTable(main, name) {
   main.replaceChildren(make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`), form, make("div", { class: "columns" }, make("div", {}, list.element, note), detail));
   open();
   let seen = figure("views_versions_total");
+  comeBack = () => (pages.pages.size ? pages.refresh(...list.view).catch(() => {}) : open());
   afterPoll = async () => {
     const versions = figure("views_versions_total");
-    if (versions !== seen) await pages.refresh(...list.view);
+    if (!pages.pages.size) await pages.load(0);
+    else if (versions !== seen) await pages.refresh(...list.view);
     seen = versions;
   };
 }
@@ -386,7 +410,7 @@ function argumentForm(query, given) {
 function valueOf(text, type = "") {
   if (/^str\b/.test(type) && !(text === "null" && /None/.test(type))) return text;
   try {
-    return JSON.parse(text);
+    return parsed(text);
   } catch {
     return text;
   }
@@ -492,7 +516,7 @@ class Tree {
     const { shape } = this.view;
     const { nests = {}, key = [] } = shape[level];
     const keys = key.filter((column) => column in row);
-    const own = `${path}/${JSON.stringify(keys.length ? keys.map((column) => row[column]) : row)}`;
+    const own = `${path}/${stringify(keys.length ? keys.map((column) => row[column]) : row)}`;
     const found = Object.entries(nests).filter(([name]) => row[name] !== null && typeof row[name] === "object");
     let below = null;
     let belowLevel = level;
@@ -576,7 +600,7 @@ async function show() {
   const mine = ++turn;
   const [path, parameters] = (location.hash.slice(1) || "/").split("?");
   leave();
-  leave = afterPoll = () => {};
+  leave = afterPoll = comeBack = () => {};
   for (const link of document.querySelectorAll("nav a")) {
     const to = link.hash.slice(1);
     if (to === "/" ? path === "/" : path.startsWith(to)) link.setAttribute("aria-current", "page");
@@ -602,6 +626,7 @@ async function show() {
   }
 }
 
+document.addEventListener("visibilitychange", () => document.hidden || poll());
 addEventListener("hashchange", () => {
   show();
   $("main").focus();

@@ -1,0 +1,95 @@
+"""The workers that run on threads of this program, so that its open tables know when no worker goes on.
+
+A worker that ends with an error while no other worker of its application runs in this program, on a log whose members
+are all in one process, is the end of new versions: reads and waits of the tables then raise the reason, until another
+worker is started or the error was raised by `stop()`. On Kafka workers of other processes may go on.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eddy.connectors.log import Log
+from eddy.errors import FencedError
+
+__all__ = ["OwnWorkers", "Place", "own_workers", "place_of"]
+
+Place = tuple[str, object]
+"""An application on a log."""
+
+
+def place_of(application: str, log: Log) -> Place:
+    """The application on this log. Clients of one log have one place; a log in memory is a place itself."""
+    path = getattr(log, "path", None)
+    return application, getattr(log, "where", log) if path is None else Path(path).resolve()
+
+
+@dataclass
+class _Known:
+    running: int = 0
+    error: BaseException | None = None
+    watchers: list[Callable[[BaseException | None], None]] = field(default_factory=list)
+
+
+class OwnWorkers:
+    """The workers of one program, by place. For any thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, _Known] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, place: Place) -> None:
+        """Note that a worker starts."""
+        with self._lock:
+            known = self._known.setdefault(place, _Known())
+            known.running += 1
+            self._set(known, None)
+
+    def end(self, place: Place, error: BaseException | None) -> None:
+        """Note that a worker has ended, with an error or because it was stopped."""
+        with self._lock:
+            known = self._known[place]
+            known.running -= 1
+            if error is not None and not known.running and not isinstance(error, FencedError):
+                self._set(known, error)
+            self._forget_idle(place)
+
+    def told(self, place: Place) -> None:
+        """Note that the program has got the error of a worker: its tables may be read as they are."""
+        with self._lock:
+            if (known := self._known.get(place)) is not None:
+                self._set(known, None)
+                self._forget_idle(place)
+
+    def watch(self, place: Place, watcher: Callable[[BaseException | None], None]) -> Callable[[], None]:
+        """Call `watcher` with the error after which no worker goes on, now and at each change; None if there is none.
+
+        Returns a function that ends it.
+        """
+        with self._lock:
+            known = self._known.setdefault(place, _Known())
+            known.watchers.append(watcher)
+            watcher(known.error)
+
+        def end() -> None:
+            with self._lock:
+                known.watchers.remove(watcher)
+                self._forget_idle(place)
+
+        return end
+
+    def _set(self, known: _Known, error: BaseException | None) -> None:
+        if known.error is not error:
+            known.error = error
+            for watcher in known.watchers:
+                watcher(error)
+
+    def _forget_idle(self, place: Place) -> None:
+        known = self._known.get(place)
+        if known is not None and not (known.running or known.watchers or known.error):
+            del self._known[place]
+
+
+own_workers = OwnWorkers()
+"""Those of this process."""

@@ -15,7 +15,7 @@
 const FIRST_RETRY_MS = 250;
 const MAX_RETRY_MS = 30_000;
 const HEARTBEAT_S = 15;
-const ANSWER_MS = 10_000; // a request without the head of an answer for so long has failed
+const ANSWER_MS = 10_000; // until the head of an answer
 const MAX_ROWS = 1_000_000;
 const MAX_QUERY_CHARS = 6_000; // of all queries in a URL; servers and proxies refuse longer ones
 const FEW = 64;
@@ -443,7 +443,7 @@ export class Connection {
     for (const view of [...this.#views.values()]) view.close();
   }
 
-  /** Give the present connection up, as if it had ended: for a caller that knows that the server does not answer. */
+  /** End the present connection; another one is tried: for a caller that knows that the server does not answer. */
   drop() {
     this.#abort?.abort();
   }

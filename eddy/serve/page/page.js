@@ -4,8 +4,8 @@ import { Connection, parse as parsed, stringify } from "./client.js";
 import { List, make } from "./list.js";
 
 const POLL_MS = 2_000;
-const BEAT_MS = 2_500; // a poll without an answer for so long: the server does not answer
-const ANSWER_MS = 60_000; // of other requests, such as a trace; that the server does not answer is told by the polls
+const BEAT_MS = 2_500; // of a poll; without an answer the server is away
+const ANSWER_MS = 60_000; // of other requests, such as a trace
 const PAGE_ROWS = 500;
 const KEPT_PAGES = 40;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
@@ -29,13 +29,12 @@ class Refusal extends Error {
   }
 }
 
-/** Ask the server. Raises Refusal for an answer that is an error, another error where there is none within `ms`. */
+/** Ask the server. Raises Refusal for an answer that is an error, another one where there is none within `ms`. */
 async function ask(path, { parse = "json", also = [], ms = ANSWER_MS } = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const end = new AbortController();
   const timer = setTimeout(() => end.abort(), ms);
-  const waiting = { stop: () => end.abort() };
-  if (ms === ANSWER_MS) asking.add(waiting);
+  asking.add(end);
   let answer;
   let text;
   try {
@@ -46,7 +45,7 @@ async function ask(path, { parse = "json", also = [], ms = ANSWER_MS } = {}) {
     throw error;
   } finally {
     clearTimeout(timer);
-    asking.delete(waiting);
+    asking.delete(end);
   }
   away(false);
   if (answer.ok || also.includes(answer.status)) return parse === "json" ? parsed(text) : text;
@@ -67,7 +66,7 @@ function away(now) {
   isAway = now;
   if (now) {
     connection?.drop();
-    for (const each of asking) each.stop();
+    for (const each of asking) each.abort();
   }
   $("away").hidden = !now;
   $("away").textContent = now ? "The server does not answer. Trying again; what you see may be old." : "";
@@ -126,11 +125,9 @@ function parseFigures(text) {
 const figure = (name) => figures.get(name)?.[0]?.value;
 const yes = (name) => figures.has(name) ? (figure(name) ? "yes" : "no") : undefined;
 const count = (name) => number(figure(name));
-const whole = (value) => typeof value === "bigint" || Number.isInteger(value);
-const number = (value) => (value === undefined ? "–" : (whole(value) ? value : Number(value.toPrecision(6))).toLocaleString("en"));
+const number = (value) => (value === undefined ? "–" : (value % 1 ? Number(value.toPrecision(6)) : value).toLocaleString("en"));
 
-const heldOf = (step) => (figures.get("held_partitions") ?? figures.get("views_held_partitions") ?? []).filter(({ labels }) => step === undefined || labels.step === step).reduce((sum, { value }) => sum + value, 0);
-const heldParts = () => Math.max(heldOf(), health?.held?.length ?? 0);
+const held = (step) => (figures.get("held_partitions") ?? figures.get("views_held_partitions") ?? []).reduce((sum, { labels, value }) => sum + (labels.step === (step ?? labels.step) ? value : 0), 0);
 
 let health = null;
 let afterPoll = () => {};
@@ -142,9 +139,8 @@ async function poll() {
     health = ready;
     figures = parseFigures(text);
     const is = ready.state ?? (ready.ready ? "ready" : "starting");
-    const held = heldParts();
     if (ready.reason) status("bad", `${is}: ${ready.reason}`);
-    else if (held) status("held", `${is.toLowerCase()}, but ${number(held)} ${held === 1 ? "part is" : "parts are"} held without a finite answer`);
+    else if (held()) status("held", `${is.toLowerCase()}; held without a finite answer: ${held()}`);
     else status("good", is.toLowerCase());
     await afterPoll();
   } catch {
@@ -195,7 +191,7 @@ async function showTopology(main) {
     for (const node of nodes) {
       const step = topology.steps[node.dataset.step];
       node.classList.toggle("waiting", lagOf(step.topic) > 0);
-      node.classList.toggle("held", heldOf(step.name) > 0);
+      node.classList.toggle("held", held(step.name) > 0);
     }
     drawFigures(now);
     drawTrouble(trouble);
@@ -207,12 +203,11 @@ async function showTopology(main) {
 }
 
 function drawStep(place, step) {
-  const held = heldOf(step.name) || undefined;
   place.replaceChildren(
     make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
     make("dl", { class: "left" }, rowsOf([
       ["name", step.name], ["topic", step.topic], ["lag", lagOf(step.topic)], ["inside", step.loop],
-      ["stores", step.stores.join(", ") || undefined], ["runs by", step.strategy], ["held partitions", held],
+      ["stores", step.stores.join(", ") || undefined], ["runs by", step.strategy], ["held partitions", held(step.name) || undefined],
     ])),
   );
 }
@@ -358,7 +353,7 @@ async function showTable(main, name) {
     list.at = 0;
     list.element.scrollTop = 0;
     note.replaceChildren();
-    own.load(0).catch((error) => own === pages && note.replaceChildren(error instanceof Refusal ? span("error", error.message) : "The server does not answer; the rows follow when it does."));
+    own.load(0).catch((error) => own === pages && note.replaceChildren(error instanceof Refusal ? span("error", error.message) : "The rows follow when the server answers."));
   };
   let typed;
   search.addEventListener("input", () => {

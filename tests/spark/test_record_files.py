@@ -55,6 +55,28 @@ def test_csv_and_parquet_give_the_same(rig: Rig, tmp_path: Path) -> None:
     assert found == [{b"a": 2, b"b": 40}] * 2
 
 
+def test_byte_order_mark_is_no_part_of_the_first_row(rig: Rig, tmp_path: Path) -> None:
+    for name, text in (("old.csv", "key,value\na,1\n"), ("old.jsonl", '{"key": "a", "value": 1}\n')):
+        (tmp_path / name).write_text(f"\ufeff{text}")
+        rig.backfill(files={"amounts": str(tmp_path / name)}, replace=True)
+        assert doubled(rig) == {b"a": 2, b"b": 40}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("old.csv", b"key,value\ncaf\xe9,1\n", r"old.csv for topic 'amounts': b'caf\\xe9' is no UTF-8: byte 0xe9 at 3"),
+        ("old.jsonl", b'{"key": "caf\xe9", "value": 1}\n', r"old.jsonl: a line is no JSON object: Invalid UTF-8"),
+        ("old.jsonl", b'{"key": "a", "value": 1\n', "old.jsonl: a line is no JSON object: "),
+        ("old.jsonl", b'{"key": "a", "value": 1, "timestamp": "now"}\n', "a field is of another type"),
+    ],
+)
+def test_line_that_cannot_be_read_is_refused(rig: Rig, tmp_path: Path, name: str, data: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=said):
+        rig.backfill(files={"amounts": str(tmp_path / name)})
+
+
 def test_what_is_wrong_with_files_is_named(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("name,value\na,1\n")
     with pytest.raises(ConfigurationError, match="there is no column 'key' among name, value"):

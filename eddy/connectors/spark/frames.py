@@ -34,6 +34,11 @@ _RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in _KINDS
 _CHAINED = re.compile(
     r"^(?:During handling of the above exception, another|The above exception was the direct).*\n", re.M
 )
+_MALFORMED = re.compile(
+    r"FAILED_READ_FILE.*? reading file (\S+?)\.\s.*?MALFORMED_RECORD_IN_PARSING.*?: (\[.*?\])\.", re.S
+)
+_JSON_REASON = re.compile(r"JsonParseException: (.+)")
+"""How Spark says that a line of a file is no JSON of the schema: the file, and the fields that it has read."""
 _RAISED_IN_A_WORKER = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ ]{2}[^\n]*\n)*(.*?)"
     r"(?=\n\s*(?:\tat (?:org\.apache|java|scala)|SQLSTATE: \w+$|JVM stacktrace|Driver stacktrace)|\s*\Z)",
@@ -280,6 +285,12 @@ def error_of(text: str) -> EddyError:
     spark: a Python worker raised ImportError: no 'family'; the job has failed. See Spark's own log
     """
     found = _RAISED_IN_A_WORKER.search(_CHAINED.split(text)[-1])
+    if found is None and (malformed := _MALFORMED.search(text)):
+        reason = _JSON_REASON.search(text)
+        return DataError(
+            f"file {malformed[1]}: a line is no JSON object: {reason[1] if reason else 'a field is of another type'}, "
+            f"after {malformed[2]}; an object in each line, in UTF-8, with key, value and perhaps timestamp, is needed"
+        )
     if found is None:
         lines = [line for line in text.splitlines() if line.strip()]
         return ConnectorError(

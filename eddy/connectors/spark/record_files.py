@@ -36,6 +36,7 @@ __all__ = ["FileRows", "FromText", "file_rows"]
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 _NANOSECONDS = 1_000_000
 """The number of nanoseconds in a millisecond."""
+_SHOWN = 80
 _TEXT = "key string, value string, timestamp long"
 
 
@@ -83,7 +84,7 @@ def _columns(frames: Frames, path: str, form: str, where: str) -> tuple[DataFram
     """The rows of files with typed columns, and the types of the columns. Raises: ConfigurationError."""
     reader = frames.spark.read
     if form == "json":
-        reader = reader.schema(_TEXT)
+        reader = reader.schema(_TEXT).option("mode", "FAILFAST")  # otherwise a line that is no JSON is a row of nulls
     frame = _found(where, lambda: reader.format(form).load(path))
     if missing := sorted({"key", "value"} - set(frame.columns)):
         raise ConfigurationError(
@@ -167,5 +168,10 @@ class FromText:
     def _read(self, reader: Callable[[str], bytes], item: bytes) -> bytes:
         try:
             return reader(item.decode())
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.where}: {item[:_SHOWN]!r} is no UTF-8: byte {item[error.start]:#04x} at {error.start}; a file "
+                "in UTF-8 is needed. Convert it: iconv -f LATIN1 -t UTF-8 FILE, with the encoding that it has"
+            ) from error
         except ValueError as error:
             raise DataError(f"{self.where}: {json.dumps(item.decode(errors='replace'))}: {error}") from error

@@ -116,14 +116,21 @@ class FlatMap(RowWise):
 class FlatMapValues(RowWise):
     """Rows of (K, V) in, (key, w) out for each w of the iterable `function(value)`."""
 
-    def __init__(self, name: str, function: Callable[[Any], Iterable[Any]]) -> None:
-        self.name, self._function = name, function
+    def __init__(self, name: str, function: Callable[[Any], Iterable[Any]], where: str = "") -> None:
+        self.name, self._function, self._where = name, function, where or name
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Call `function` on each value."""
         (batch,) = inputs
-        function = self._function
-        return batch.spread([[(key, value) for value in function(v)] for key, v in batch.rows])
+        returned = list(map(self._function, map(_VALUE, batch.rows)))
+        keys = map(_KEY, batch.rows)
+        try:
+            return batch.spread([[(key, value) for value in made] for key, made in zip(keys, returned, strict=True)])
+        except TypeError:
+            for made in returned:
+                if not isinstance(made, Iterable):
+                    raise _no_iterable(self._where, self._function, made, "values", "[value, …]") from None
+            raise
 
 
 class Peek(RowWise):
@@ -229,10 +236,13 @@ def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None 
 
 def no_rows(where: str, function: Callable[..., Any], made: Any) -> DataError:
     """The error of a flat map's function whose result is no iterable of pairs."""
-    fix = "[(key, value)] for one pair" if _is_pair(made) else "return [(key, value), …], and [] for no row"
-    return DataError(
-        f"{where}: {_named(function)} returned {made!r}; an iterable of pairs (key, value) is needed. Write {fix}"
-    )
+    return _no_iterable(where, function, made, "pairs (key, value)", "[(key, value), …]")
+
+
+def _no_iterable(where: str, function: Callable[..., Any], made: Any, parts: str, form: str) -> DataError:
+    one = _is_pair(made) and "pairs" in parts
+    fix = "[(key, value)] for one pair" if one else f"return {form}, and [] for no row"
+    return DataError(f"{where}: {_named(function)} returned {made!r}; an iterable of {parts} is needed. Write {fix}")
 
 
 def _are_pairs(rows: list[Row]) -> bool:

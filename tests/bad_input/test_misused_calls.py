@@ -86,6 +86,11 @@ class TestResults:
         with pytest.raises(DataError, match=f"{said}.*{fix}"):
             written_by(lambda rows: rows.flat_map(lambda key, value: made, key=S, value=S).to("out"))
 
+    def test_flat_map_values_names_what_its_function_returned(self) -> None:
+        said = r"flat_map_values after 'in': the function of \S*test_misused_calls.py:\d+ returned None; an iterable of"
+        with pytest.raises(DataError, match=said):
+            written_by(lambda rows: rows.flat_map_values(lambda value: None, value=S).to("out"))  # type: ignore[arg-type,return-value]
+
     def test_text_of_two_letters_is_no_pair(self) -> None:
         with pytest.raises(DataError, match=r"map after 'in': the function of \S+ returned 'ab'; a pair"):
             written_by(lambda rows: rows.map(lambda key, value: "ab", key=S, value=S).to("out"))  # type: ignore[arg-type,return-value]

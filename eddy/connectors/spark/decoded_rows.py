@@ -73,6 +73,8 @@ class RowStep:
     verb: str
     function: Callable[..., Any] | None = None
     table: bool = False
+    where: str = ""
+    """The step in the author's terms, for messages; its name if it is empty."""
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
         """Apply the step to each row. Raises: DataError naming it."""
@@ -102,12 +104,12 @@ class RowStep:
             case "filter-not":
                 return [] if function(key, value) else [(key, value)]
             case "map":
-                return [pair(function(key, value), self.name)]
+                return [pair(function(key, value), self.where or self.name)]
             case "map-values":
                 new = function(value)
                 return [] if self.table and new is None else [(key, new)]
             case "flat-map":
-                return [pair(row, self.name) for row in function(key, value)]
+                return [pair(row, self.where or self.name) for row in function(key, value)]
             case "flat-map-values":
                 return [(key, new) for new in function(value)]
             case "select-key":

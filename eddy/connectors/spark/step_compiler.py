@@ -254,7 +254,7 @@ class StepCompiler(ABC):
         """A step without a state. The function of a `peek` is not called."""
         pending = self.scope[node.inputs[0]]
         if node.verb != "peek":
-            pending = pending.then(RowStep(node.name, node.verb, own(node.function), node.kind == "table"))
+            pending = pending.then(RowStep(node.name, node.verb, own(node.function), node.kind == "table", node.where))
         self.scope[node] = pending
 
     def union(self, node: Node) -> None:

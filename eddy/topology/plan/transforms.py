@@ -18,8 +18,13 @@ Verb = Literal[
 
 REKEYING = frozenset({"map", "flat-map", "select-key"})
 """The verbs that may change keys."""
-_OPERATORS: dict[str, Callable[[str, Any], Operator]] = {
+_RETURNING: dict[str, Callable[[str, Any, str], Operator]] = {
+    "map": stateless.Map,
+    "flat-map": stateless.FlatMap,
     "flat-map-values": stateless.FlatMapValues,
+}
+"""The operators whose function has to return rows or values, and whose errors say so in the author's terms."""
+_OPERATORS: dict[str, Callable[[str, Any], Operator]] = {
     "select-key": stateless.SelectKey,
     "peek": stateless.Peek,
 }
@@ -82,9 +87,8 @@ class Transform(Node):
             return stateless.Filter(self.name, self.function, keep=self.verb == "filter")
         if self.verb == "map-values":
             return stateless.MapValues(self.name, self.function, table=self.kind == "table")
-        if self.verb in {"map", "flat-map"}:
-            form = stateless.Map if self.verb == "map" else stateless.FlatMap
-            return form(self.name, self.function, self.where)
+        if self.verb in _RETURNING:
+            return _RETURNING[self.verb](self.name, self.function, self.where)
         return _OPERATORS[self.verb](self.name, self.function)
 
     def build(self, circuit: CircuitBuilder) -> int:

@@ -70,6 +70,8 @@ WRONG: dict[str, list[Any]] = {
     "collection": [7, None, "rows", lambda: None, eddy.Topology("other")],
     "rows": [7, "rows", [7], [("a", 1, 2)], [["a", 1]], {"a": 1}, [("a", [1])]],
     "span": [7, None, "1 h", timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max],
+    "windows": [7, None, "1 h", timedelta(hours=1), eddy.TimeWindows],
+    "time after": [7, None, "1 h", timedelta(-1), timedelta(microseconds=999), timedelta.max],
     "text": [7, None, b"SELECT 1", ["SELECT 1"]],
     "tables": [7, ["t"], {7: 7}],
     "columns": [7, "nowhere", [7]],
@@ -242,6 +244,14 @@ CALLS = [
     Call("relation", "to_table", {"name": ("n", "name")}),
     Call("grouped_stream", "reduce", {"reducer": (arguments(2), F2), "name": ("n", "name")}),
     Call("grouped_stream", "aggregate", {**FOLD, "aggregator": (arguments(3), F3)}, {"value": "serde"}),
+    Call("sessions", "aggregate", {**FOLD, "aggregator": (arguments(3), F3), "merger": (arguments(3), F3)}),
+    Call(
+        "grouped_stream",
+        "windowed_by",
+        {"windows": (eddy.TimeWindows(timedelta(hours=1)), "windows")},
+        {"emit": "choice", "retention": "time after"},
+    ),
+    Call("windowed", "suppress", {}, {"name": "name"}),
     Call("grouped_stream", "cogroup", {"aggregator": (arguments(3), F3)}),
     Call("cogrouped", "cogroup", {"grouped": ("grouped_stream", "collection"), "aggregator": (arguments(3), F3)}),
     Call("cogrouped", "aggregate", FOLD, {"value": "serde"}),
@@ -259,6 +269,8 @@ CALLS = [
     ),
     Call("view", "to_table", {}, {"name": "name"}),
 ]
+ALSO = {"windowed": "table", "sessions": "grouped_stream"}
+"""Collections that have methods which others of their class have not."""
 CLASSES = {
     "topology": eddy.Topology,
     "stream": eddy.KStream,
@@ -283,6 +295,8 @@ def collections() -> dict[str, Any]:
         "relation": relation,
         "grouped_stream": stream.group_by_key(),
         "grouped_table": relation.group_by_key(),
+        "windowed": stream.group_by_key().windowed_by(eddy.TimeWindows(timedelta(hours=1))).count("windowed"),
+        "sessions": stream.group_by_key().windowed_by(eddy.SessionWindows(timedelta(hours=1))),
         "cogrouped": stream.group_by_key().cogroup(lambda key, value, total: total),
         "view": topology.sql("SELECT value FROM t", {"t": table}, name="view", key="value"),
     }
@@ -326,7 +340,7 @@ def test_what_does_not_fit_is_refused(one: Call, parameter: str, value: Any) -> 
 def test_every_parameter_of_every_method_is_tried(of: str) -> None:
     tried: dict[str, set[str]] = {}
     for one in CALLS:
-        if one.of == of:
+        if ALSO.get(one.of, one.of) == of:
             tried.setdefault(one.method, set()).update(one.given, one.others)
     without = {"topology": {"describe", "mermaid", "picture"}}.get(of, set())
     for name, method in inspect.getmembers(CLASSES[of], inspect.isfunction):

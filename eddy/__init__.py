@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eddy import faust as faust
     from eddy.config import Config
+    from eddy.connectors.schema_registry.registry import SchemaRegistry
     from eddy.driver import OutputRecord, TopologyTestDriver
     from eddy.errors import (
         ConfigurationError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         StateInUseError,
         TableNotServedError,
         TopologyError,
+        UnknownSchemaError,
     )
     from eddy.live.dataflow.action import Action
     from eddy.live.query.explain import QueryPlan
@@ -109,6 +111,7 @@ __all__ = [
     "Relation",
     "RelationTable",
     "Schedule",
+    "SchemaRegistry",
     "Serde",
     "SessionWindowed",
     "SessionWindows",
@@ -125,6 +128,7 @@ __all__ = [
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "UnknownSchemaError",
     "Version",
     "View",
     "Windowed",
@@ -141,6 +145,7 @@ __all__ = [
 
 _HOMES = {
     "eddy.config": ("Config",),
+    "eddy.connectors.schema_registry.registry": ("SchemaRegistry",),
     "eddy.driver": ("OutputRecord", "TopologyTestDriver"),
     "eddy.errors": (
         "ConfigurationError",
@@ -163,6 +168,7 @@ _HOMES = {
         "StateInUseError",
         "TableNotServedError",
         "TopologyError",
+        "UnknownSchemaError",
     ),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordMetadata"),

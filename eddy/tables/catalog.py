@@ -114,7 +114,8 @@ def _add_sources(
         assert node.value is not None
         changelog = circuit.states[node.name].spec.changelog
         where = changelog or node.topic, counts[node.topic]
-        tables[node.name] = ServedTable(node.name, "source", *where, node.key, node.value, changelog is not None)
+        serdes = (node.topic_key, node.topic_value) if changelog is None else (node.key, node.value)
+        tables[node.name] = ServedTable(node.name, "source", *where, *serdes, changelog is not None)
 
 
 def _add_states(topology: Topology, circuit: Circuit, tables: dict[str, ServedTable], refused: dict[str, str]) -> None:

@@ -268,8 +268,8 @@ class RecordsEntry:
                 name: [item for item, kept in zip(column, keep, strict=True) if kept] for name, column in raw.items()
             }
         problems: dict[int, str] = {}
-        keys = decoded(raw["k"], self.key, "key", problems)
-        values = decoded(raw["v"], self.value, "value", problems)
+        keys = decoded(raw["k"], self.key.in_topic(self.topic, "key"), "key", problems)
+        values = decoded(raw["v"], self.value.in_topic(self.topic, "value"), "value", problems)
         if not self.key.hashable:
             note_unhashable(keys, problems)
         if problems and self.fail:

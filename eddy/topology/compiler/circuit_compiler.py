@@ -392,10 +392,11 @@ def check_reads(plan: Plan) -> None:
 
 
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink: the given serdes, else the serde of its input's keys, else `Plain`."""
+    """The serdes of each sink's topic: the given serdes, else the serde of its input's keys, else `Plain`."""
     placements = place(plan, topic_partitions)
     found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():
         written = placements[sink.inputs[0]].key
-        found[sink] = (sink.key or (Plain if written is Native else written), sink.value or Plain)
+        key, value = sink.key or (Plain if written is Native else written), sink.value or Plain
+        found[sink] = (key.in_topic(sink.topic, "key"), value.in_topic(sink.topic, "value"))
     return found

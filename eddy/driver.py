@@ -219,10 +219,7 @@ class OutputTopic(Generic[K, V]):
         if topic not in counts:
             raise TopologyError(f"driver: no topic '{topic}'; one of {sorted(counts)} is needed")
         self._positions = {TopicPartition(topic, p): 0 for p in range(counts[topic])}
-        serdes = {
-            sink.topic: found  # type: ignore[attr-defined]
-            for sink, found in sink_serdes(driver.topology.plan, counts).items()
-        }
+        serdes = {sink.topic: found for sink, found in sink_serdes(driver.topology.plan, counts).items()}
         self._key, self._value = serdes.get(topic, (Native, Native))
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":

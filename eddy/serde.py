@@ -64,7 +64,7 @@ class Serde(Generic[T]):
     tail: int = 0
     topic_form: "Callable[[str, Part], Serde[T]] | None" = field(default=None, compare=False, repr=False)
     """Returns the serde of a user's topic, if its records have another form. Cost: a look-up after the first call."""
-    canonical: bool = False
+    canonical: bool = field(default=False, compare=False, repr=False)
     """Whether `encode` itself gives equal values equal bytes, so that `identify` only serves comparisons."""
 
     def __post_init__(self) -> None:

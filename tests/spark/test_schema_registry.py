@@ -11,7 +11,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.schema_registry.avro_types import schema_of
 from tests.schema_registry.server import Server, served
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -79,3 +79,15 @@ def test_verify_accepts_an_equal_row_of_an_older_schema(rig: Rig, server: Server
     verdict = rig.verify()
     assert (verdict.status, verdict.word) == (0, "equal")
     assert len(server.registry.subjects["adults-value"]) == 2, "verify has registered the schema of today"
+
+
+def test_a_repair_writes_corrections_by_the_schema_of_the_topic(rig: Rig, server: Server) -> None:
+    rig.work()
+    serde = eddy.SchemaRegistry(server.url).avro(Person).in_topic("people", "value")
+    wrong = serde.encode(msgspec.structs.replace(PEOPLE[7], age=1))
+    plant(rig, "UPDATE records SET value = ?", "people", b"p7", wrong)
+    verdict = rig.verify(repair=True)
+    assert list(verdict.lines())[-1].startswith("corrections written: 1 to people"), list(verdict.lines())
+    assert serde.decode(rig.latest("people")[b"p7"][1]).age == 1
+    rig.work()
+    assert rig.verify().status == 0

@@ -28,8 +28,11 @@ __all__ = ["Settings", "client_of", "registry_errors"]
 Settings = tuple[tuple[str, Any], ...]
 """The settings of a client, sorted by name."""
 
-_DEFAULTS: dict[str, Any] = {"timeout": 10, "max.retries": 1, "retries.wait.ms": 100, "retries.max.wait.ms": 1_000}
-"""Seconds and attempts, so that a call ends in time: the client's own default is to wait without end."""
+_DEFAULTS: dict[str, Any] = {"timeout": 10, "max.retries": 3, "retries.wait.ms": 250, "retries.max.wait.ms": 2_000}
+"""Seconds and attempts, so that a call ends in time: the client's own default is to wait without end for an answer.
+
+Where nothing listens, its attempts take about a second, so that a worker does not try again at once.
+"""
 _UNKNOWN = frozenset({40400, 40401, 40402, 40403})
 """The registry has no such schema, subject or version. 40400 is the answer of the client's own `mock://` registry."""
 

@@ -45,7 +45,7 @@ class SchemaRegistry:
         url: its address; `mock://name` is a registry in this process, for tests.
         user: `NAME:PASSWORD` for HTTP Basic authentication.
         settings: further settings of confluent-kafka's `SchemaRegistryClient`, such as `{"ssl.ca.location": "ca.pem"}`.
-            By default a request ends after 10 seconds and is repeated once.
+            By default a request ends after 10 seconds and is repeated three times.
     """
 
     url: str

@@ -18,6 +18,7 @@ _NAMES = (
     *(
         "poison",
         "processors",
+        "schema-registry",
         "queries",
         "serve",
         "client",

@@ -18,6 +18,7 @@ a traceback.
 if TYPE_CHECKING:
     from eddy import faust as faust
     from eddy.config import Config
+    from eddy.connectors.schema_registry.registry import SchemaRegistry
     from eddy.driver import OutputRecord, TopologyTestDriver
     from eddy.errors import (
         ConfigurationError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         StateInUseError,
         TableNotServedError,
         TopologyError,
+        UnknownSchemaError,
     )
     from eddy.live.dataflow.action import Action
     from eddy.live.query.explain import QueryPlan
@@ -113,6 +115,7 @@ __all__ = [
     "Relation",
     "RelationTable",
     "Schedule",
+    "SchemaRegistry",
     "Serde",
     "SessionWindowed",
     "SessionWindows",
@@ -129,6 +132,7 @@ __all__ = [
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "UnknownSchemaError",
     "Version",
     "View",
     "Windowed",
@@ -145,6 +149,7 @@ __all__ = [
 
 _HOMES = {
     "eddy.config": ("Config",),
+    "eddy.connectors.schema_registry.registry": ("SchemaRegistry",),
     "eddy.driver": ("OutputRecord", "TopologyTestDriver"),
     "eddy.errors": (
         "ConfigurationError",
@@ -167,6 +172,7 @@ _HOMES = {
         "StateInUseError",
         "TableNotServedError",
         "TopologyError",
+        "UnknownSchemaError",
     ),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordMetadata"),

@@ -45,7 +45,7 @@ class Config:
             every epoch after which no loop has rows.
         restore_records: changelog records read by one step of a restore.
         retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
-            retried before the worker gives up.
+            retried before the worker gives up; 0 ends it at the first one.
         create_topics: whether to create missing internal topics; otherwise an error has the commands for an
             administrator.
         accept_plan: start even though states were added or removed since the last run. New states start empty, so their

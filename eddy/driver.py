@@ -5,13 +5,14 @@ Nothing waits: the wall clock moves only by `advance_wall_clock_time`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eddy.config import Config, config_or_default
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, TopicPartition, TopicSpec, check_headers
-from eddy.errors import DataError, TopologyError
+from eddy.errors import ConnectorError, DataError, TopologyError
 from eddy.partitioner import partition_of, partitions_of
 from eddy.runtime.key_value_store import KeyValueStore
 from eddy.runtime.worker import Worker
@@ -67,7 +68,8 @@ class TopologyTestDriver:
         check_topology("driver", topology)
         check_whole("driver", 1, optional=False, partitions=partitions)
         check_whole("driver", 0, optional=False, initial_wall_clock_ms=initial_wall_clock_ms)
-        self._config = config_or_default("driver", config)
+        own = config_or_default("driver", config)
+        self._config = replace(own, retry_s=0.0)  # its clock does not move while a retry waits
         self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
         self.log = LocalLog(None)
@@ -217,8 +219,8 @@ class InputTopic(Generic[K, V]):
             key, value = record
             self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
             pair = (
-                _encode(self._source.key, key, f"{where}: key"),
-                _encode(self._source.value, value, f"{where}: value"),
+                _encode(self._source.topic_key, key, f"{where}: key"),
+                _encode(self._source.topic_value, value, f"{where}: value"),
             )
             encoded.append((*pair, self._time_ms))
         self._write(encoded, headers)
@@ -259,16 +261,14 @@ class OutputTopic(Generic[K, V]):
         if topic not in counts:
             raise TopologyError(f"driver: no topic '{topic}'; one of {sorted(counts)} is needed")
         self._positions = {TopicPartition(topic, p): 0 for p in range(counts[topic])}
-        serdes = {
-            sink.topic: found  # type: ignore[attr-defined]
-            for sink, found in sink_serdes(driver.topology.plan, counts).items()
-        }
+        serdes = {sink.topic: found for sink, found in sink_serdes(driver.topology.plan, counts).items()}
         self._key, self._value = serdes.get(topic, (Native, Native))
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
         """The same topic, read by these serdes from now on; None keeps the current serde."""
         check_serdes(self._where, key=key, value=value)
-        self._key, self._value = key or self._key, value or self._value
+        self._key = self._key if key is None else key.in_topic(self._topic, "key")
+        self._value = self._value if value is None else value.in_topic(self._topic, "value")
         return self
 
     def read_records(self) -> list[OutputRecord]:
@@ -313,6 +313,8 @@ class OutputTopic(Generic[K, V]):
         if data is None or serde is not Plain:
             try:
                 return None if data is None else serde.decode(data)
+            except ConnectorError:
+                raise
             except Exception as error:
                 raise DataError(
                     f"{self._where}: the {what} {data!r} is no {serde.name}: {error}; the serde it was written with is "
@@ -322,9 +324,8 @@ class OutputTopic(Generic[K, V]):
         return text if text.isprintable() and "\ufffd" not in text else data
 
 
-def _encode(serde: Serde[Any] | None, value: Any, where: str) -> bytes | None:
+def _encode(serde: Serde[Any], value: Any, where: str) -> bytes | None:
     """Encode; None is returned as it is. Raises: DataError naming a value that does not fit the serde."""
-    assert serde is not None
     if value is None:
         return None
     if why := refusal(serde, value):

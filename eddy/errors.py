@@ -30,6 +30,7 @@ __all__ = [
     "StateInUseError",
     "TableNotServedError",
     "TopologyError",
+    "UnknownSchemaError",
     "UnwritableRowError",
 ]
 
@@ -74,6 +75,12 @@ class RecordRefusedError(DataError):
     """A record that a topic does not accept: too large, without a key in a compacted topic, or of another time."""
 
     code = "DATA_REFUSED"
+
+
+class UnknownSchemaError(DataError):
+    """A record was written by a schema that the schema registry does not have now. It may have it later."""
+
+    code = "DATA_UNKNOWN_SCHEMA"
 
 
 class LoopLimitError(DataError):

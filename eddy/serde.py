@@ -12,11 +12,11 @@ import struct
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from eddy.errors import DataError, TopologyError
+from eddy.errors import ConnectorError, DataError, TopologyError
 from eddy.json_text import has_unwritable
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Int64",
     "Json",
     "Native",
+    "Part",
     "Plain",
     "Serde",
     "String",
@@ -37,6 +38,8 @@ __all__ = [
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+Part = Literal["key", "value"]
+"""The part of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class Serde(Generic[T]):
     values that are equal in Python may be encoded to different bytes. `type` is the type of decoded values, if known.
     `tail` is the number of bytes at the end of an encoded key that do not decide its partition: the window of a
     windowed key.
+
+    Records of a user's topic may have another form than states and internal topics, such as that of a schema registry:
+    `in_topic` returns its serde.
     """
 
     name: str
@@ -58,6 +64,10 @@ class Serde(Generic[T]):
     recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = field(default=None, compare=False, repr=False)
     """The function and arguments that create the serde in another process, if its functions cannot be pickled."""
     tail: int = 0
+    topic_form: "Callable[[str, Part], Serde[T]] | None" = field(default=None, compare=False, repr=False)
+    """Returns the serde of a user's topic, if its records have another form. Cost: a look-up after the first call."""
+    canonical: bool = field(default=False, compare=False, repr=False)
+    """Whether `encode` itself gives equal values equal bytes, so that `identify` only serves comparisons."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):
@@ -68,6 +78,10 @@ class Serde(Generic[T]):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify, self.type))
+
+    def in_topic(self, topic: str, part: "Part") -> "Serde[T]":
+        """The serde of the keys, or of the values, in a user's topic."""
+        return self if self.topic_form is None else self.topic_form(topic, part)
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """Canonical bytes of each value: equal values have equal bytes, such as 1, 1.0 and True."""
@@ -280,13 +294,15 @@ Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode, recipe=(_named
 
 
 def refusal(serde: Serde[Any], value: Any) -> str:
-    """The reason why a serde cannot encode a value; empty if it can.
+    """The reason why a serde cannot encode a value; empty if it can. Raises: ConnectorError, as the serde does.
 
     >>> refusal(Int64, "x"), refusal(Int64, 1)
     ('int expected, str given', '')
     """
     try:
         serde.encode(value)
+    except ConnectorError:
+        raise
     except Exception as error:
         why = reason_of(error)
         return f"{why}, {type(value).__name__} given" if why in {"int expected", "float expected"} else why

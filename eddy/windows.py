@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, g
 from zoneinfo import ZoneInfo
 
 from eddy.errors import DataError, TopologyError
-from eddy.serde import Serde
+from eddy.serde import Part, Serde
 
 __all__ = [
     "CalendarWindows",
@@ -324,8 +324,21 @@ def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows
             return Windowed(decode_key(data[:-8]), start, end_of(start))
 
         recipe = (_serde_of, (windows, key))
+
+    def in_topic(topic: str, part: Part) -> Serde[Any]:
+        return _windowed(name, key.in_topic(topic, part), windows)
+
     return Serde(
-        name, encode, decode, key.hashable, None if identity is None else identify, Windowed, recipe, tail=_START.size
+        name,
+        encode,
+        decode,
+        key.hashable,
+        None if identity is None else identify,
+        Windowed,
+        recipe,
+        tail=_START.size,
+        topic_form=None if key.topic_form is None else in_topic,
+        canonical=key.canonical,
     )
 
 
@@ -347,7 +360,18 @@ def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
         return Windowed(decode_key(data[:-tail]), start, end)
 
     name, identified = f"session-windowed({key.name})", None if identity is None else identify
-    return Serde(name, encode, decode, key.hashable, identified, Windowed, (SessionWindowed, (key,)), tail=tail)
+    return Serde(
+        name,
+        encode,
+        decode,
+        key.hashable,
+        identified,
+        Windowed,
+        (SessionWindowed, (key,)),
+        tail=tail,
+        topic_form=None if key.topic_form is None else lambda topic, part: SessionWindowed(key.in_topic(topic, part)),
+        canonical=key.canonical,
+    )
 
 
 def _serde_of(windows: Windows, key: Serde[Any]) -> Serde[Any]:

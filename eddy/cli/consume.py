@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
-from eddy.cli.fields import FIELD_TYPES, FieldType
+from eddy.cli.fields import FIELD_TYPES, FieldType, types_of
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import key_type_option, value_type_option
+from eddy.cli.options import key_type_option, registry_option, value_type_option
 from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
 from eddy.errors import ConnectorError, DataError
@@ -57,6 +57,8 @@ class _Decoder:
             return None
         try:
             value = type.serde.decode(data)
+        except ConnectorError:
+            raise
         except Exception as error:
             raise DataError(
                 f"{where}: the {what} {data[:40]!r} is no {type.serde.name}: {error}. Name its type: --{what}-type …"
@@ -108,6 +110,7 @@ class _Printer:
 @click.option("--format", "form", type=click.Choice(["tsv", "csv", "jsonl"]), default="tsv", show_default=True)
 @key_type_option
 @value_type_option
+@registry_option
 @click.option("--from-beginning/--from-end", default=True, show_default=True, help="The records to print.")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new records as they arrive, until Ctrl-C.")
 @click.option("--latest", is_flag=True, help="Print the topic as a table: the last value of each key, if it has one.")
@@ -120,7 +123,8 @@ def command(
     target: Target,
     form: str,
     key_type: str,
-    value_type: str,
+    value_type: str | None,
+    registry: str | None,
     from_beginning: bool,
     follow: bool,
     latest: bool,
@@ -139,11 +143,12 @@ def command(
     Examples:
       eddy consume nodes --max 10
       eddy consume descendants --latest --value-type int64
+      eddy consume people --registry http://127.0.0.1:8081
       eddy consume nodes -f --format jsonl --timestamps
     """
     if latest and (follow or not from_beginning):
         raise click.UsageError("--latest needs the whole topic; leave out --follow and --from-end.")
-    types = FIELD_TYPES[key_type], FIELD_TYPES[value_type]
+    types = types_of(topic, key_type, value_type, registry)
     decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
     left = most if most is not None else sys.maxsize
     with opened(target) as log:

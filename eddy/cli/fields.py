@@ -6,10 +6,13 @@ from typing import Any
 
 import msgspec
 
-from eddy.errors import DataError
-from eddy.serde import Bytes, Float64, Int64, Json, Serde, String
+from eddy.errors import ConfigurationError, ConnectorError, DataError
+from eddy.serde import Bytes, Float64, Int64, Json, Part, Serde, String
 
-__all__ = ["FIELD_TYPES", "FieldType", "object_of"]
+__all__ = ["BY_REGISTRY", "FIELD_TYPES", "FieldType", "object_of", "types_of"]
+
+BY_REGISTRY = "schema"
+"""The type of keys or values whose schemas a registry has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class FieldType:
         check_utf8(text)
         try:
             return self.serde.encode(self.parse(text))
+        except ConnectorError:
+            raise
         except Exception as error:
             raise DataError(f"{text!r} is no {self.serde.name}: {error}") from error
 
@@ -34,6 +39,8 @@ class FieldType:
         try:
             converted = msgspec.convert(value, self.json)
             return self.serde.encode(self.parse(converted) if self.serde is Bytes else converted)
+        except ConnectorError:
+            raise
         except Exception as error:
             raise DataError(f"{value!r} is no {self.serde.name}: {error}") from error
 
@@ -80,3 +87,25 @@ FIELD_TYPES: dict[str, FieldType] = {
     "json": FieldType(Json(), msgspec.json.decode, _json_text, Any),
     "bytes": FieldType(Bytes, bytes.fromhex, bytes.hex, str),
 }
+
+
+def types_of(topic: str, key: str, value: str | None, registry: str | None) -> tuple[FieldType, FieldType]:
+    """The types of a topic's keys and values; values without a type are text, or with a registry of its schemas.
+
+    Raises: ConfigurationError for a type of a registry without one.
+    """
+    value = value or ("string" if registry is None else BY_REGISTRY)
+    return _type_of(topic, "key", key, registry), _type_of(topic, "value", value, registry)
+
+
+def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldType:
+    if name != BY_REGISTRY:
+        return FIELD_TYPES[name]
+    if registry is None:
+        raise ConfigurationError(f"--{part}-type {BY_REGISTRY}: no registry has its schemas; name one: --registry URL")
+    # Its packages are optional.
+    from eddy.connectors.schema_registry import SchemaRegistry
+    from eddy.connectors.schema_registry.by_id import TopicById
+
+    by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part)
+    return FieldType(Serde(BY_REGISTRY, by_id.encode, by_id.decode), msgspec.json.decode, _json_text, Any)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from eddy.cli.fields import FIELD_TYPES
+from eddy.cli.fields import BY_REGISTRY, FIELD_TYPES
 from eddy.config import Config
 from eddy.connectors.csv_rows import Empty
 from eddy.operators.errors.row_sizes import OVERHEAD
@@ -17,6 +17,7 @@ __all__ = [
     "empty_option",
     "key_type_option",
     "limit_options",
+    "registry_option",
     "state_option",
     "timeout_option",
     "topology_argument",
@@ -127,18 +128,25 @@ def message_options(command: F) -> F:
     )(command)
 
 
-def _type_option(what: str) -> Callable[[F], F]:
+def _type_option(what: str, default: str | None, told: str) -> Callable[[F], F]:
     return click.option(
         f"--{what}-type",
-        type=click.Choice(list(FIELD_TYPES)),
-        default="string",
-        show_default=True,
-        help=f"The type of the {what}s. The text form of bytes: hexadecimal digits.",
+        type=click.Choice([*FIELD_TYPES, BY_REGISTRY]),
+        default=default,
+        show_default=default is not None,
+        help=f"The type of the {what}s. The text form of bytes: hexadecimal digits; of {BY_REGISTRY}: JSON.{told}",
     )
 
 
-key_type_option = _type_option("key")
-value_type_option = _type_option("value")
+key_type_option = _type_option("key", "string", "")
+value_type_option = _type_option("value", None, f" Default: string; with --registry {BY_REGISTRY}.")
+registry_option = click.option(
+    "--registry",
+    envvar="EDDY_SCHEMA_REGISTRY",
+    show_envvar=True,
+    metavar="URL",
+    help=f"The schema registry that has the schemas of values, and of keys with --key-type {BY_REGISTRY}.",
+)
 
 empty_option = click.option(
     "--empty-is-null/--empty-is-text",

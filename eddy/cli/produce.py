@@ -11,9 +11,9 @@ from typing import IO, TextIO, cast
 
 import click
 
-from eddy.cli.fields import FIELD_TYPES
+from eddy.cli.fields import types_of
 from eddy.cli.logs import Target, create_missing, log_options, opened
-from eddy.cli.options import empty_of, empty_option, key_type_option, value_type_option
+from eddy.cli.options import empty_of, empty_option, key_type_option, registry_option, value_type_option
 from eddy.cli.records import FORMATS, Fields, FileRecord
 from eddy.connectors.log import Log
 from eddy.connectors.writing import RowWriter, Transactions
@@ -62,6 +62,7 @@ class _Writer(RowWriter):
 @click.option("--timestamp", metavar="NAME", help="The same for the time, in milliseconds since 1970. Default: now.")
 @key_type_option
 @value_type_option
+@registry_option
 @click.option(
     "--header/--no-header",
     default=None,
@@ -80,7 +81,8 @@ def command(
     value: str | None,
     timestamp: str | None,
     key_type: str,
-    value_type: str,
+    value_type: str | None,
+    registry: str | None,
     header: bool | None,
     empty_is_null: bool | None,
     skip_bad: bool,
@@ -99,11 +101,11 @@ def command(
     Examples:
       eddy produce nodes nodes.tsv.gz
       eddy produce orders orders.csv --key id --value total --value-type float64
+      eddy produce people people.jsonl --registry http://127.0.0.1:8081
       printf 'leaf\\ttwig\\ntwig\\tbranch\\n' | eddy produce nodes
     """
-    fields = Fields(
-        key, value, timestamp, FIELD_TYPES[key_type], FIELD_TYPES[value_type], header, empty_of(empty_is_null)
-    )
+    types = types_of(topic, key_type, value_type, registry)
+    fields = Fields(key, value, timestamp, *types, header, empty_of(empty_is_null))
     forms = [(file, form or _format_of(file)) for file in files or ("-",)]
     if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
         raise click.UsageError(f"{missing[0]}: no such file.")

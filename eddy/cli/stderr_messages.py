@@ -13,6 +13,8 @@ from rich.text import Text
 __all__ = ["LogFormat", "messages_console", "show_messages"]
 
 LogFormat = Literal["text", "json"]
+_HTTP_CLIENTS = ("httpx", "httpx2")
+"""Loggers that report each request, such as those to a schema registry; they are shown from `debug` on."""
 
 
 class _Messages(Console):
@@ -66,4 +68,6 @@ def show_messages(console: Console, form: LogFormat, level: str) -> None:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Json())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in _HTTP_CLIENTS:
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
     logging.captureWarnings(True)

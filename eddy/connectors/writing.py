@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from eddy.connectors.log import Headers, Log, Producer, check_headers
-from eddy.errors import ConfigurationError, DataError
+from eddy.errors import ConfigurationError, ConnectorError, DataError
 from eddy.partitioner import partitions_of
 from eddy.serde import Plain, Serde, refusal, serde_for
 
@@ -107,7 +107,9 @@ class RowWriter:
             if serde is not None and not isinstance(serde, Serde):
                 raise DataError(f"write to '{topic}': {what}={serde!r}; a serde is needed. Write {what}=eddy.String")
         self._transactions, self._topic, self._max_records = transactions, topic, max_records
-        self._key, self._value, self._where = key or Plain, value or Plain, f"write to '{topic}'"
+        self._key = (key or Plain).in_topic(topic, "key")
+        self._value = (value or Plain).in_topic(topic, "value")
+        self._where = f"write to '{topic}'"
         self._waiting: list[RowRecord] = []
         self.written = 0
         """How many records are committed."""
@@ -178,6 +180,8 @@ class RowWriter:
             return None
         try:
             return serde.encode(value)
+        except ConnectorError:
+            raise
         except Exception as error:
             raise DataError(
                 f"{self._where}: {what} {value!r} is no {serde.name}: {refusal(serde, value)}; a serde that fits is "

@@ -146,9 +146,11 @@ def _check_states(name: str, metadata: Metadata, lines: list[str], config: Confi
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
-    """Whether all steps that read a source send its records to the owners of their keys, so that their partitions do
-    not matter.
+    """Whether all steps by key send a source's records to the owners of their keys, so that their partitions do not
+    matter.
     """
+    if source.rekeyed:
+        return True
     users = [node for node in topology.plan.nodes if source in node.inputs]
     return bool(users) and all(node.sends for node in users)
 
@@ -159,7 +161,7 @@ def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTo
     for sink in topology.plan.sinks():
         (key, value), stream = placed[sink], sink.kind == "stream"
         # Equal keys such as 1 and 1.0 have equal bytes, so that a tombstone finds its record.
-        if key.identify and not stream:
+        if key.identify and not key.canonical and not stream:
             key = replace(key, encode=key.identify)
         topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream)
     return topics

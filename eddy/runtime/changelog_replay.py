@@ -81,8 +81,9 @@ class Restore:
     def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
         """A source's records as the table's rows, without rejected ones."""
         problems: dict[int, str] = {}
-        keys = decoded(records.keys, self.spec.key, "key", problems)
-        values = decoded(records.values, self.spec.value, "value", problems)
+        topic = self.partition.topic
+        keys = decoded(records.keys, self.spec.key.in_topic(topic, "key"), "key", problems)
+        values = decoded(records.values, self.spec.value.in_topic(topic, "value"), "value", problems)
         if not self.spec.key.hashable:
             note_unhashable(keys, problems)
         rows = [

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from eddy.connectors.log import Headers, Records
-from eddy.errors import DataError
+from eddy.errors import ConnectorError, DataError, UnknownSchemaError
 from eddy.operators.batch import Batch, Place, concat
 from eddy.operators.exchange import Gate, Received
 from eddy.runtime.origins import Senders
@@ -90,12 +90,12 @@ class Decoder:
     def _source(self, records: Records) -> Batch:
         source = self.sources[records.topic]
         self.partitioner_check.check(records)
-        assert source.key is not None
-        assert source.value is not None
+        key, value = source.topic_key, source.topic_value
         problems: dict[int, str] = {}
-        keys = decoded(records.keys, source.key, "key", problems)
-        values = decoded(records.values, source.value, "value", problems)
-        if not source.key.hashable:
+        causes: dict[int, UnknownSchemaError] = {}
+        keys = decoded(records.keys, key, "key", problems, causes)
+        values = decoded(records.values, value, "value", problems, causes)
+        if not key.hashable:
             note_unhashable(keys, problems)
         batch = Batch(
             list(zip(keys, values, strict=True)),
@@ -105,7 +105,7 @@ class Decoder:
             None if records.headers is None else list(records.headers),
             [(records.topic, records.partition, offset) for offset in records.offsets] if self.placed else None,
         )
-        rejected = [reject(records, index, reason) for index, reason in problems.items()]
+        rejected = [reject(records, index, reason, causes.get(index)) for index, reason in problems.items()]
         ahead = self.timestamp_limits.refused(records) if self.timestamp_limits else {}
         rejected += [reject(records, index, str(e), e) for index, e in ahead.items() if index not in problems]
         if self._left_out:
@@ -138,11 +138,23 @@ class Decoder:
         return Received(batch, [head.iteration for head in heads])
 
 
-def decoded(data: Sequence[bytes | None], serde: Serde[Any], what: str, problems: dict[int, str]) -> list[Any]:
-    """Decode a column, null for null; failures are stored in `problems` by index."""
+def decoded(
+    data: Sequence[bytes | None],
+    serde: Serde[Any],
+    what: str,
+    problems: dict[int, str],
+    causes: dict[int, UnknownSchemaError] | None = None,
+) -> list[Any]:
+    """Decode a column, null for null.
+
+    Failures are stored in `problems` by index, and those that a later attempt may not repeat in `causes`, too.
+    Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.
+    """
     if None not in data:
         try:
             return serde.decode_many(data)  # type: ignore[arg-type]
+        except ConnectorError:
+            raise
         except Exception:
             pass
     column: list[Any] = []
@@ -151,7 +163,11 @@ def decoded(data: Sequence[bytes | None], serde: Serde[Any], what: str, problems
         if item is not None:
             try:
                 value = serde.decode(item)
+            except ConnectorError:
+                raise
             except Exception as error:
+                if causes is not None and isinstance(error, UnknownSchemaError):
+                    causes[index] = error
                 problems[index] = f"the {what} {item[:80]!r} is no {serde.name}: {error}{raised_at(error)}"
         column.append(value)
     return column

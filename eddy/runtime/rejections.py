@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from eddy.connectors.log import Producer, Records
-from eddy.errors import RecordRefusedError
+from eddy.errors import RecordRefusedError, UnknownSchemaError
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, Found, written
@@ -89,7 +89,7 @@ class Rejections:
         """Whether the metadata has to note the record, since a restore or Spark could not know from it that it was
         rejected.
         """
-        if isinstance(record.cause, RecordRefusedError):
+        if isinstance(record.cause, RecordRefusedError | UnknownSchemaError):
             return True
         return record.topic in self._restorable and record.cause is not None
 

@@ -247,7 +247,7 @@ class Worker:
             self.statistics.fences += isinstance(error, FencedError)
             self._producer.drop()
             self._cuts.lose()
-        if not may_retry(error) or now - self.trouble.since > self.config.retry_s:
+        if not may_retry(error) or now - self.trouble.since >= self.config.retry_s:
             return None
         return Event.LOST if unknown or committed or not self._rewound() else Event.REWOUND
 

@@ -18,7 +18,7 @@ from eddy.errors import QueryError, TableNotServedError
 from eddy.operators.circuit import Circuit
 from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
-from eddy.topology.compiler.circuit_compiler import Environment, compile_plan, sink_serdes
+from eddy.topology.compiler.circuit_compiler import Environment, compile_plan, row_serdes
 from eddy.topology.plan.plan import Sink
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.topology import Topology
@@ -32,7 +32,10 @@ _TELLS_PLAIN = (String, Bytes, Int64, Float64)
 
 @dataclass(frozen=True, slots=True)
 class ServedTable:
-    """A table: its rows are the latest values by key in all partitions of `topic`."""
+    """A table: its rows are the latest values by key in all partitions of `topic`.
+
+    `key` is the serde of keys in states, `value` that of values in `topic`.
+    """
 
     name: str
     kind: Literal["source", "state", "output"]
@@ -42,6 +45,11 @@ class ServedTable:
     value: Serde[Any]
     internal: bool = False
     """Whether the topic is a changelog, which a reset deletes."""
+
+    @property
+    def topic_key(self) -> Serde[Any]:
+        """The serde of keys in its topic."""
+        return self.key if self.internal else self.key.in_topic(self.topic, "key")
 
     @property
     def parts(self) -> list[TopicPartition]:
@@ -118,7 +126,8 @@ def _add_sources(
         assert node.value is not None
         changelog = circuit.states[node.name].spec.changelog
         where = changelog or node.topic, counts[node.topic]
-        tables[node.name] = ServedTable(node.name, "source", *where, node.key, node.value, changelog is not None)
+        value = node.topic_value if changelog is None else node.value
+        tables[node.name] = ServedTable(node.name, "source", *where, node.key, value, changelog is not None)
 
 
 def _add_states(topology: Topology, circuit: Circuit, tables: dict[str, ServedTable], refused: dict[str, str]) -> None:
@@ -141,7 +150,7 @@ def _add_states(topology: Topology, circuit: Circuit, tables: dict[str, ServedTa
 def _add_outputs(
     topology: Topology, counts: Mapping[str, int], tables: dict[str, ServedTable], refused: dict[str, str]
 ) -> None:
-    read, serdes = {source.topic for source in topology.plan.sources()}, sink_serdes(topology.plan, counts)
+    read, serdes = {source.topic for source in topology.plan.sources()}, row_serdes(topology.plan, counts)
     for sink in topology.plan.sinks():
         name = sink.topic
         if name in tables or name in read:
@@ -155,7 +164,7 @@ def _add_outputs(
             refused[name] = f"its topic does not tell the type of its {what}s: name a serde, .to('{name}', {what}=…)"
             continue
         refused.pop(name, None)
-        tables[name] = ServedTable(name, "output", name, counts[name], key, value)
+        tables[name] = ServedTable(name, "output", name, counts[name], key, value.in_topic(name, "value"))
 
 
 def _readable(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:

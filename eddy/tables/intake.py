@@ -29,7 +29,7 @@ class Intake:
         self.table = table
         self.left_out = 0
         self._prefix = table_prefix(table.name)
-        self._encode = encoder_of(table.key)
+        self._encode = encoder_of(table.key, table.topic_key)
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
         """The latest value of each key in the records; None if it was deleted. The offsets `noted` are ignored."""
@@ -57,7 +57,7 @@ class Intake:
         self, records: Records, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> dict[bytes, bytes | None]:
         problems: dict[int, str] = {}
-        found = decoded(keys, self.table.key, "key", problems)
+        found = decoded(keys, self.table.topic_key, "key", problems)
         if not self.table.key.hashable:
             note_unhashable(found, problems)
         decoded(values, self.table.value, "value", problems)

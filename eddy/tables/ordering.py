@@ -30,8 +30,8 @@ _END = b"\x00\x00"
 _NUMBER_BYTES = 11
 
 
-def encoder_of(serde: Serde[Any]) -> Callable[[Sequence[bytes]], list[bytes]]:
-    """A function from a column of keys in a topic's encoding to ordered keys.
+def encoder_of(serde: Serde[Any], in_topic: Serde[Any] | None = None) -> Callable[[Sequence[bytes]], list[bytes]]:
+    """A function from a column of keys to ordered keys; `in_topic` is the serde of the column, by default `serde`.
 
     The function raises any error of the serde, for bytes that it cannot decode.
     """
@@ -39,7 +39,8 @@ def encoder_of(serde: Serde[Any]) -> Callable[[Sequence[bytes]], list[bytes]]:
         return _texts
     if serde is Bytes:
         return lambda keys: [_BYTES + key for key in keys]
-    return lambda keys: [encode_key(serde, key) for key in serde.decode_many(keys)]
+    decode_many = (in_topic or serde).decode_many
+    return lambda keys: [encode_key(serde, key) for key in decode_many(keys)]
 
 
 def _texts(keys: Sequence[bytes]) -> list[bytes]:

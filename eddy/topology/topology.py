@@ -63,7 +63,14 @@ class Topology:
 
         The table's store is called `name`, by default as the topic.
         """
-        return KTable(self._builder, self._source(topic, topic if name is None else name, "table", key, value))
+        name = topic if name is None else name
+        if isinstance(key, Serde) and key.topic_form is not None:
+            # Its topic is partitioned by other bytes than states are, so the rows are sent to the owners of their keys.
+            records: KStream[K, V] = KStream(
+                self._builder, self._source(topic, f"{name}-records", "stream", key, value)
+            )
+            return records.to_table(name)
+        return KTable(self._builder, self._source(topic, name, "table", key, value))
 
     def store(
         self,
@@ -261,7 +268,8 @@ class Topology:
                     "Keep the result of stream() or table(), and make a table of a stream by .to_table()"
                 )
         check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
-        return self._builder.add(plan.Source, name, kind=kind, topic=topic, key=key, value=value)
+        rekeyed = key.topic_form is not None
+        return self._builder.add(plan.Source, name, kind=kind, topic=topic, key=key, value=value, rekeyed=rekeyed)
 
 
 def check_topology(where: str, topology: Any) -> None:

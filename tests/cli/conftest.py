@@ -26,7 +26,14 @@ Start = Callable[..., Child]
 @pytest.fixture
 def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """The current directory: empty, but for `family.py`."""
-    for variable in ("EDDY_DATA", "EDDY_STATE", "EDDY_BOOTSTRAP", "EDDY_CONFIG", "EDDY_HTTP_TOKEN_FILE"):
+    for variable in (
+        "EDDY_DATA",
+        "EDDY_STATE",
+        "EDDY_BOOTSTRAP",
+        "EDDY_CONFIG",
+        "EDDY_HTTP_TOKEN_FILE",
+        "EDDY_SCHEMA_REGISTRY",
+    ):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

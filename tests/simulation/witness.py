@@ -34,7 +34,7 @@ class Witness:
         self._sources = {source.topic: source for source in plan.sources()}
         self._sinks = {sink.topic: sink for sink in plan.sinks()}
         counts = {name: spec.partitions for name, spec in log.topics().items()}
-        self._sink_serdes = {sink.topic: pair for sink, pair in sink_serdes(plan, counts).items()}  # type: ignore[attr-defined]
+        self._sink_serdes = {sink.topic: pair for sink, pair in sink_serdes(plan, counts).items()}
         self.states: dict[str, State] = dict(worker.circuit.states)
         self._held_nothing: dict[str, dict[Any, Any]] = {name: {} for name in optional_states(worker.circuit)}
         self.internal: InternalTopics = worker.internal

@@ -246,6 +246,8 @@ class RecordsEntry:
     left_out: frozenset[tuple[int, int]] = frozenset()
     by_time: bool = False
     reader: Reader = iter
+    from_state: bool = False
+    """Whether the records are rows of a changelog, rather than of the topic."""
 
     def after(self, reader: Reader) -> "RecordsEntry":
         """The same entry with `reader` applied to the batches first."""
@@ -268,8 +270,11 @@ class RecordsEntry:
                 name: [item for item, kept in zip(column, keep, strict=True) if kept] for name, column in raw.items()
             }
         problems: dict[int, str] = {}
-        keys = decoded(raw["k"], self.key, "key", problems)
-        values = decoded(raw["v"], self.value, "value", problems)
+        key, value = self.key, self.value
+        if not self.from_state:
+            key, value = key.in_topic(self.topic, "key"), value.in_topic(self.topic, "value")
+        keys = decoded(raw["k"], key, "key", problems)
+        values = decoded(raw["v"], value, "value", problems)
         if not self.key.hashable:
             note_unhashable(keys, problems)
         if problems and self.fail:

@@ -22,6 +22,7 @@ import msgspec
 
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
 from eddy.connectors.spark.diff import DIFF
+from eddy.errors import ConnectorError
 from eddy.serde import Float64, Int64, Native, Plain, Serde
 from eddy.state.row_layout import split, weighted
 
@@ -61,6 +62,8 @@ class RowFormat:
         try:
             value = _read(self.key, key)
             return (Native if self.key.name == Plain.name else self.key).identify_many([value])[0]
+        except ConnectorError:
+            raise
         except Exception:
             return key
 
@@ -71,6 +74,8 @@ class RowFormat:
             identify = (Native if self.value.name == Plain.name else self.value).identify_many
             if identify([one]) == identify([other]):
                 return "alike"
+        except ConnectorError:
+            raise
         except Exception:
             return "differs"
         return "near" if self.near and _near([one], [other], tolerance) else "differs"

@@ -34,6 +34,7 @@ from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
 from eddy.partitioner import partitions_of
 from eddy.runtime.quiescence import Cut
+from eddy.serde import Native, Serde
 from eddy.topology.plan.plan import Node, Source
 
 __all__ = ["Judge", "Repair", "Sending"]
@@ -140,8 +141,9 @@ class Repair:
         known = self.computation
         inputs = {source.topic: self.cut.inputs[source.topic] for source in tables}
         tails = {source.topic: source.key.tail if source.key else 0 for source in tables}
-        name = f"{known.application.topology.name}-repair"
-        sending = Sending(known.open_log, name, inputs, tails, int(time.time() * 1000))
+        forms = {source.topic: (source.value, source.topic_value) for source in tables if source.value is not None}
+        name, now = f"{known.application.topology.name}-repair", int(time.time() * 1000)
+        sending = Sending(known.open_log, name, inputs, tails, now, forms)
         with spark_errors():
             sent = known.frames.through(corrections.repartition(1), sending, _SENT).collect()
         if late := [f"'{row['topic']}' partition {row['p']}" for row in sent if row["late"]]:
@@ -163,7 +165,7 @@ class _AsFound(Computation):
 
     def _entry(self, source: Source) -> RecordsEntry:
         entry = super()._entry(source)
-        return replace(entry, by_time=False) if source.topic in self.found else entry
+        return replace(entry, by_time=False, from_state=True) if source.topic in self.found else entry
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         if source.topic not in self.found:
@@ -186,13 +188,17 @@ class _AsFound(Computation):
 
 @dataclass(frozen=True)
 class Sending:
-    """Sends corrections in one transaction, aborted if others have written after `inputs`."""
+    """Sends corrections in one transaction, aborted if others have written after `inputs`.
+
+    `forms` has the serdes of values in states and in topics, by topic.
+    """
 
     open_log: OpenLog
     transactional_id: str
     inputs: Mapping[str, Sequence[int]]
     tails: Mapping[str, int]
     time: int
+    forms: Mapping[str, tuple[Serde[Any], Serde[Any]]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Columns `topic key value` → the number of records of each partition, and whether others wrote there first."""
@@ -207,7 +213,7 @@ class Sending:
                     homes = partitions_of(keys, len(self.inputs[topic]), log.partitioner, self.tails[topic])
                     sent.update(TopicPartition(topic, home) for home in homes)
                     if late.isdisjoint(sent):
-                        to.send(topic, homes, keys, values, [self.time] * len(keys))
+                        to.send(topic, homes, keys, self._in_topic(topic, values), [self.time] * len(keys))
             if late.isdisjoint(sent):
                 reached = to.flush()  # the ends after all records that other producers have sent meanwhile
                 late |= {tp for tp, count in sent.items() if reached[tp] != ends[tp] + count}
@@ -219,6 +225,13 @@ class Sending:
         rows = [(tp.topic, tp.partition, count, int(tp in late)) for tp, count in sorted(sent.items())]
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         yield record_batch(columns, schema)
+
+    def _in_topic(self, topic: str, values: list[bytes | None]) -> list[bytes | None]:
+        """Values of states as values of the topic."""
+        stored, written = self.forms.get(topic, (Native, Native))
+        if written is stored:
+            return values
+        return [None if value is None else written.encode(stored.decode(value)) for value in values]
 
 
 def _named(parts: Iterable[Compared]) -> str:

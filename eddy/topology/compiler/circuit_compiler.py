@@ -33,11 +33,11 @@ from eddy.state.table_state import Table
 from eddy.topology.compiler.guard_placement import Guarding
 from eddy.topology.compiler.loop_compiler import LoopCompiler
 from eddy.topology.plan.placement import Placement, place
-from eddy.topology.plan.plan import DeclaredStore, Exchange, Loop, Node, Plan, Recursion
+from eddy.topology.plan.plan import DeclaredStore, Exchange, Loop, Node, Plan, Recursion, Sink
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.slots import Slots, with_time
 
-__all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "sink_serdes"]
+__all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "row_serdes", "sink_serdes"]
 
 
 @dataclass
@@ -391,10 +391,18 @@ def check_reads(plan: Plan) -> None:
         )
 
 
-def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink: the given serdes, else the serde of its input's keys, else `Plain`."""
+def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
+    """The serdes of each sink's topic: those of `row_serdes`, in the form that they have in a user's topic."""
+    return {
+        sink: (key.in_topic(sink.topic, "key"), value.in_topic(sink.topic, "value"))
+        for sink, (key, value) in row_serdes(plan, topic_partitions).items()
+    }
+
+
+def row_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
+    """The serdes of each sink's rows: the given serdes, else the serde of its input's keys, else `Plain`."""
     placements = place(plan, topic_partitions)
-    found: dict[Node, tuple[Serde[Any], Serde[Any]]] = {}
+    found: dict[Sink, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():
         written = placements[sink.inputs[0]].key
         found[sink] = (sink.key or (Plain if written is Native else written), sink.value or Plain)

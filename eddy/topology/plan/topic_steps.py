@@ -8,6 +8,7 @@ from eddy.operators import constant, exchange, upsert
 from eddy.operators.circuit import Output
 from eddy.operators.keyed import WithKeys
 from eddy.operators.operator import Operator
+from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.node import TABLE, Node, StateKept
@@ -45,6 +46,18 @@ class Source(_OfTopic):
 
     reads = True
     begins = True
+
+    @property
+    def topic_key(self) -> Serde[Any]:
+        """The serde of the keys in its topic."""
+        assert self.key is not None
+        return self.key.in_topic(self.topic, "key")
+
+    @property
+    def topic_value(self) -> Serde[Any]:
+        """The serde of the values in its topic."""
+        assert self.value is not None
+        return self.value.in_topic(self.topic, "value")
 
     @property
     def does(self) -> str:

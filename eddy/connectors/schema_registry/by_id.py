@@ -1,0 +1,226 @@
+"""Records of a schema registry without a schema of the program: each is read by the schema of its id, as JSON data.
+
+Values are written by the latest schema of their subject. Avro's bytes are base64 text, its dates, times, decimals and
+UUIDs are text, and a record of a union of several is a list [name, fields].
+"""
+
+import base64
+import datetime
+import decimal
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+
+from eddy.connectors.schema_registry.avro_values import has_several_records
+from eddy.connectors.schema_registry.client import Settings, client_of, registry_errors
+from eddy.connectors.schema_registry.stored_form import to_json
+from eddy.serde import Part
+
+__all__ = ["TopicById"]
+
+_MAGIC, _HEAD_BYTES = 0, 5
+_READING = {"validate": False}  # the writer has validated it
+
+
+class TopicById:
+    """The keys or the values of one topic."""
+
+    def __init__(self, settings: Settings, topic: str, part: Part) -> None:
+        self._client, self._subject = client_of(settings), f"{topic}-{part}"
+        self._where = f"topic '{topic}': subject '{self._subject}'"
+        self._context = SerializationContext(topic, MessageField.KEY if part == "key" else MessageField.VALUE)
+        self._options = {"subject.name.strategy": lambda context, record: self._subject}
+        self._readers: dict[int, Callable[[bytes], Any]] = {}
+        self._writer: Callable[[Any], bytes] | None = None
+
+    def decode(self, data: bytes) -> Any:
+        """The value as JSON data.
+
+        Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema of their id.
+        """
+        if len(data) < _HEAD_BYTES or data[0] != _MAGIC:
+            raise ValueError("it does not begin with a zero byte and the id of a schema")
+        number = int.from_bytes(data[1:_HEAD_BYTES], "big")
+        with registry_errors(self._where, reads=True):
+            reader = self._readers.get(number)
+            if reader is None:
+                reader = self._readers[number] = self._reader(self._client.get_schema(number), number)
+            return reader(data)
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of JSON data, by the latest schema.
+
+        Raises: ConnectorError; any exception for data that does not fit the schema.
+        """
+        with registry_errors(self._where):
+            if self._writer is None:
+                self._writer = self._latest_writer(self._client.get_latest_version(self._subject))
+            return self._writer(value)
+
+    def _reader(self, schema: Schema, number: int) -> Callable[[bytes], Any]:
+        context = self._context
+        if schema.schema_type == "PROTOBUF":
+            serialized = self._client.get_schema(number, self._subject, fmt="serialized")
+            return _ProtobufSchema(self._client, serialized).decode
+        if schema.schema_type == "JSON":
+            as_json = JSONDeserializer(
+                None, None, self._client, {**self._options, **_READING}, json_decode=msgspec.json.decode
+            )
+            return lambda data: as_json(data, context)
+        pairs = has_several_records(json.loads(schema.schema_str or "null"))
+        as_avro = AvroDeserializer(self._client, None, None, pairs, self._options)
+        return lambda data: msgspec.to_builtins(as_avro(data, context))
+
+    def _latest_writer(self, latest: RegisteredSchema) -> Callable[[Any], bytes]:
+        context, schema = self._context, latest.schema
+        assert schema is not None
+        assert latest.schema_id is not None
+        if schema.schema_type == "PROTOBUF":
+            serialized = self._client.get_schema(latest.schema_id, self._subject, fmt="serialized")
+            return partial(_ProtobufSchema(self._client, serialized).encode, latest.schema_id)
+        options = {**self._options, "auto.register.schemas": False, "use.latest.version": True}
+        if schema.schema_type == "JSON":
+            as_json = JSONSerializer(schema, self._client, None, options, json_encode=to_json)
+            return lambda value: as_json(value, context)
+        of_json = _FromJson()
+        parsed = json.loads(schema.schema_str or "null")
+        as_avro = AvroSerializer(self._client, None, None, {**options, "validate.strict.allow.default": True})
+        return lambda value: as_avro(of_json.value(parsed, value), context)
+
+
+class _FromJson:
+    """From JSON data to the values that fastavro writes."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+
+    def value(self, schema: Any, given: Any) -> Any:
+        """The value of a schema. Raises: ValueError for a text that is no value of a logical type."""
+        if isinstance(schema, list):
+            return self._of_union(schema, given)
+        if not isinstance(schema, Mapping):
+            if schema in self._named:
+                return self.value(self._named[schema], given)
+            return base64.b64decode(given) if schema == "bytes" and isinstance(given, str) else given
+        if "logicalType" in schema and isinstance(given, str):
+            return _logical(str(schema["logicalType"]), given)
+        match schema["type"]:
+            case "record" if isinstance(given, Mapping):
+                self._named[schema["name"]] = schema
+                kinds = {field["name"]: field["type"] for field in schema["fields"]}
+                return {name: self.value(kinds[name], x) if name in kinds else x for name, x in given.items()}
+            case "array" if isinstance(given, list):
+                return [self.value(schema["items"], item) for item in given]
+            case "map" if isinstance(given, Mapping):
+                return {name: self.value(schema["values"], item) for name, item in given.items()}
+            case "fixed" if isinstance(given, str):
+                return base64.b64decode(given)
+            case "record" | "array" | "map" | "enum" | "fixed":
+                return given
+            case kind:
+                return self.value(kind, given)
+
+    def _of_union(self, schema: list[Any], given: Any) -> Any:
+        parts = [part for part in schema if part != "null"]
+        if given is None or len(parts) != 1:
+            match given:
+                case [str(name), dict(fields)]:
+                    return name, fields
+            return given
+        return self.value(parts[0], given)
+
+
+def _logical(kind: str, text: str) -> Any:
+    if "timestamp" in kind:
+        return datetime.datetime.fromisoformat(text)
+    if kind.startswith("time-"):
+        return datetime.time.fromisoformat(text)
+    reads: dict[str, Callable[[str], Any]] = {
+        "date": datetime.date.fromisoformat,
+        "decimal": decimal.Decimal,
+        "uuid": uuid.UUID,
+    }
+    return reads.get(kind, str)(text)
+
+
+class _ProtobufSchema:
+    """Messages of one Protobuf schema, as registries serialize it: a file's descriptor in base64.
+
+    After the schema id a record has the place of its message type: 0 for the first, or the number of indexes and the
+    indexes of nested types, as zigzag varints.
+    """
+
+    def __init__(self, client: SchemaRegistryClient, schema: Schema) -> None:
+        self._pool = descriptor_pool.DescriptorPool()
+        self._file = self._added(client, schema, "")
+
+    def _added(self, client: SchemaRegistryClient, schema: Schema, name: str) -> Any:
+        """Add the files of a schema to the pool, those that it imports first."""
+        for reference in schema.references or ():
+            assert reference.subject is not None
+            assert reference.version is not None
+            found = client.get_version(reference.subject, reference.version, True, fmt="serialized").schema
+            assert found is not None
+            self._added(client, found, reference.name or "")
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str or "", validate=True))
+        file.name = name or file.name or "default"
+        for imported in file.dependency:
+            self._add_known(imported)
+        self._pool.Add(file)
+        return file
+
+    def _add_known(self, name: str) -> None:
+        """Add a file of Google's, unless the schema's references have it."""
+        try:
+            self._pool.FindFileByName(name)
+        except KeyError:
+            file = descriptor_pb2.FileDescriptorProto()
+            descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
+            for imported in file.dependency:
+                self._add_known(imported)
+            self._pool.Add(file)
+
+    def _type(self, indexes: list[int]) -> Any:
+        kinds, path = self._file.message_type, []
+        for index in indexes:
+            path.append(kinds[index].name)
+            kinds = kinds[index].nested_type
+        full = ".".join([*filter(None, [self._file.package]), *path])
+        return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(full))
+
+    def decode(self, data: bytes) -> Any:
+        numbers = _varints(data, _HEAD_BYTES)
+        count, end = next(numbers)
+        indexes = []
+        for _ in range(count):
+            index, end = next(numbers)
+            indexes.append(index)
+        message = self._type(indexes or [0]).FromString(data[end:])
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+    def encode(self, number: int, value: Any) -> bytes:
+        """A message of the schema's first type."""
+        message = json_format.ParseDict(value, self._type([0])())
+        return bytes([_MAGIC]) + number.to_bytes(4, "big") + b"\0" + bytes(message.SerializeToString())
+
+
+def _varints(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """The zigzag varints from `at` on, each with the offset after it. Raises: ValueError at the end of the data."""
+    while True:
+        number = shift = 0
+        more = True
+        while more:
+            if at == len(data):
+                raise ValueError("it ends in the place of its message type")
+            number |= (data[at] & 0x7F) << shift
+            more, shift, at = data[at] >= 0x80, shift + 7, at + 1
+        yield (number >> 1) ^ -(number & 1), at

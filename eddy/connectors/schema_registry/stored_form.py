@@ -1,0 +1,133 @@
+"""The form of decoded values in states and internal topics. It needs no registry and no schema id.
+
+    a type, Avro      MessagePack by the names of fields; fields that are missing later get their defaults
+    a type, JSON      JSON by the names of fields
+    dict, Avro        MessagePack, with extensions for tuples, dates, times, decimals and UUIDs
+    dict, JSON        JSON
+    Protobuf          the message's own bytes, in their deterministic form
+
+identify(v) = the same, with numbers made canonical, and keys sorted: equal values have equal bytes.
+"""
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.json_text import has_unwritable
+
+__all__ = ["LOGICAL", "StoredForm", "of_dicts", "of_json", "of_messages", "of_type", "to_json"]
+
+LOGICAL = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
+"""Types of values that fastavro has besides those of JSON."""
+
+
+class StoredForm(NamedTuple):
+    """The functions of a serde."""
+
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+    identify: Callable[[Any], bytes]
+
+
+_pack = msgspec.msgpack.Encoder(order="deterministic").encode
+_json = msgspec.json.Encoder(order="sorted").encode
+_TUPLE, _NAIVE, _DATE, _TIME, _DECIMAL, _UUID = range(1, 7)
+_WRITTEN: dict[type, tuple[int, Callable[[Any], str]]] = {
+    datetime.date: (_DATE, datetime.date.isoformat),
+    datetime.time: (_TIME, datetime.time.isoformat),
+    decimal.Decimal: (_DECIMAL, str),
+    uuid.UUID: (_UUID, str),
+}
+_READ: dict[int, Callable[[str], Any]] = {
+    _NAIVE: datetime.datetime.fromisoformat,
+    _DATE: datetime.date.fromisoformat,
+    _TIME: datetime.time.fromisoformat,
+    _DECIMAL: decimal.Decimal,
+    _UUID: uuid.UUID,
+}
+
+
+def to_json(value: Any) -> bytes:
+    """JSON with sorted keys. Raises: ValueError for numbers that JSON cannot represent: they would become null."""
+    data = _json(value)
+    if b"null" in data and has_unwritable(value):
+        raise ValueError("JSON has no infinite numbers and no NaN; finite numbers, None or text are needed")
+    return data
+
+
+def of_type(type: Any) -> StoredForm:
+    """MessagePack of values of a type. Decoding gives each field its declared type, so that 1 and 1.0 become alike."""
+    decode = msgspec.msgpack.Decoder(type).decode
+    return StoredForm(_pack, decode, lambda value: _pack(decode(_pack(value))))
+
+
+def of_json(type: Any) -> StoredForm:
+    """JSON of values of a type; of any JSON if the type is None."""
+    if type is None:
+        return StoredForm(to_json, msgspec.json.decode, lambda value: to_json(_canonical(value)))
+    decode = msgspec.json.Decoder(type).decode
+    return StoredForm(to_json, decode, lambda value: to_json(decode(to_json(value))))
+
+
+def of_dicts(marks: bool) -> StoredForm:
+    """MessagePack of dicts, lists and scalars; with `marks` also of tuples and the types of `LOGICAL`."""
+    if not marks:
+        return StoredForm(_pack, _unpack, lambda value: _pack(_canonical(value)))
+    return StoredForm(lambda value: _pack(_marked(value)), _unpack, lambda value: _pack(_marked(_canonical(value))))
+
+
+def of_messages(type: Any) -> StoredForm:
+    """Protobuf messages of a generated class."""
+
+    def encode(value: Any) -> bytes:
+        if not isinstance(value, type):
+            raise TypeError(f"{value!r} is no {type.__name__}")
+        return bytes(value.SerializeToString(deterministic=True))
+
+    return StoredForm(encode, type.FromString, encode)
+
+
+def _marked(value: Any) -> Any:
+    """The value with extensions for the types that MessagePack does not have."""
+    kind = type(value)
+    if kind is dict:
+        return {name: _marked(part) for name, part in value.items()}
+    if kind is list:
+        return list(map(_marked, value))
+    if kind is tuple:
+        return msgspec.msgpack.Ext(_TUPLE, _pack(list(map(_marked, value))))
+    if kind is datetime.datetime:
+        return value if value.tzinfo is not None else msgspec.msgpack.Ext(_NAIVE, value.isoformat().encode())
+    written = _WRITTEN.get(kind)
+    if written is not None:
+        mark, text = written
+        return msgspec.msgpack.Ext(mark, text(value).encode())
+    return value
+
+
+def _read(mark: int, data: memoryview) -> Any:
+    if mark == _TUPLE:
+        return tuple(_unpack(bytes(data)))
+    return _READ[mark](bytes(data).decode())
+
+
+_unpack = msgspec.msgpack.Decoder(ext_hook=_read).decode
+
+
+def _canonical(value: Any) -> Any:
+    """The value that stands for all equal values: 1 for 1, 1.0, Decimal(1) and True."""
+    kind = type(value)
+    if kind is dict:
+        return {name: _canonical(part) for name, part in value.items()}
+    if kind in (list, tuple):
+        return kind(map(_canonical, value))
+    if kind is bool or (kind is float and value.is_integer() and -(2**63) <= value < 2**64):
+        return int(value)
+    if kind is decimal.Decimal and value.is_finite():
+        whole = value == value.to_integral_value() and -(2**63) <= value < 2**64
+        return int(value) if whole else value.normalize(decimal.Context(prec=len(value.as_tuple().digits)))
+    return value

@@ -1,0 +1,244 @@
+"""The form of values in users' topics: Confluent's wire format, by confluent-kafka's own serializers.
+
+    0 (1 byte)  schema id (4 bytes, big-endian)  payload
+
+The schema is registered, or looked up, when the first value is written. A value is read by the schema of its id, and
+converted to the schema of the program.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from confluent_kafka.schema_registry import Schema, SchemaReference
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from eddy.connectors.schema_registry.avro_values import (
+    bytes_defaults,
+    check_of,
+    has_arrays_in_unions,
+    has_several_records,
+    listed,
+)
+from eddy.connectors.schema_registry.client import Settings, client_of, registry_errors
+from eddy.connectors.schema_registry.stored_form import LOGICAL, StoredForm, to_json
+from eddy.serde import Part, Serde
+
+__all__ = ["References", "Registration", "avro_form", "json_form", "protobuf_form"]
+
+References = tuple[tuple[str, str, int], ...]
+"""Names in a schema, each with the subject and version that define it."""
+_Function = Callable[[Any, SerializationContext], Any]
+_FIELDS = {"key": MessageField.KEY, "value": MessageField.VALUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How schemas are named and registered: `subject` None is `<topic>-key` or `<topic>-value`."""
+
+    settings: Settings
+    subject: str | None
+    register: bool
+
+    def subject_of(self, topic: str, part: Part) -> str:
+        """The subject of a topic's keys or values."""
+        return self.subject or f"{topic}-{part}"
+
+    def options(self, subject: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings of a serializer and of a deserializer."""
+        reading = {"subject.name.strategy": lambda context, record: subject}
+        return {**reading, "auto.register.schemas": self.register}, reading
+
+
+class _Confluent:
+    """A serializer and a deserializer of confluent-kafka for one topic; each is made at its first use."""
+
+    def __init__(
+        self,
+        where: str,
+        context: SerializationContext,
+        writer: Callable[[], _Function],
+        reader: Callable[[], _Function],
+    ) -> None:
+        self._where, self._context = where, context
+        self._new_writer, self._new_reader = writer, reader
+        self._writer: _Function | None = None
+        self._reader: _Function | None = None
+
+    def encode(self, value: Any) -> bytes:
+        """Raises: ConnectorError; ConfigurationError; any exception for a value that does not fit the schema."""
+        writer = self._writer
+        try:
+            if writer is None:
+                writer = self._writer = self._new_writer()
+            return writer(value, self._context)  # type: ignore[no-any-return]
+        except Exception as error:
+            with registry_errors(self._where):
+                raise error
+
+    def decode(self, data: bytes) -> Any:
+        """Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema."""
+        reader = self._reader
+        try:
+            if reader is None:
+                with registry_errors(self._where):  # references of the program's schema
+                    reader = self._reader = self._new_reader()
+            return reader(data, self._context)
+        except Exception as error:
+            with registry_errors(self._where, reads=True):
+                raise error
+
+
+def _serde(
+    name: str,
+    type: Any,
+    hashable: bool,
+    stored: StoredForm,
+    confluent: _Confluent,
+    part: Part,
+    normal: Callable[[Any], Any] | None,
+) -> Serde[Any]:
+    """The serde of a topic. `normal` makes equal values one, so that equal keys have equal bytes."""
+    encode = confluent.encode
+    if part == "key" and normal is not None:
+        made_normal, write = normal, confluent.encode
+
+        def encode(value: Any) -> bytes:
+            return write(made_normal(value))
+
+    return Serde(name, encode, confluent.decode, hashable, stored.identify, type, canonical=True)
+
+
+def _schema(text: str, kind: str, references: References) -> Schema:
+    return Schema(text, kind, [SchemaReference(name, subject, version) for name, subject, version in references])
+
+
+def avro_form(
+    serde: Serde[Any],
+    stored: StoredForm,
+    text: str,
+    references: References,
+    registration: Registration,
+    topic: str,
+    part: Part,
+) -> Serde[Any]:
+    """Avro. Values of a type are converted to dicts and back; fields beyond the schema are an error."""
+    subject, schema, parsed = registration.subject_of(topic, part), _schema(text, "AVRO", references), json.loads(text)
+    write_options, read_options = registration.options(subject)
+    type, check = serde.type, check_of(parsed)
+    is_record, has_lists = type is not None and type not in SCALARS, has_arrays_in_unions(parsed)
+    to_dict: _Function | None = None
+    if is_record:
+
+        def to_dict(value: Any, context: SerializationContext) -> Any:
+            if not isinstance(value, type):
+                raise TypeError(f"{value!r} is no {type.__name__}")
+            made = msgspec.to_builtins(value, builtin_types=LOGICAL)
+            if has_lists:
+                made = listed(made)
+            if check is not None:
+                check(made)
+            return made
+
+    elif check is not None:
+        checked = check
+
+        def to_dict(value: Any, context: SerializationContext) -> Any:
+            checked(value)
+            return value
+
+    mend = bytes_defaults(parsed)
+
+    def from_dict(value: Any, context: SerializationContext) -> Any:
+        value = value if mend is None else mend(value)
+        return msgspec.convert(value, type, builtin_types=LOGICAL) if is_record else value
+
+    confluent = _Confluent(
+        f"topic '{topic}': subject '{subject}'",
+        SerializationContext(topic, _FIELDS[part]),
+        lambda: AvroSerializer(
+            client_of(registration.settings),
+            schema,
+            to_dict,
+            {**write_options, "validate.strict.allow.default": not is_record},
+        ),
+        lambda: AvroDeserializer(
+            client_of(registration.settings),
+            schema,
+            from_dict if is_record or mend is not None else None,
+            has_several_records(parsed),
+            read_options,
+        ),
+    )
+    normal = (lambda value: stored.decode(stored.encode(value))) if is_record else None
+    return _serde(serde.name, type, serde.hashable, stored, confluent, part, normal)
+
+
+SCALARS = frozenset({str, bytes, int, float, bool})
+"""Types of values of schemas that are no records."""
+
+
+def json_form(
+    serde: Serde[Any],
+    stored: StoredForm,
+    text: str,
+    references: References,
+    registration: Registration,
+    topic: str,
+    part: Part,
+) -> Serde[Any]:
+    """JSON Schema. Values are checked against the schema in both directions."""
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+
+    subject, schema, type = registration.subject_of(topic, part), _schema(text, "JSON", references), serde.type
+    write_options, read_options = registration.options(subject)
+
+    def to_dict(value: Any, context: SerializationContext) -> Any:
+        if not isinstance(value, type):
+            raise TypeError(f"{value!r} is no {type.__name__}")
+        return msgspec.json.decode(to_json(value))  # the validator accepts lists as arrays, and no tuples
+
+    def from_dict(value: Any, context: SerializationContext) -> Any:
+        return msgspec.convert(value, type)
+
+    confluent = _Confluent(
+        f"topic '{topic}': subject '{subject}'",
+        SerializationContext(topic, _FIELDS[part]),
+        lambda: JSONSerializer(
+            schema,
+            client_of(registration.settings),
+            None if type is None else to_dict,
+            write_options,
+            json_encode=to_json,
+        ),
+        lambda: JSONDeserializer(
+            schema,
+            None if type is None else from_dict,
+            client_of(registration.settings),
+            read_options,
+            json_decode=msgspec.json.decode,
+        ),
+    )
+    return _serde(
+        serde.name, type, serde.hashable, stored, confluent, part, lambda value: stored.decode(stored.encode(value))
+    )
+
+
+def protobuf_form(
+    serde: Serde[Any], stored: StoredForm, registration: Registration, topic: str, part: Part
+) -> Serde[Any]:
+    """Protobuf, by a generated class. The files that its file imports are registered as references."""
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+
+    subject = registration.subject_of(topic, part)
+    write_options, read_options = registration.options(subject)
+    confluent = _Confluent(
+        f"topic '{topic}': subject '{subject}'",
+        SerializationContext(topic, _FIELDS[part]),
+        lambda: ProtobufSerializer(serde.type, client_of(registration.settings), write_options),
+        lambda: ProtobufDeserializer(serde.type, read_options, client_of(registration.settings)),
+    )
+    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, None)

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.tables.version import Version
+    from eddy.topology.dsl.collected import CollectedTable
     from eddy.topology.dsl.grouped import CogroupedKStream, KGroupedStream, KGroupedTable
     from eddy.topology.dsl.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.dsl.stream import KStream
@@ -75,6 +76,7 @@ __all__ = [
     "Child",
     "Claims",
     "CogroupedKStream",
+    "CollectedTable",
     "Config",
     "ConfigurationError",
     "ConnectorError",
@@ -184,6 +186,7 @@ _HOMES = {
     "eddy.live.server.live_view": ("LiveView", "Patch"),
     "eddy.tables.version": ("Version",),
     "eddy.program.open_tables": ("Tables", "open_tables"),
+    "eddy.topology.dsl.collected": ("CollectedTable",),
     "eddy.topology.dsl.grouped": ("CogroupedKStream", "KGroupedStream", "KGroupedTable"),
     "eddy.live.query.explain": ("QueryPlan",),
     "eddy.live.query.named": ("Claims", "Queries"),

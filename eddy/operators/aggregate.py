@@ -89,7 +89,8 @@ class Aggregate(Keyed):
 
     `initial()` starts a group; `adder(key, value, aggregate)` and `subtractor` return the next aggregate. None removes
     the group from the table, and the next row starts it again. `counts` is needed with a subtractor: without both, the
-    input has to be facts, which are never retracted.
+    input has to be facts, which are never retracted. With `checked`, a function that returns the list or dict that it
+    was given is refused, since it may have changed it.
     """
 
     def __init__(
@@ -100,8 +101,10 @@ class Aggregate(Keyed):
         adder: Callable[[Any, Any, Any], Any],
         subtractor: Callable[[Any, Any, Any], Any] | None = None,
         counts: Table[Any, int] | None = None,
+        checked: bool = True,
     ) -> None:
         self.name, self.table, self.counts = name, table, counts
+        self._checked = checked
         self._initial, self._adder, self._subtractor = initial, adder, subtractor
 
     def states(self) -> Sequence[State]:
@@ -204,7 +207,8 @@ class Aggregate(Keyed):
             for _ in _ONCE if weight == 1 else repeated((key, value), weight, f"aggregate '{self.name}'"):
                 old = self._initial() if aggregate is None else aggregate
                 aggregate = function(key, value, old)
-                check_new(self.name, aggregate, old, key)
+                if self._checked:
+                    check_new(self.name, aggregate, old, key)
             groups[key] = aggregate
 
 

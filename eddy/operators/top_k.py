@@ -1,4 +1,4 @@
-"""The first values of each key in an order: top_k, min, max.
+"""The first values of each key in an order: top_k, min, max, latest; all values of each key in an order: collect.
 
     position(value)    its order by the author's `by`, then the bytes of the value: no two values have equal positions
 
@@ -64,8 +64,8 @@ def order_of(value: Any) -> tuple[int, Any]:
 class Selection:
     """The first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
 
-    `serde` encodes the values: its bytes decide between values that are equal by `by`. Called as a function, a
-    selection takes all values of a key.
+    With `whole`, nothing if there are more than `n`. `serde` encodes the values: its bytes decide between values that
+    are equal by `by`. Called as a function, a selection takes all values of a key.
     """
 
     name: str
@@ -73,6 +73,12 @@ class Selection:
     descending: bool
     by: Callable[[Any], Any] | None
     serde: Serde[Any]
+    whole: bool = False
+
+    @property
+    def most(self) -> int:
+        """The number of values that decide the result."""
+        return 1 if self.n is None else self.n + self.whole
 
     def position(self, value: Any) -> Any:
         """The place of a value in the order. Raises: any exception of `by`; TypeError if the values have no order."""
@@ -82,14 +88,15 @@ class Selection:
         """The result for values in order with their weights; None if there is none."""
         if self.n is None:
             return next((value for value, _ in values), None)
-        repeated = chain.from_iterable(repeat(value, min(weight, self.n)) for value, weight in values)
-        return tuple(islice(repeated, self.n)) or None
+        repeated = chain.from_iterable(repeat(value, min(weight, self.most)) for value, weight in values)
+        found = tuple(islice(repeated, self.most))
+        return found if 0 < len(found) <= self.n else None
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         """The result for all values of a key."""
         choose = heapq.nlargest if self.descending else heapq.nsmallest
         there = [value for value in values if value is not None]
-        found = choose(self.n or 1, there, key=self.position)
+        found = choose(self.most, there, key=self.position)
         made = self.first((value, values[value]) for value in found)
         return {} if made is None else {made: 1}
 

@@ -1,11 +1,13 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
-of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`.
+of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`, of sums
+and collected values in `aggregates`.
 """
 
 from datetime import timedelta
 from typing import Any
 
 import eddy
+from tests.conformance.aggregates import PAID
 from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less, of, plus
 from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
@@ -17,6 +19,7 @@ assert CYCLE  # importing them has added their cases
 assert RECORDS
 assert PROCESSED
 assert LATER
+assert PAID
 
 # Streams
 

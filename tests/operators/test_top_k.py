@@ -37,6 +37,7 @@ def top(selection: Selection, by_team: bool = False) -> Build:
 
 
 TWO = Selection("k", 2, True, None, Native)
+WHOLE = Selection("k", 2, False, None, Native, whole=True)
 LEAST = Selection("k", None, False, lambda value: -value, Native)
 
 
@@ -51,6 +52,18 @@ def test_the_greatest_values_come_and_go() -> None:
 def test_a_value_that_is_there_twice_is_named_twice_and_none_never() -> None:
     bench = Bench(built(top(TWO)))
     assert bench.epoch(**{"in": facts([("a", 5), ("a", 5), ("a", None), ("b", None)])}) == {("a", (5, 5)): 1}
+
+
+def test_whole_groups_are_there_unless_they_have_too_many_values() -> None:
+    bench = Bench(built(top(WHOLE)))
+    assert bench.epoch(**{"in": facts([("a", 5), ("a", 3), ("b", 1), ("a", None)])}) == {
+        ("a", (3, 5)): 1,
+        ("b", (1,)): 1,
+    }
+    assert bench.epoch(**{"in": batch([(("a", 4), 1), (("b", 1), 2**40)])}) == {("a", (3, 5)): -1, ("b", (1,)): -1}
+    assert bench.epoch(**{"in": batch([(("a", 3), -1), (("a", 4), -1), (("a", 5), 1)])}) == {("a", (5, 5)): 1}
+    assert WHOLE("a", {3: 1, None: 2, 1: 1}) == {(1, 3): 1}
+    assert WHOLE("a", {3: 1, 1: 2}) == WHOLE("a", {None: 1}) == {}
 
 
 def test_a_row_that_is_not_there_cannot_go() -> None:
@@ -97,7 +110,7 @@ def test_a_change_of_a_large_group_asks_for_few_positions() -> None:
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("selection", [TWO, LEAST], ids=["two-greatest", "least-by-negative"])
+@pytest.mark.parametrize("selection", [TWO, LEAST, WHOLE], ids=["two-greatest", "least-by-negative", "all-of-two"])
 @given(story=stories(people=PEOPLE))
 @example(story=[("commit", {"people": [(p, 2) for p in "abc"]}), ("undo", {"people": [("a", 4), ("b", None)]})])
 def test_the_integral_is_the_first_of_all_values_sorted(selection: Selection, memory: str, story: Any) -> None:
@@ -111,6 +124,8 @@ def test_the_integral_is_the_first_of_all_values_sorted(selection: Selection, me
                 teams.setdefault(n % 2, []).append(n // 2)
         tops = {team: tuple(sorted(found, reverse=True)[:2]) for team, found in teams.items()}
         expected: dict[int, Any] = tops if selection is TWO else {team: best[0] for team, best in tops.items()}
+        if selection is WHOLE:
+            expected = {team: tuple(sorted(found)) for team, found in teams.items() if len(found) <= 2}
         assert bench.integral == dict.fromkeys(expected.items(), 1)
 
     build = top(selection, by_team=True)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import eddy
-from eddy.operators import aggregate, expiring_table, join, reduce, stateless, top_k, upsert, weight_functions
+from eddy.operators import aggregate, expiring_table, join, reduce, stateless, sums, top_k, upsert, weight_functions
 from eddy.operators.batch import Batch
 from eddy.operators.graph import ranked, totals
 from eddy.operators.graph.reached import Reached
@@ -21,7 +21,7 @@ from eddy.topology.sql import folds
 
 __all__ = ["BRANCHES", "ERRORS", "INPUTS", "TIMES", "branches", "planted_errors"]
 
-S, N = eddy.String, eddy.Int64
+S, N, F = eddy.String, eddy.Int64, eddy.Float64
 Records = list[tuple[bytes | None, bytes | None]]
 INPUTS: list[dict[str, Records]] = [
     {
@@ -133,12 +133,17 @@ BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
     "ties": lambda given, name: (
         given.children.group_by_key().top_k(1, name, by=lambda value: 0).map_values(str, value=S).to(name)
     ),
+    "whole": lambda given, name: (
+        given.children.group_by_key().collect(name, max=2).map_values(str, value=S).to(name, value=S)
+    ),
     "only": lambda given, name: given.children.to_table(name).to(name),
     "aggregate": lambda given, name: (
         given.notes.group_by_key().aggregate(lambda: 10, lambda key, value, rest: rest - 5, name, N).to(name)
     ),
     "joined": lambda given, name: given.notes.group_by_key().reduce(lambda one, other: f"{one},{other}", name).to(name),
     "greatest": lambda given, name: given.notes.group_by_key().max(name).to(name),
+    "sum": lambda given, name: given.children.group_by_key().sum(name, of=lambda node: len(node) / 10).to(name, S, F),
+    "avg": lambda given, name: given.notes.group_by_key().avg(name, of=len).to(name),
     "map-values": lambda given, name: given.nodes.map_values(lambda up: None if up == "a" else up, value=S).to(name),
     "flat-map": lambda given, name: _counted(
         given.parents.flat_map(lambda node, up: [(up, 1), (up, 1)], key=S, value=N), name
@@ -283,6 +288,13 @@ ERRORS: dict[str, tuple[Any, str, Planting]] = {
     "count": (aggregate.Count, "step", _tampered("count", _once)),
     "reduce": (reduce.Reduce, "step", _with("reduce", "_function", lambda f: lambda *of: dict.fromkeys(f(*of), 1))),
     "ties": (top_k.Selection, "position", _reversed_ties),
+    "whole": (
+        top_k.Selection,
+        "first",
+        _named("whole", lambda method, self, values: method(replace(self, n=self.n + 1), values)),
+    ),
+    "sum": (sums.Sum, "step", _tampered("sum", _once)),
+    "avg": (sums.Summation, "result", _named("avg", lambda method, self, total: method(self, total) + 1e-15)),
     "only": (OneRow, "step", _tampered("only", lambda batch: batch.select([value != "x" for _, value in batch.rows]))),
     "aggregate": (aggregate.Aggregate, "step", _with("aggregate", "_adder", _begun_anew)),
     "joined": (aggregate.Aggregate, "step", _tampered("joined", _once)),

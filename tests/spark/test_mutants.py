@@ -24,7 +24,7 @@ from tests.spark.rig import Rig
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(7200)]
 
 FILES = {
-    "operators": "aggregate batch bound join keyed one_row reduce stateless top_k upsert weight_functions",
+    "operators": "aggregate batch bound join keyed one_row reduce stateless sums top_k upsert weight_functions",
     "operators.graph": "beyond depths links ranked reached totals",
     "operators.nested": "fixpoint operators outermost",
     "operators.waves": "body quarantine recursion total withheld",

@@ -122,10 +122,15 @@ def first_values() -> eddy.Topology:
     children = nodes.group_by(lambda node, parent: (parent, node), key=S, value=S)
     children.top_k(2, "last-two")
     children.min("first-one")
+    children.sum("sizes", of=len)
+    children.collect("alone", max=1)
+    children.distinct_count("kinds", of=len)
     by_parent = nodes.to_relation().map(lambda node, parent: (parent, node), key=S, value=S)
     by_parent.to_table("only-child").errors.to("descendants", value=S)
     notes = topology.stream("notes", S, S).group_by_key()
     notes.max("last-note").to("loud")
+    notes.avg("mean", of=len)
+    notes.collect("texts", max=2)
     return topology
 
 
@@ -141,4 +146,6 @@ def test_states_of_first_values_and_single_rows_are_compared(tmp_path: Path, spa
     assert (verdict.status, verdict.undetermined) == (0, {}), verdict.lines()
     keys = {part.name: part.keys for part in verdict.compared if part.what == "store"}
     expected = {"last-two": 4, "last-two-rows": 5, "only-child": 3, "only-child-several": 2, "last-note": 2}
+    expected |= {"sizes": 4, "sizes-totals": 4, "alone": 3, "alone-rows": 5, "kinds": 4, "kinds-distinct": 4}
+    expected |= {"mean": 2, "mean-totals": 2, "texts": 2, "texts-rows": 3}
     assert expected.items() <= keys.items()

@@ -34,6 +34,8 @@ def windows() -> eddy.Topology:
     goods = sales.group_by(lambda key, value: value, key=S)
     goods = goods.windowed_by(eddy.TimeWindows(ms(10), grace=ms(6)), "close", ms(5))  # type: ignore[assignment]
     goods.count("goods").to("finals", value=N)
+    shops.sum("lengths", of=len)
+    goods.avg("means", of=lambda value: len(value) / 10).to("averages")
     days = sales.group_by_key().windowed_by(eddy.CalendarWindows("day", "Europe/Zurich"))
     days.max("greatest").group_by(lambda key, value: (value, key.key), key=S, value=S).count("days").to("days", value=N)
     visits = eddy.SessionWindows(ms(5), ms(2))
@@ -51,7 +53,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
-        names = ("in", "updates", "finals", "days", "visits", "sold")
+        names = ("in", "updates", "finals", "averages", "days", "visits", "sold")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
         self.partitions = partitions
 
@@ -74,8 +76,10 @@ class WindowsRig(Rig):
     def equal(self) -> None:
         verdict = self.verify()
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
-        states = {f"{name}{kind}" for name in ("shops", "goods", "visits", "sold") for kind in ("", "-calendar")}
+        windowed = ("shops", "goods", "lengths", "means", "visits", "sold")
+        states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
+        others |= {"lengths-totals", "means-totals", "averages"}
         assert {part.name for part in verdict.compared} >= {*states, *others}
 
 

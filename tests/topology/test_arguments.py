@@ -241,6 +241,19 @@ CALLS = [
         Call(grouped, "top_k", {"n": (2, "whole"), "name": ("n", "name")}, {"by": F1, "value": "serde"})
         for grouped in ("grouped_stream", "grouped_table")
     ),
+    *(
+        Call(grouped, verb, {"name": ("n", "name"), "of": (arguments(1), F1)}, {"value": "serde"})
+        for grouped in ("grouped_stream", "grouped_table")
+        for verb in ("sum", "avg", "distinct_count")
+    ),
+    *(
+        call
+        for grouped in ("grouped_stream", "grouped_table")
+        for call in (
+            Call(grouped, "latest", {"name": ("n", "name"), "by": (arguments(1), F1)}),
+            Call(grouped, "collect", {"name": ("n", "name"), "max": (2, "whole")}, {"by": F1, "value": "serde"}),
+        )
+    ),
     Call("relation", "to_table", {"name": ("n", "name")}),
     Call("grouped_stream", "reduce", {"reducer": (arguments(2), F2), "name": ("n", "name")}),
     Call("grouped_stream", "aggregate", {**FOLD, "aggregator": (arguments(3), F3)}, {"value": "serde"}),

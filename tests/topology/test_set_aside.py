@@ -164,6 +164,40 @@ def greatest(values: Values) -> dict[str, int]:
     }
 
 
+def added_up(table: Any) -> Any:
+    return of_groups(table).sum("sums", of=check, value=N)
+
+
+def mean(table: Any) -> Any:
+    small = table.filter(lambda _, row: row[1] < BIG, name="small")
+    return of_groups(small).avg("means", of=check).map_values(int, value=N)
+
+
+def means(values: Values) -> dict[str, int]:
+    found = by_group({key: row for key, row in values.items() if row[1] not in (BAD, BIG)})
+    return {group: int(sum(numbers) / len(numbers)) for group, numbers in found.items()}
+
+
+def collected(table: Any) -> Any:
+    """Groups of up to two."""
+    small = table.filter(lambda _, row: row[1] < BIG, name="small")
+    return of_groups(small).collect("all", by=check, max=2).map_values(sum, value=N)
+
+
+def of_two(values: Values) -> dict[str, int]:
+    found = by_group({key: row for key, row in values.items() if row[1] not in (BAD, BIG)})
+    return {group: sum(numbers) for group, numbers in found.items() if len(numbers) <= 2}
+
+
+def different(table: Any) -> Any:
+    return of_groups(table).distinct_count("kinds", of=check)
+
+
+def kinds(values: Values) -> dict[str, int]:
+    found = by_group({key: row for key, row in values.items() if row[1] != BAD})
+    return {group: len(set(numbers)) for group, numbers in found.items()}
+
+
 PROGRAMS = [
     Program("state", lambda table: of_groups(table).reduce(lambda a, b: a + b, lambda a, b: a - b, "sums"), summed),
     Program("sink", loosely, summed),
@@ -174,6 +208,10 @@ PROGRAMS = [
     Program("function", least_checked, least),
     Program("order", greatest_checked, greatest),
     Program("loop", counted_down, down),
+    Program("sum", added_up, without_bad),
+    Program("mean", mean, means),
+    Program("collect", collected, of_two),
+    Program("distinct", different, kinds),
 ]
 
 numbers = st.sampled_from([0, 1, 2, BAD, BAD + 2, BIG])

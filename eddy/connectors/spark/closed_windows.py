@@ -16,10 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.arrow_functions import FACTS, RECORDS, ROWS, arrow_schema, record_batch
+from eddy.connectors.spark.arrow_functions import FACTS, RECORDS, ROWS, RowsEntry, arrow_schema, record_batch
 from eddy.connectors.spark.cut_clocks import EventTimes, homes_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
 from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import DataError
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Int64, Native, Serde
@@ -27,12 +28,17 @@ from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
 from eddy.windows import Windowed, Windows
 
-__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "sessions", "with_event_times"]
+__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "assigned", "with_event_times"]
 
 _CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
 """Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
 WindowedNode = (
-    nodes.WindowedCount | nodes.WindowedAggregate | nodes.SessionCount | nodes.SessionAggregate | nodes.Suppressed
+    nodes.WindowedCount
+    | nodes.WindowedAggregate
+    | nodes.WindowedSum
+    | nodes.SessionCount
+    | nodes.SessionAggregate
+    | nodes.Suppressed
 )
 _HOMED = f"{RECORDS}, home int"
 _TIME = slice(1, 9)
@@ -164,7 +170,7 @@ class ClosedWindows:
             "marks": ("encoded", self._marks()),
             "open": ("table", self._open(told)),
         }
-        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps}
+        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
 
     def _open(self, told: DataFrame) -> DataFrame:
         """The spans of the sessions of each key that are not over."""
@@ -190,7 +196,18 @@ class ClosedWindows:
         return self.frames.rows(rows, "k binary, key binary, value binary")
 
 
-def sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
+def assigned(
+    records: PendingRows, frames: Frames, node: nodes.AssignWindows, key: Serde[Any], value: Serde[Any]
+) -> PendingRows:
+    """Records → each under its key with each of its windows that is not over, or with its session."""
+    windowed = records.then(WindowStep(node.name, node.windows))
+    if not node.merges:
+        return windowed
+    facts = _sessions(windowed.under(frames, key, value, node.label), node.windows.closes_at(0))
+    return PendingRows(facts, RowsEntry(key, value, True))
+
+
+def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
     """Facts under the sessions of their own moments → under those of which they are, by Spark's windows."""
     whose = f.expr("substring(k, 1, length(k) - 16)")
     by_time = Window.partitionBy("g").orderBy("t", "s")

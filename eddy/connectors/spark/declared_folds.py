@@ -1,8 +1,9 @@
-"""The fold of an aggregate on Spark, by how the author has declared it."""
+"""The function of all rows of a key on Spark, by how the author has declared it: folds, first values, sums."""
 
 from dataclasses import dataclass
 from typing import Any
 
+from eddy.connectors.spark.exact_sums import ExactSums
 from eddy.connectors.spark.fold_functions import AuthorsFold, FirstFold, FoldForm, ReducingFold
 from eddy.connectors.spark.grouped_values import FirstValues
 from eddy.connectors.spark.sql_aggregates import Aggregates, SqlFold
@@ -10,12 +11,17 @@ from eddy.connectors.spark.sql_expressions import own
 from eddy.topology.plan import plan as nodes
 from eddy.windows import Windowed
 
-__all__ = ["first_values_of", "fold_of"]
+__all__ = ["first_values_of", "fold_of", "sums_of"]
 
 
 def first_values_of(selection: Any) -> FirstValues:
     """The function that selects the first values of a group."""
-    return FirstValues(selection.n, selection.descending, selection.by, selection.serde)
+    return FirstValues(selection.n, selection.descending, selection.by, selection.serde, selection.whole)
+
+
+def sums_of(summation: Any) -> ExactSums:
+    """The function that computes sums or means."""
+    return ExactSums(summation.mean, summation.of, summation.type)
 
 
 @dataclass(frozen=True)

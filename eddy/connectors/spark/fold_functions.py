@@ -2,6 +2,7 @@
 
     FoldFunction    a fold: row by row, each as often as its weight
     GroupFunction   a function of all values of a key with their weights
+    ValueFunction   the same, for values that need not be hashable, with at most one result
 
 All rows of a key are in one task and adjacent, possibly across Arrow batches. A fold holds one aggregate at a time,
 a group function all values of one key.
@@ -19,7 +20,16 @@ from eddy.connectors.spark.grouped_values import FirstValues, GroupedValues
 from eddy.errors import DataError
 from eddy.serde import Serde
 
-__all__ = ["FOLDED", "AuthorsFold", "FirstFold", "FoldForm", "FoldFunction", "GroupFunction", "ReducingFold"]
+__all__ = [
+    "FOLDED",
+    "AuthorsFold",
+    "FirstFold",
+    "FoldForm",
+    "FoldFunction",
+    "GroupFunction",
+    "ReducingFold",
+    "ValueFunction",
+]
 
 FOLDED = f"{ROWS}, n long"
 """Rows with the number of rows folded, 0 if the group is empty; no value if the function returned None."""
@@ -206,3 +216,24 @@ class GroupFunction(_ByKey):
             for value, weight in made.items():
                 if weight:
                     yield (key, value), weight, 0
+
+
+@dataclass(frozen=True)
+class ValueFunction(_ByKey):
+    """Rows sorted by key → the value that `function(key, (value, weight) pairs)` returns for each key; None is no row.
+
+    It has to take all pairs.
+    """
+
+    function: Callable[[Any, Iterable[tuple[Any, int]]], Any]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Call the function once a key. Raises: DataError naming the step."""
+        yield from self._encoded(self._made(batches), ROWS)
+
+    def _made(self, batches: Iterable[Any]) -> Iterator[tuple[Row, int, int]]:
+        for key, rows in self._groups(batches):
+            with calling(self.name):
+                value = self.function(key, rows)
+            if value is not None:
+                yield (key, value), 1, 0

@@ -36,23 +36,27 @@ class ReducedValues:
 
 @dataclass(frozen=True)
 class FirstValues:
-    """The first `n` values by `by` as a tuple, or with `n` None the first one itself; None has no part in it."""
+    """The first `n` values by `by` as a tuple, or with `n` None the first one itself; None has no part in it.
+
+    With `whole`, nothing if there are more.
+    """
 
     n: int | None
     descending: bool
     by: Callable[[Any], Any] | None
     serde: Serde[Any]
+    whole: bool = False
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
         """The first values of a key."""
-        there = [value for value, weight in values.items() for _ in range(min(weight, self.n or 1))]
+        there = [value for value, weight in values.items() for _ in range(min(weight, (self.n or 1) + 1))]
         found = self.of(there)
         return {} if found is None else {found: 1}
 
     def of(self, values: Iterable[Any]) -> Any:
         """The first of values that may be there several times; None if there are none."""
         there = sorted((v for v in values if v is not None), key=self._place, reverse=self.descending)
-        if not there:
+        if not there or (self.whole and self.n is not None and len(there) > self.n):
             return None
         return there[0] if self.n is None else tuple(there[: self.n])
 

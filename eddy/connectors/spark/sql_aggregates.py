@@ -11,7 +11,7 @@ from eddy.connectors.spark.sql_numbers import FLOATS, fitted, nearest, place
 from eddy.errors import DataError
 from eddy.topology.sql.aggregates import Grouped
 
-__all__ = ["Aggregates", "SqlFold"]
+__all__ = ["Aggregates", "SqlFold", "all_digits"]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class SqlFold:
         for one, (count, total) in zip(self.aggregates.aggregates, aggregate, strict=True):
             made.append(count)
             if one.totalled:
-                made.append(int(total) if one.zero == 0 and isinstance(one.zero, int) else _all_digits(total))
+                made.append(int(total) if one.zero == 0 and isinstance(one.zero, int) else all_digits(total))
         return tuple(made)
 
     def _moved(self, value: Any, aggregate: Any, sign: int) -> Any:
@@ -155,7 +155,7 @@ class SqlFold:
         return tuple(moved)
 
 
-def _all_digits(total: Fraction) -> decimal.Decimal:
+def all_digits(total: Fraction) -> decimal.Decimal:
     """A finite decimal fraction, exactly."""
     places = 0
     while total.denominator != 1:

@@ -31,15 +31,11 @@ from eddy.connectors.spark.arrow_functions import (
     TablesEntry,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, WindowStep, sessions
+from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned
 from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
-from eddy.connectors.spark.declared_folds import first_values_of, fold_of
+from eddy.connectors.spark.declared_folds import first_values_of, fold_of, sums_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
-from eddy.connectors.spark.fold_functions import (
-    FOLDED,
-    FoldFunction,
-    GroupFunction,
-)
+from eddy.connectors.spark.fold_functions import FOLDED, FoldFunction, GroupFunction, ValueFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
 from eddy.connectors.spark.grouped_values import GroupedValues, ReducedValues, only_value
 from eddy.connectors.spark.made import MADE, Made
@@ -48,7 +44,7 @@ from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
 from eddy.connectors.spark.whole_graphs import GraphFunction, GraphResults, Reaching, Totalling
 from eddy.errors import LoopLimitError
 from eddy.partitioner import Partitioner
-from eddy.serde import Int64, Native, Serde
+from eddy.serde import Int64, Native, Serde, String
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.expiring_tables import ExpiringTable
@@ -57,7 +53,7 @@ from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.plan.stores import kept_bindings
 
-__all__ = ["BY_A_WORKER", "StepCompiler", "last_depth"]
+__all__ = ["BY_A_WORKER", "StepCompiler"]
 
 BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
 
@@ -67,7 +63,7 @@ class StepCompiler(ABC):
 
     `inputs` has a frame of facts for each source, `clocks` the clocks after these facts.
 
-    With `traced`, states of nested loops are computed too, which costs a pass over them in every iteration.
+    With `traced`, also states of nested loops are computed, by a pass over them in every iteration.
     """
 
     def __init__(
@@ -315,6 +311,23 @@ class StepCompiler(ABC):
         self._as(node, counted.select("k", "kc", be64(f.col("n")).alias("v"), none, one), key, Int64)
         self._reduction(node)
 
+    def summed(self, node: nodes.Sum) -> None:
+        """The sum or the mean of the numbers of each key."""
+        rows, key, value = self._grouped(node)
+        sums = ValueFunction(node.name, key, value, *self.serdes(node), sums_of(node.summation).result)
+        self.known(node, self.frames.by_key(self.frames.through(rows, sums, ROWS)))
+        self._reduction(node)
+
+    def totals(self, node: nodes.Sum) -> None:
+        """The exact totals, of windows only of those that are in the table."""
+        if self.scope is not self.top:
+            return
+        rows, key, value = self._grouped(node)
+        parts = ValueFunction(node.name, key, value, self.serdes(node)[0], String, sums_of(node.summation).parts)
+        totals = self.frames.through(rows, parts, ROWS)
+        there = totals.join(self.states[node.name].frame.select("k"), "k", "left_semi") if node.closes else totals
+        self.scope.capture(nodes.TOTALS.name_of(node.name), "table", node, there)
+
     def folded(self, node: nodes.Aggregate) -> None:
         """A fold of the rows of each key."""
         facts = node.inputs[0].kind == "stream"
@@ -338,11 +351,7 @@ class StepCompiler(ABC):
 
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
         """The records, each under its key with each of its windows that is not over."""
-        assigned, serdes = self.scope[node.inputs[0]].then(WindowStep(node.name, node.windows)), self.serdes(node)
-        if node.merges:
-            facts = sessions(assigned.under(self.frames, *serdes, node.label), node.windows.closes_at(0))
-            assigned = PendingRows(facts, RowsEntry(*serdes, True))
-        self.scope[node] = assigned
+        self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
 
     def closed(self, node: WindowedNode) -> None:
         """Leave out the windows that are over; the states are the table, the calendar and the marks."""
@@ -489,10 +498,3 @@ class StepCompiler(ABC):
         weighted = not pending.facts and "w" in pending.frame.columns
         frame = pending.frame.where("w > 0") if weighted else pending.frame
         self.sinks[node] = self.frames.through(frame, ArrowFunction(pending.entry, pending.steps, exit_), exit_.schema)
-
-
-def last_depth(bound: Any) -> int | None:
-    """The depth of rows at which a recursion ends as a part of its answer; None if it ends by itself, see `Bound`."""
-    if bound.max_depth is not None:
-        return int(bound.max_depth)
-    return None if bound.on_limit in {"hold", "error"} else int(bound.limit)

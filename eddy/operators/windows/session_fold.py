@@ -38,7 +38,9 @@ class SessionFold(Operator):
         initial: Callable[[], Any],
         adder: Callable[[Any, Any, Any], Any],
         merger: Callable[[Any, Any, Any], Any],
+        checked: bool = True,
     ) -> None:
+        self.checked = checked
         self.name, self.table, self.open, self.gap_ms = name, table, open_, gap_ms
         self.initial, self.adder, self.merger = initial, adder, merger
 
@@ -103,7 +105,8 @@ class _Merging:
         for _ in repeated(row, weight, f"aggregate '{fold.name}'"):
             old = fold.initial() if aggregate is None else aggregate
             aggregate = fold.adder(key, value, old)
-            check_new(fold.name, aggregate, old, key)
+            if fold.checked:
+                check_new(fold.name, aggregate, old, key)
         whole = (
             (min(time, *(start for start, _ in near)), max(time, *(end for _, end in near))) if near else (time, time)
         )

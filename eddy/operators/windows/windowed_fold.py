@@ -46,7 +46,7 @@ class WindowedFold(Operator):
 
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
     the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
-    is called with windows that have closed, or are removed.
+    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too.
 
     A step closes or removes at most `most` windows; the others are due in the next step.
     """
@@ -62,13 +62,14 @@ class WindowedFold(Operator):
         owned: Callable[[], Collection[int]],
         emit: Emit,
         retention_ms: int,
+        beside: Sequence[Table[Any, Any]] = (),
         forget: Callable[[Sequence[Windowed[Any]]], None] = lambda keys: None,
         most: int = _MOST_A_STEP,
     ) -> None:
         self.name, self._fold, self.table, self.calendar = name, fold, table, calendar
         self._windows, self._frontier, self._owned = windows, frontier, owned
         self._closes, self._retention_ms, self.most = emit == "close", retention_ms, most
-        self._forget = forget
+        self._forget, self._beside = forget, beside
 
     def states(self) -> Sequence[State]:
         """The table, and the calendar."""
@@ -191,8 +192,9 @@ class WindowedFold(Operator):
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
 
     def _remove(self, due: list[_Due[Any]]) -> None:
-        """Remove rows from the table, without a retraction."""
+        """Remove rows from the tables, without a retraction."""
         keys = [key for _, key in due]
         self._forget(keys)
-        self.table.put_many(dict.fromkeys(keys), self.table.get_many(keys))
+        for table in (self.table, *self._beside):
+            table.put_many(dict.fromkeys(keys), table.get_many(keys))
         self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from eddy.errors import TopologyError
+from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.windows.windowed_fold import Emit
-from eddy.serde import Int64, Native, Serde, Tuple
+from eddy.serde import Float64, Int64, Native, Serde, Tuple
 from eddy.topology.arguments import check_choice, check_function, check_kind, check_name, check_serdes, check_whole
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.plan import plan
@@ -15,6 +17,7 @@ from eddy.topology.plan.windowed_steps import sources_of_records
 from eddy.windows import CalendarWindows, SessionWindows, TimeWindows, Windowed, Windows, check_span
 
 if TYPE_CHECKING:
+    from eddy.topology.dsl.collected import CollectedTable
     from eddy.topology.dsl.table import KTable
 
 __all__ = ["CogroupedKStream", "KGroupedStream", "KGroupedTable"]
@@ -38,6 +41,7 @@ class _Grouped(Generic[K, V]):
 
     _count: type[plan.Node] = plan.Count
     _fold: type[plan.Node] = plan.Aggregate
+    _sum: type[plan.Node] = plan.Sum
 
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
         """Add a step that folds the rows of each group."""
@@ -53,6 +57,104 @@ class _Grouped(Generic[K, V]):
 
         node = self._add(self._count, name, inputs=(self._source(name),), value=Int64)
         return KTable(self._builder, node)
+
+    def distinct_count(
+        self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None
+    ) -> "KTable[K, int]":
+        """The number of different `of(value)` in each group, in a store called `name`; without `of`, of values.
+
+        None does not count, and a group without others is absent. Values that are equal in Python are one: 1 and 1.0.
+        `value` is the serde of the values that are told apart. They are in a state called `<name>-distinct`.
+        Cost: O(1) for each changed row.
+        """
+        where = f"distinct_count '{check_name(name, 'step')}'"
+        if of is not None:
+            check_function(where, of, "value", what="of")
+        check_serdes(where, value=value)
+        rows = self._present(where, name, of, value)
+        once = self._builder.add(
+            plan.WeightFunction,
+            f"{name}-distinct",
+            label=name,
+            kind="relation",
+            inputs=(rows,),
+            form="distinct",
+            key=rows.key,
+            value=rows.value,
+        )
+        return KGroupedTable[K, Any](self._builder, once, self._key).count(name)
+
+    def sum(self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None) -> "KTable[K, Any]":
+        """The sum of the numbers `of(value)` of each group, in a store called `name`; without `of`, of the values.
+
+        The sum is exact, and a float is rounded once, at the end, so the result does not depend on the order of rows.
+        Numbers are ints of any size, floats and Decimals; None is ignored, and a group without numbers is absent.
+        `value` is the serde of the sums, by default that of the values, if these are summed. The exact totals are in a
+        state called `<name>-totals`. A row with another value than a number is an error of the row.
+        Cost: O(1) for each changed row.
+        """
+        given = value or (self._value if of is None else None)
+        return self._summed(name, of, given, mean=False)
+
+    def avg(
+        self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None
+    ) -> "KTable[K, float]":
+        """The mean of the numbers `of(value)` of each group, the nearest float; as `sum`. `value` is its serde."""
+        return self._summed(name, of, value or Float64, mean=True)
+
+    def _summed(self, name: str, of: Any, value: Serde[Any] | None, mean: bool) -> Any:
+        from eddy.topology.dsl.table import KTable
+
+        verb, types = ("avg", {None, float}) if mean else ("sum", {None, int, float, Decimal})
+        where = f"{verb} '{check_name(name, 'step')}'"
+        if of is not None:
+            check_function(where, of, "value", what="of")
+        check_serdes(where, value=value)
+        if value is not None and value.type not in types:
+            needed = "a serde of float" if mean else "a serde of int, float or Decimal"
+            raise TopologyError(
+                f"{where}: the serde {value.name} writes no {'means' if mean else 'sums'}; {needed} is needed. Name "
+                "the number of a value, of=lambda value: …, or another serde, value=eddy.Float64"
+            )
+        source = self._source(name)
+        summation = Summation(name, mean, of, None if value is None else value.type)
+        return KTable(self._builder, self._add(self._sum, name, inputs=(source,), value=value, summation=summation))
+
+    def collect(
+        self,
+        name: str,
+        by: Callable[[V], Any] | None = None,
+        *,
+        max: int,
+        value: Serde[tuple[V, ...]] | None = None,
+    ) -> "CollectedTable[K, V]":
+        """All values of each group in the order of `by(value)`, as a tuple, in a store called `name`; as `top_k`.
+
+        The least value is first. A group with more than `max` values is not in the table; the table's `errors` names
+        such groups. Cost: O(log n) for each change, and the values of the result.
+        """
+        from eddy.topology.dsl.collected import CollectedTable
+
+        where = f"collect '{check_name(name, 'step')}'"
+        check_whole(where, 1, optional=False, max=max)
+        if by is not None:
+            check_function(where, by, "value", what="by")
+        check_serdes(where, value=value)
+        rows = self._present(where, name, None, None)
+        selection = Selection(name, max, False, by, rows.value or Native, whole=True)
+        of = value or (Tuple(self._value, ...) if self._value else None)
+        node = self._builder.add(
+            plan.TopK, name, kind="table", inputs=(rows,), key=self._key, value=of, selection=selection
+        )
+        return CollectedTable(self._builder, node)
+
+    def _present(self, where: str, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
+        """The rows of a relation with the values `of(value)` that are not None; without `of`, the values."""
+        source = self._source(name)
+        serde = value or (source.value if of is None else None)
+        return self._builder.transform(
+            source, "flat-map-values", _Present(of), f"{name}-values", None, serde, kind="relation"
+        )
 
     def top_k(
         self, n: int, name: str, by: Callable[[V], Any] | None = None, value: Serde[tuple[V, ...]] | None = None
@@ -74,6 +176,18 @@ class _Grouped(Generic[K, V]):
     def max(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
         """The greatest value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
         return self._first("max", name, None, True, by, self._value)
+
+    def latest(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
+        """The value with the greatest `by(value)` in each group, in a store called `name`: `max` under another name.
+
+        `by` is the time of a value, so that the result does not depend on the order of arrival. It is mandatory.
+        """
+        if by is None:
+            raise TopologyError(
+                f"latest '{check_name(name, 'step')}': by=None; the time of a value is needed, since rows arrive in "
+                "any order. Write by=lambda value: value.time. For the last record of each key: stream.to_table()"
+            )
+        return self._first("latest", name, None, True, by, self._value)
 
     def _first(self, verb: str, name: str, n: int | None, descending: bool, by: Any, value: Serde[Any] | None) -> Any:
         from eddy.topology.dsl.table import KTable
@@ -158,7 +272,7 @@ class KGroupedStream(_Grouped[K, V]):
         )
         groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)
         groups._merges = isinstance(windows, SessionWindows)
-        groups._count, groups._fold = _OF_SESSIONS if groups._merges else _OF_WINDOWS
+        groups._count, groups._fold, groups._sum = _OF_SESSIONS if groups._merges else _OF_WINDOWS
         groups._windowed = {
             "assigned": assigned,
             "emit": emit,
@@ -166,7 +280,20 @@ class KGroupedStream(_Grouped[K, V]):
         }
         return groups
 
+    def _present(self, where: str, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
+        if self._windowed is not None:
+            raise TopologyError(
+                f"{where}: distinct values and lists of windows are not kept; another aggregate is needed. Write "
+                "….windowed_by(…).aggregate(tuple, lambda key, value, values: …)"
+            )
+        return super()._present(where, name, of, value)
+
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
+        if self._merges and node_type is self._sum:
+            raise TopologyError(
+                f"{fields['summation'].verb} '{name}': exact sums and means of sessions are not kept; another "
+                "aggregate is needed. Write ….windowed_by(…).reduce(lambda total, number: total + number, …)"
+            )
         if self._merges and node_type is self._fold:
             fields["merger"] = _merger_of(name, fields)
         elif fields.pop("merger", None) is not None:
@@ -253,6 +380,17 @@ class CogroupedKStream(Generic[K, A]):
         return KGroupedStream[K, Any](self._builder, merged)._aggregate(name, value, initial=initializer, adder=adder)
 
 
+class _Present:
+    """A function from a value to a list with `of(value)`, or with the value itself; empty in place of None."""
+
+    def __init__(self, of: Callable[[Any], Any] | None) -> None:
+        self._of = of
+
+    def __call__(self, value: Any) -> list[Any]:
+        found = value if value is None or self._of is None else self._of(value)
+        return [] if found is None else [found]
+
+
 def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
     """The values of a stream with its place among the others; without a value a record is in no group."""
     return lambda value: None if value is None else (place, value)
@@ -301,8 +439,8 @@ def _needs(subtractor: Any, where: str) -> None:
         )
 
 
-_OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate
-_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate
+_OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate, plan.WindowedSum
+_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.Sum
 
 
 def _merger_of(name: str, fields: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:

@@ -194,6 +194,12 @@ class Spark(Protocol):
     def counted(self, node: Node) -> None:
         """The sum of the weights of each key."""
 
+    def summed(self, node: Node) -> None:
+        """The sum or the mean of the numbers of each key."""
+
+    def totals(self, node: Node) -> None:
+        """The exact totals of the keys of a table of sums."""
+
     def folded(self, node: Node) -> None:
         """A fold of the rows of each key."""
 

@@ -19,7 +19,7 @@ from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.plan.node import Kind, Node
 from eddy.topology.plan.processors import DeclaredStore, Process
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
-from eddy.topology.plan.reductions import Aggregate, Count, OneRow, Reduce, TopK, WeightFunction
+from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, OneRow, Reduce, Sum, TopK, WeightFunction
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
 from eddy.topology.plan.windowed_steps import (
@@ -29,10 +29,12 @@ from eddy.topology.plan.windowed_steps import (
     Suppressed,
     WindowedAggregate,
     WindowedCount,
+    WindowedSum,
 )
 
 __all__ = [
     "REKEYING",
+    "TOTALS",
     "Aggregate",
     "AssignWindows",
     "Binding",
@@ -61,6 +63,7 @@ __all__ = [
     "Sink",
     "Source",
     "StreamTableJoin",
+    "Sum",
     "Suppressed",
     "TableJoin",
     "TopK",
@@ -71,6 +74,7 @@ __all__ = [
     "WeightFunction",
     "WindowedAggregate",
     "WindowedCount",
+    "WindowedSum",
 ]
 
 

@@ -1,24 +1,25 @@
-"""Steps that are a function of all rows of a key: counts, folds, distinct, the first rows in an order."""
+"""Steps that are a function of all rows of a key: counts, sums, folds, distinct, the first rows in an order."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from eddy.operators import aggregate, reduce, weight_functions
+from eddy.operators import aggregate, reduce, sums, weight_functions
 from eddy.operators.batch import repeated
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import one_row
 from eddy.operators.operator import Operator
+from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.top_k import TopK as TopKOperator
-from eddy.serde import Int64
+from eddy.serde import Int64, String
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
 
-__all__ = ["Aggregate", "Count", "OneRow", "Reduce", "TopK", "WeightFunction"]
+__all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Sum", "TopK", "WeightFunction"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -64,6 +65,54 @@ class Count(_Reduction):
         """The number of rows of each key, whose values need not be hashable."""
         for found in groups(inputs[0]).values():
             yield (found[0][0][0], sum(weight for _, weight in found)), 1
+
+
+TOTALS = StateKept("totals", "table", "others")
+"""The exact totals of sums and means."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sum(_Reduction):
+    """The sum or the mean of numbers by key, exact in any order."""
+
+    keeps = (TABLE, TOTALS)
+
+    summation: Summation
+
+    @property
+    def does(self) -> str:
+        """Its method."""
+        return self.summation.verb
+
+    @property
+    def grouping(self) -> Grouping:
+        """The sum of all values."""
+        return Grouping(self.summation)
+
+    def operator(self, states: States) -> Operator:
+        """The table of results, and a table of the exact totals."""
+        return self.summing(states, states.table(self, self.name), self.inputs[0].kind == "stream")
+
+    def summing(self, states: States, table: Table[Any, Any], facts: bool) -> Operator:
+        """The operator over a table."""
+        totals = Table[Any, str](states.spec(self, TOTALS.name_of(self.name), "table", String), states.store)
+        return sums.Sum(self.name, table, totals, self.summation, facts)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Sums of fractions."""
+        spark.summed(self)
+        spark.totals(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The sum of the values of each key, which need not be hashable."""
+        for found in groups(inputs[0]).values():
+            key, total = found[0][0][0], sums.ExactTotal()
+            for (_, value), weight in found:
+                number = self.summation.number(key, value)
+                if number is not None:
+                    total.add(number, weight)
+            if (result := self.summation.result(total)) is not None:
+                yield (key, result), 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,7 +192,8 @@ class Aggregate(_Reduction):
         if self.subtractor is not None:
             counts = Table(states.spec(self, f"{self.name}-rows", "table", Int64), states.store)
         table = states.table(self, self.name)
-        return aggregate.Aggregate(self.name, table, self.initial, self.adder, self.subtractor, counts)
+        checked = self.selection is None
+        return aggregate.Aggregate(self.name, table, self.initial, self.adder, self.subtractor, counts, checked)
 
     def on_spark(self, spark: Spark) -> None:
         """A fold in the order of the records."""

@@ -17,7 +17,7 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
-from eddy.topology.plan.reductions import Aggregate, Count
+from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
 from eddy.windows import Windows
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Suppressed",
     "WindowedAggregate",
     "WindowedCount",
+    "WindowedSum",
     "aggregate_of_windows",
     "sources_of_records",
 ]
@@ -131,12 +132,17 @@ class _Windowed(Node):
             lambda: ownership.of(count),
             self.emit,
             self.retention_ms,
+            self.beside(fold),
             *self.forgets(fold),
         )
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
     def forgets(self, fold: Operator) -> Sequence[Any]:
         """The function of the fold that is called with windows that have closed, if it has one."""
+        return ()
+
+    def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
+        """The tables of the fold from which a row is removed along with its window's."""
         return ()
 
     def _frontier(self, circuit: CircuitBuilder) -> Frontier:
@@ -173,7 +179,7 @@ class WindowedAggregate(_Windowed, Aggregate):
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold."""
-        return aggregate.Aggregate(self.name, table, self.initial, self.adder)
+        return aggregate.Aggregate(self.name, table, self.initial, self.adder, checked=self.selection is None)
 
     def on_spark(self, spark: Spark) -> None:
         """A fold in the order of the records."""
@@ -182,8 +188,37 @@ class WindowedAggregate(_Windowed, Aggregate):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class WindowedSum(_Windowed, Sum):
+    """The sum or the mean of numbers by key and window."""
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """Also the exact totals."""
+        return (*super().keeps, TOTALS)
+
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
+        """The sum."""
+        return self.summing(states, table, facts=True)
+
+    def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
+        """The totals."""
+        return fold.states()[1:]
+
+    def on_spark(self, spark: Spark) -> None:
+        """Sums of fractions."""
+        spark.summed(self)
+        spark.closed(self)
+        spark.totals(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _Sessions(_Windowed):
     """A fold by key and session."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether a function may have changed its argument."""
+        return True
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
@@ -200,7 +235,7 @@ class _Sessions(_Windowed):
         key = self.assigned.inner_key
         spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(key)
         spans, gap_ms = Table[Any, Any](spec, states.store), self.assigned.windows.closes_at(0)
-        return SessionFold(self.name, table, spans, gap_ms, *self.functions)
+        return SessionFold(self.name, table, spans, gap_ms, *self.functions, checked=self.checked)
 
     def forgets(self, fold: Operator) -> Sequence[Any]:
         """The fold itself has the spans of open sessions."""
@@ -229,6 +264,11 @@ class SessionAggregate(_Sessions, Aggregate):
 
     merger: Callable[[Any, Any, Any], Any]
     plain_keys = True
+
+    @property
+    def checked(self) -> bool:
+        """Not if eddy's own functions select values."""
+        return self.selection is None
 
     @property
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:

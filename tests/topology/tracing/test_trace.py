@@ -79,12 +79,23 @@ def dearest() -> eddy.Topology:
     return topology
 
 
+def spent() -> eddy.Topology:
+    """What each customer has spent: the sum of orders that cannot be hashed, the amounts, and how many differ."""
+    topology = eddy.Topology("spent")
+    placed = topology.table("placed", key=S, value=eddy.Json()).to_relation()
+    placed.select_key(lambda _, row: row["by"]).group_by_key().sum("sums", of=lambda row: row["sum"] / 10)
+    amounts = placed.map(lambda _, row: (row["by"], row["sum"])).group_by_key()
+    amounts.collect("amounts", max=20)
+    amounts.distinct_count("kinds")
+    return topology
+
+
 def rows_for(topology: eddy.Topology, draw: random.Random) -> Tables:
     names = [f"n{number}" for number in range(9)]
-    if topology.name in {"orders", "dearest"}:
+    if topology.name in {"orders", "dearest", "spent"}:
         cities = {name: draw.choice(["rome", "oslo"]) for name in names[:6]}
         placed = {f"o{n}": {"by": draw.choice(names), "sum": draw.randrange(5)} for n in range(15)}
-        return {"placed": placed} if topology.name == "dearest" else {"customers": cities, "placed": placed}
+        return {"customers": cities, "placed": placed} if topology.name == "orders" else {"placed": placed}
     if topology.name == "family":
         return {"nodes": {name: draw.choice(["root", *names[:at]]) for at, name in enumerate(names)}}
     return {"links": {name: draw.choice(names) for name in names}}
@@ -96,6 +107,9 @@ CASES: list[tuple[Callable[[], eddy.Topology], str]] = [
     (orders, "totals"),
     (parity, "odds"),
     (dearest, "best"),
+    (spent, "sums"),
+    (spent, "amounts"),
+    (spent, "kinds"),
 ]
 
 
@@ -116,7 +130,7 @@ def all_of(derivation: Derivation) -> Iterator[Derivation]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("program", "store"), CASES, ids=[program.__name__ for program, _ in CASES])
+@pytest.mark.parametrize(("program", "store"), CASES, ids=[f"{program.__name__}-{store}" for program, store in CASES])
 def test_rows_are_the_workers_and_those_named_suffice(program: Any, store: str, seed: int) -> None:
     topology = program()
     tables = rows_for(topology, random.Random(seed))

@@ -14,6 +14,7 @@ from eddy.connectors.spark import inputs
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
 from eddy.connectors.spark.result_writing import Writing
 from tests.spark.rig import write
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.xdist_group("spark-jobs")]
 
@@ -32,6 +33,8 @@ def test_open_transaction_of_another_producer_is_waited_for_up_to_a_bound(
     with closing(open_log()) as log:
         log.create_topics([TopicSpec(topic, 1)])
         write(log, topic, [(b"a", b"1")])
+        first = [TopicPartition(topic, 0)]
+        wait_for(lambda: log.stable_offsets(first) == log.end_offsets(first))  # a commit takes effect later
         writing = Writing(open_log, "job", {topic: [0]}, 0)
         with closing(log.producer(None)) as other:
             other.begin()

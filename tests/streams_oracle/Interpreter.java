@@ -1,0 +1,218 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Deserializer;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
+import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.state.KeyValueStore;
+
+/** Builds the topology of a case. The result of step n is written to the topic "out" + n, its store is "s" + n. */
+final class Interpreter {
+    private final StreamsBuilder builder;
+    private final JsonNode steps;
+    private final List<Object> made = new ArrayList<>();
+    private final List<Integer> stores = new ArrayList<>();
+
+    Interpreter(JsonNode steps, Properties settings) {
+        builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(settings)));
+        this.steps = steps;
+    }
+
+    Topology build() {
+        for (JsonNode step : steps) {
+            int number = made.size();
+            made.add(make(step, number));
+            if (step.path("stored").asBoolean()) {
+                stores.add(number);
+            }
+            KStream<String, Long> records = made.get(number) instanceof KTable ? table(number).toStream() : stream(number);
+            records.to("out" + number, Produced.with(Serdes.String(), Serdes.Long()));
+        }
+        return builder.build();
+    }
+
+    List<Integer> stores() {
+        return stores;
+    }
+
+    Deserializer<String> keys(int number) {
+        return Serdes.String().deserializer();
+    }
+
+    private Object make(JsonNode step, int number) {
+        String op = step.get("op").asText();
+        if (op.equals("stream")) {
+            return builder.<String, Long>stream(step.get("topic").asText());
+        }
+        if (op.equals("table")) {
+            String topic = step.get("topic").asText();
+            return stored(step) ? builder.table(topic, store(number)) : builder.<String, Long>table(topic);
+        }
+        if (op.equals("cogroup")) {
+            return cogroup(step, number);
+        }
+        int of = step.get("of").asInt();
+        return made.get(of) instanceof KTable ? ofTable(op, step, table(of), number) : ofStream(op, step, stream(of), number);
+    }
+
+    private Object ofStream(String op, JsonNode step, KStream<String, Long> in, int number) {
+        String f = step.path("f").asText();
+        return switch (op) {
+            case "filter" -> in.filter((k, v) -> Functions.test(f, k, v));
+            case "filter_not" -> in.filterNot((k, v) -> Functions.test(f, k, v));
+            case "map_values" -> in.mapValues((k, v) -> Functions.value(f, k, v));
+            case "map" -> in.map((k, v) -> pair(step, k, v));
+            case "select_key" -> in.selectKey((k, v) -> Functions.key(step.get("key").asText(), k, v));
+            case "flat_map" -> in.flatMap((k, v) -> pairs(step, k, v));
+            case "flat_map_values" -> in.flatMapValues((k, v) -> pairs(step, k, v).stream().map(p -> p.value).toList());
+            case "merge" -> in.merge(stream(step.get("with").asInt()));
+            case "split" -> split(step, in);
+            case "repartition" -> in.repartition(
+                Repartitioned.<String, Long>as("r" + number)
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
+            case "to_table" -> stored(step) ? in.toTable(Named.as("t" + number), store(number))
+                : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
+            case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+            case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+            case "count" -> grouped(step, in, number).count(store(number));
+            case "reduce" -> grouped(step, in, number).reduce((total, v) -> Functions.pair(f, total, v), store(number));
+            case "aggregate" -> grouped(step, in, number).aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store(number));
+            default -> throw new IllegalArgumentException("no step of a stream: " + op);
+        };
+    }
+
+    private Object ofTable(String op, JsonNode step, KTable<String, Long> in, int number) {
+        String f = step.path("f").asText();
+        boolean stored = stored(step);
+        return switch (op) {
+            case "filter" -> stored ? in.filter((k, v) -> Functions.test(f, k, v), store(number))
+                : in.filter((k, v) -> Functions.test(f, k, v));
+            case "filter_not" -> stored ? in.filterNot((k, v) -> Functions.test(f, k, v), store(number))
+                : in.filterNot((k, v) -> Functions.test(f, k, v));
+            case "map_values" -> stored ? in.mapValues((k, v) -> Functions.value(f, k, v), store(number))
+                : in.mapValues((k, v) -> Functions.value(f, k, v));
+            case "to_stream" -> in.toStream();
+            case "count" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).count(store(number));
+            case "reduce" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).reduce(
+                (total, v) -> Functions.pair(f, total, v),
+                (total, v) -> Functions.pair(step.get("undo").asText(), total, v), store(number));
+            case "aggregate" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
+                (k, v, total) -> Functions.pair(step.get("undo").asText(), total, v), store(number));
+            case "join", "left_join", "outer_join" -> joinOf(op, step, in, table(step.get("with").asInt()), number);
+            case "foreign_key_join" -> in.join(table(step.get("with").asInt()),
+                (k, v) -> Functions.key(step.get("key").asText(), k, v), (v, w) -> Functions.pair(f, v, w), store(number));
+            case "foreign_key_left_join" -> in.leftJoin(table(step.get("with").asInt()),
+                (k, v) -> Functions.key(step.get("key").asText(), k, v), (v, w) -> Functions.pair(f, v, w), store(number));
+            default -> throw new IllegalArgumentException("no step of a table: " + op);
+        };
+    }
+
+    private Object joinOf(String op, JsonNode step, KTable<String, Long> in, KTable<String, Long> with, int number) {
+        String f = step.get("f").asText();
+        if (stored(step)) {
+            return switch (op) {
+                case "join" -> in.join(with, (v, w) -> Functions.pair(f, v, w), store(number));
+                case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w), store(number));
+                default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w), store(number));
+            };
+        }
+        return switch (op) {
+            case "join" -> in.join(with, (v, w) -> Functions.pair(f, v, w));
+            case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w));
+            default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w));
+        };
+    }
+
+    private Object split(JsonNode step, KStream<String, Long> in) {
+        var branches = in.split(Named.as("b" + made.size() + "-"));
+        int number = 0;
+        for (JsonNode test : step.get("tests")) {
+            branches = branches.branch((k, v) -> Functions.test(test.asText(), k, v), Branched.as(String.valueOf(number++)));
+        }
+        return branches.noDefaultBranch().get("b" + made.size() + "-" + step.get("take").asInt());
+    }
+
+    private Object cogroup(JsonNode step, int number) {
+        var parts = step.get("parts");
+        String first = parts.get(0).get("f").asText();
+        var all = group(parts.get(0), stream(parts.get(0).get("of").asInt()), number + "-0")
+            .<Long>cogroup((k, v, total) -> Functions.pair(first, total, v));
+        for (int at = 1; at < parts.size(); at++) {
+            JsonNode part = parts.get(at);
+            String f = part.get("f").asText();
+            all = all.cogroup(group(part, stream(part.get("of").asInt()), number + "-" + at),
+                (k, v, total) -> Functions.pair(f, total, v));
+        }
+        return all.aggregate(() -> step.get("start").asLong(), store(number));
+    }
+
+    private KGroupedStream<String, Long> grouped(JsonNode step, KStream<String, Long> in, int number) {
+        return group(step, in, String.valueOf(number));
+    }
+
+    private static KGroupedStream<String, Long> group(JsonNode step, KStream<String, Long> in, String name) {
+        Grouped<String, Long> with = Grouped.with("g" + name, Serdes.String(), Serdes.Long());
+        String key = step.path("key").asText("");
+        return key.isEmpty() ? in.groupByKey(with) : in.groupBy((k, v) -> Functions.key(key, k, v), with);
+    }
+
+    private static KeyValue<String, Long> pair(JsonNode step, String key, Long value) {
+        return KeyValue.pair(
+            Functions.key(step.get("key").asText(), key, value), Functions.value(step.get("value").asText(), key, value));
+    }
+
+    private static List<KeyValue<String, Long>> pairs(JsonNode step, String key, Long value) {
+        List<KeyValue<String, Long>> pairs = new ArrayList<>();
+        for (JsonNode part : step.get("parts")) {
+            if (Functions.test(part.get("f").asText(), key, value)) {
+                pairs.add(pair(part, key, value));
+            }
+        }
+        return pairs;
+    }
+
+    private static boolean stored(JsonNode step) {
+        return step.path("stored").asBoolean();
+    }
+
+    private static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> store(int number) {
+        return Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled();
+    }
+
+    private static Grouped<String, Long> by(int number) {
+        return Grouped.with("g" + number, Serdes.String(), Serdes.Long());
+    }
+
+    private static Joined<String, Long, Long> joined(int number) {
+        return Joined.with(Serdes.String(), Serdes.Long(), Serdes.Long(), "j" + number);
+    }
+
+    @SuppressWarnings("unchecked")
+    private KStream<String, Long> stream(int number) {
+        return (KStream<String, Long>) made.get(number);
+    }
+
+    @SuppressWarnings("unchecked")
+    private KTable<String, Long> table(int number) {
+        return (KTable<String, Long>) made.get(number);
+    }
+}

@@ -1,0 +1,118 @@
+"""Random cases: topologies of the steps that both engines have; records that are late, repeated and without parts."""
+
+import random
+
+from tests.streams_oracle.case import Case, Input, Step, is_table
+from tests.streams_oracle.functions import KEYS, TESTS, VALUES
+
+__all__ = ["case"]
+
+JOINERS = ("first", "last", "plus", "mix", "none_if_equal")
+FOLDS = ("last", "plus", "mix", "none_if_equal")
+INVERSE = {"plus": "minus", "plus_or_none": "minus_or_none", "xor_or_none": "xor_or_none"}
+TOPICS = "abc"
+
+OF_STREAM = (
+    "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
+    "repartition", "count", "reduce", "aggregate", "cogroup", "to_table", "join", "left_join",
+)  # fmt: skip
+OF_TABLE = (
+    "filter", "filter_not", "map_values", "to_stream", "count", "reduce", "aggregate", "join", "left_join",
+    "outer_join", "foreign_key_join", "foreign_key_left_join",
+)  # fmt: skip
+
+
+def case(seed: int) -> Case:
+    """The case of a seed."""
+    dice = random.Random(seed)
+    steps: list[Step] = []
+    for topic in TOPICS[: dice.randint(1, 3)]:
+        table = dice.random() < 0.5
+        steps.append(
+            {"op": "table", "topic": topic, "stored": dice.random() < 0.5}
+            if table
+            else {"op": "stream", "topic": topic}
+        )
+    topics = [step["topic"] for step in steps]
+    for _ in range(dice.randint(1, 6)):
+        steps.append(_step(dice, steps))
+    return Case(steps, [_record(dice, topics) for _ in range(dice.randint(1, 16))])
+
+
+def _record(dice: random.Random, topics: list[str]) -> Input:
+    key = None if dice.random() < 0.1 else dice.choice("aabbc")
+    value = None if dice.random() < 0.2 else dice.choice((0, 1, 2, 3, 4, 7))
+    return dice.choice(topics), key, value, dice.randrange(0, 100, 10)
+
+
+def _step(dice: random.Random, steps: list[Step]) -> Step:
+    """A step after those that there are."""
+    of = dice.randrange(len(steps))
+    tables = [number for number in range(len(steps)) if is_table(steps, number)]
+    streams = [number for number in range(len(steps)) if not is_table(steps, number)]
+    if of in tables:
+        return _of_table(dice, of, tables)
+    return _of_stream(dice, of, streams, tables)
+
+
+def _of_stream(dice: random.Random, of: int, streams: list[int], tables: list[int]) -> Step:
+    op = dice.choice([op for op in OF_STREAM if tables or not op.endswith("join")])
+    step: Step = {"op": op, "of": of}
+    match op:
+        case "filter" | "filter_not":
+            step["f"] = dice.choice([*TESTS])
+        case "map_values":
+            step["f"] = dice.choice([*VALUES])
+        case "map":
+            step |= _pair(dice)
+        case "select_key":
+            step["key"] = dice.choice([*KEYS])
+        case "flat_map" | "flat_map_values":
+            step["parts"] = [{"f": dice.choice([*TESTS]), **_pair(dice)} for _ in range(dice.randint(1, 3))]
+        case "merge":
+            step["with"] = dice.choice(streams)
+        case "split":
+            step["tests"] = dice.sample([*TESTS], 2)
+            step["take"] = dice.randrange(2)
+        case "to_table":
+            step["stored"] = dice.random() < 0.5
+        case "join" | "left_join":
+            step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS)}
+        case "cogroup":
+            step = {"op": op, "stored": True, "start": dice.randrange(2)}
+            groups = dice.sample(streams, min(len(streams), dice.randint(1, 2)))
+            step["parts"] = [{"of": group, "f": dice.choice(FOLDS), **_maybe_key(dice)} for group in groups]
+        case "count" | "reduce" | "aggregate":
+            step |= {"f": dice.choice(FOLDS), "start": dice.randrange(2), "stored": True, **_maybe_key(dice)}
+    return step
+
+
+def _of_table(dice: random.Random, of: int, tables: list[int]) -> Step:
+    op = dice.choice(OF_TABLE)
+    step: Step = {"op": op, "of": of}
+    match op:
+        case "filter" | "filter_not":
+            step |= {"f": dice.choice([*TESTS]), "stored": dice.random() < 0.5}
+        case "map_values":
+            step |= {"f": dice.choice([*VALUES]), "stored": dice.random() < 0.5}
+        case "join" | "left_join" | "outer_join":
+            step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS), "stored": dice.random() < 0.5}
+        case "foreign_key_join" | "foreign_key_left_join":
+            step |= {
+                "with": dice.choice(tables),
+                "f": dice.choice(JOINERS),
+                "key": dice.choice([*KEYS]),
+                "stored": True,
+            }
+        case "count" | "reduce" | "aggregate":
+            adder = dice.choice([*INVERSE])
+            step |= {"f": adder, "undo": INVERSE[adder], "start": 0, "stored": True, **_pair(dice)}
+    return step
+
+
+def _pair(dice: random.Random) -> dict[str, str]:
+    return {"key": dice.choice([*KEYS]), "value": dice.choice([*VALUES])}
+
+
+def _maybe_key(dice: random.Random) -> dict[str, str]:
+    return {"key": dice.choice([*KEYS])} if dice.random() < 0.5 else {}

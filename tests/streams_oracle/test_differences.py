@@ -1,0 +1,102 @@
+"""Each difference of the rules by an example: what Kafka Streams writes to the last topic, and what eddy writes.
+
+`docs/java-to-eddy.md` says these things to users.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.streams_oracle import in_eddy
+from tests.streams_oracle.case import Case, Input, Step
+from tests.streams_oracle.functions import Key, Value
+from tests.streams_oracle.oracle import Oracle, kafka_streams_version
+
+pytestmark = pytest.mark.xdist_group("streams-oracle")
+
+DOCS = Path(__file__).parents[2] / "docs" / "java-to-eddy.md"
+Written = dict[Key, list[Value]]
+
+STREAM: Step = {"op": "stream", "topic": "a"}
+TABLE: Step = {"op": "table", "topic": "a", "stored": True}
+COUNT: Step = {"op": "count", "of": 0, "stored": True}
+SUM: Step = {"op": "aggregate", "of": 0, "f": "plus", "undo": "minus", "start": 0, "stored": True, "value": "same"}
+
+
+class Difference(NamedTuple):
+    """Steps, the records (key, value) of the topic, and the values by key that the engines write."""
+
+    steps: list[Step]
+    records: list[tuple[Key, Value]]
+    kafka_streams: Written
+    eddy: Written
+
+
+DIFFERENCES = {
+    "an equal value": Difference([TABLE], [("k", 1), ("k", 1)], {"k": [1, 1]}, {"k": [1]}),
+    "a key that was not there": Difference([TABLE], [("k", None)], {"k": [None]}, {}),
+    "a row that a filter has never let pass": Difference(
+        [{**TABLE, "stored": False}, {"op": "filter", "of": 0, "f": "even"}], [("k", 1)], {"k": [None]}, {}
+    ),
+    "a group that its last row has left": Difference(
+        [TABLE, {**COUNT, "key": "same", "value": "same"}], [("k", 1), ("k", None)], {"k": [1, 0]}, {"k": [1, None]}
+    ),
+    "a row whose value in its group is null": Difference(
+        [TABLE, {**COUNT, "key": "same", "value": "none_if_big"}], [("k", 7)], {}, {"k": [1]}
+    ),
+    "a group whose total was null": Difference(
+        [TABLE, {**SUM, "f": "xor_or_none", "undo": "xor_or_none", "key": "one"}],
+        [("k", 2), ("l", 2), ("l", None)], {"x": [2, None, None]}, {"x": [2, None, 2]},
+    ),
+    "a table that the record changes through another topic": Difference(
+        [STREAM, {**COUNT, "key": "same"}, {"op": "left_join", "of": 0, "with": 1, "f": "last"}],
+        [("k", 5), ("k", 5)], {"k": [None, 1]}, {"k": [1, 2]},
+    ),
+    "a join whose sides change one after the other": Difference(
+        [TABLE, {**SUM, "key": "same"}, {"op": "join", "of": 0, "with": 1, "f": "plus", "stored": True}],
+        [("k", 1), ("k", 2)], {"k": [2, 3, 4]}, {"k": [2, 4]},
+    ),
+    "groups of a stream that are grouped again": Difference(
+        [STREAM, COUNT, {**COUNT, "of": 1, "key": "one", "value": "same"}],
+        [("k", 5), ("l", 5)], {"x": [1, 1]}, {"x": [1, 2]},
+    ),
+    "a stream that is merged with itself": Difference(
+        [STREAM, {"op": "merge", "of": 0, "with": 0}], [("k", 5)], {"k": [5]}, {"k": [5, 5]}
+    ),
+    "streams of several records each that are merged": Difference(
+        [
+            STREAM,
+            {"op": "flat_map_values", "of": 0, "parts": [
+                {"f": "all", "key": "same", "value": "same"}, {"f": "all", "key": "same", "value": "half"}]},
+            {"op": "map_values", "of": 1, "f": "plus_key"},
+            {"op": "merge", "of": 1, "with": 2},
+        ],
+        [("k", 4)], {"k": [5, 4, 3, 2]}, {"k": [4, 2, 5, 3]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES.values(), ids=DIFFERENCES.keys())
+def test_they_write(oracle: Oracle, difference: Difference) -> None:
+    case = Case(difference.steps, [("a", key, value, at) for at, (key, value) in enumerate(difference.records)])
+    assert last_of(oracle.answer(case)) == difference.kafka_streams
+    assert last_of(in_eddy.answer(case)) == difference.eddy
+
+
+def last_of(answer: "in_eddy.Answer") -> Written:
+    return {key: [value for value, _, _ in records] for key, records in answer.out[-1].items()}
+
+
+def test_a_late_record_has_the_time_of_its_group_or_its_own(oracle: Oracle) -> None:
+    records: list[Input] = [("a", "k", 1, 100), ("a", "k", 1, 50)]
+    case = Case([STREAM, COUNT], records)
+    assert oracle.answer(case).out[1] == {"k": [(1, 100, 0), (2, 100, 1)]}
+    assert in_eddy.answer(case).out[1] == {"k": [(1, 100, 0), (2, 50, 1)]}
+
+
+def test_the_page_names_the_version_and_each_difference() -> None:
+    page = re.sub(r"\s+", " ", DOCS.read_text(encoding="utf-8"))
+    assert f"Kafka Streams {kafka_streams_version()}" in page
+    assert [name for name in DIFFERENCES if name not in page] == []

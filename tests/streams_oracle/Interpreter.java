@@ -2,7 +2,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
-import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -20,7 +19,9 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 
 /** Builds the topology of a case. The result of step n is written to the topic "out" + n, its store is "s" + n. */
 final class Interpreter {
@@ -49,10 +50,6 @@ final class Interpreter {
 
     List<Integer> stores() {
         return stores;
-    }
-
-    Deserializer<String> keys(int number) {
-        return Serdes.String().deserializer();
     }
 
     private Object make(JsonNode step, int number) {
@@ -88,6 +85,8 @@ final class Interpreter {
                     .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
             case "to_table" -> stored(step) ? in.toTable(Named.as("t" + number), store(number))
                 : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
+            case "process" -> process(step, in, number);
+            case "process_values" -> processValues(in, number);
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "count" -> grouped(step, in, number).count(store(number));
@@ -139,6 +138,24 @@ final class Interpreter {
             case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w));
             default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w));
         };
+    }
+
+    private Object process(JsonNode step, KStream<String, Long> in, int number) {
+        addStore(number);
+        long every = step.path("every").asLong();
+        var clock = step.path("by").asText().equals("wall clock")
+            ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
+        return in.process(() -> new Processors.Sums("s" + number, every, clock), "s" + number);
+    }
+
+    private Object processValues(KStream<String, Long> in, int number) {
+        addStore(number);
+        return in.processValues(() -> new Processors.SumsByKey("s" + number), "s" + number);
+    }
+
+    private void addStore(int number) {
+        builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
+            Stores.inMemoryKeyValueStore("s" + number), Serdes.String(), Serdes.Long()));
     }
 
     private Object split(JsonNode step, KStream<String, Long> in) {

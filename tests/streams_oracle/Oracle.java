@@ -6,6 +6,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Properties;
 import org.apache.kafka.common.header.Header;
@@ -55,9 +56,14 @@ public final class Oracle {
             var number = Serdes.Long();
             int count = 0;
             for (JsonNode record : drawn.get("records")) {
+                int sent = count++;
+                if (record.get(0).isNull()) {
+                    driver.advanceWallClockTime(Duration.ofMillis(record.get(3).asLong()));
+                    continue;
+                }
                 var input = driver.createInputTopic(record.get(0).asText(), text.serializer(), number.serializer());
                 var headers = new RecordHeaders();
-                headers.add("n", String.valueOf(count++).getBytes(StandardCharsets.UTF_8));
+                headers.add("n", String.valueOf(sent).getBytes(StandardCharsets.UTF_8));
                 String key = record.get(1).isNull() ? null : record.get(1).asText();
                 Long value = record.get(2).isNull() ? null : (Long) record.get(2).asLong();
                 input.pipeInput(new TestRecord<>(key, value, headers, record.get(3).asLong()));
@@ -65,7 +71,7 @@ public final class Oracle {
             ObjectNode out = answer.putObject("out");
             for (int step = 0; step < drawn.get("steps").size(); step++) {
                 ArrayNode records = out.putArray(String.valueOf(step));
-                var output = driver.createOutputTopic("out" + step, topology.keys(step), number.deserializer());
+                var output = driver.createOutputTopic("out" + step, text.deserializer(), number.deserializer());
                 while (!output.isEmpty()) {
                     TestRecord<String, Long> record = output.readRecord();
                     Header header = record.headers().lastHeader("n");

@@ -2,7 +2,7 @@
 
 A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
-that by itself. An input record is (topic, key, value, time in ms).
+that by itself. An input record is (topic, key, value, time in ms); without a topic the wall clock advances by the time.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from tests.streams_oracle.functions import Key, Value
 __all__ = ["Answer", "Case", "Input", "Output", "Step", "by_key", "inputs_of", "is_table"]
 
 Step = dict[str, Any]
-Input = tuple[str, Key, Value, int]
+Input = tuple[str | None, Key, Value, int]
 Output = tuple[Value, int, int]
 """Value, time, and the number of the input record whose headers it has; -1 without headers."""
 
-MAKE_STREAMS = ("stream", "to_stream")
+MAKE_STREAMS = ("stream", "to_stream", "process", "process_values")
 MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
 
 

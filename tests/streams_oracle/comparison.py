@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.streams_oracle import eddy_rules, in_eddy, streams_rules
 from tests.streams_oracle.case import Answer, Case, inputs_of
+from tests.streams_oracle.functions import Key
 from tests.streams_oracle.oracle import Oracle
 
 __all__ = ["Comparison", "differences", "shortened"]
@@ -85,7 +86,7 @@ def _without_step(case: Case, at: int) -> Case | None:
         if other["op"] == "cogroup":
             new["parts"] = [{**part, "of": moved(part["of"])} for part in other["parts"]]
         steps.append(new)
-    records = [record for record in case.records if record[0] != step.get("topic")]
+    records = [record for record in case.records if "topic" not in step or record[0] != step["topic"]]
     return Case(steps, records) if records else None
 
 
@@ -100,9 +101,9 @@ class Difference(NamedTuple):
 
 def differences(answer: Answer, rules: Answer) -> list[Difference]:
     """Where two answers differ."""
-    found = []
+    found: list[Difference] = []
     for number, (one, other) in enumerate(zip(answer.out, rules.out, strict=True)):
-        keys = [key for key in one | other if one.get(key) != other.get(key)]
+        keys: list[Key] = [key for key in {**one, **other} if one.get(key) != other.get(key)]
         found += [Difference(number, key, one.get(key), other.get(key)) for key in keys]
     if answer.stores != rules.stores:
         found.append(Difference(-1, "stores", answer.stores, rules.stores))

@@ -5,10 +5,17 @@
 - *Unchanged values.* A table passes on the keys whose value is another one than before the epoch, deleted ones first.
 - *Old values* are always known.
 - *Times.* All results have the time of the epoch's record.
-- *Headers* are those of the epoch's record.
+- *Headers* are those of the epoch's record; of a group of its last row, of a join of the left one, if it has changed.
+  Records of a punctuation have none.
+- *Clocks.* A punctuation by event time is due before the record that reaches a moment, a multiple of its interval, also
+  if the record does not reach the step; not before the first record. The event time is that of the source's topic.
+- *Null keys.* A processor gets a record without a key only in the partition that it was read from: not after a step
+  that may give it another key or partition, nor from another processor.
 - *Groups of tables.* A row whose new key is None is in no group; one whose new value is None is in its group. A group
   without rows is not in the table. A total of None is that of a new group to `aggregate`.
 """
+
+from typing import NamedTuple
 
 from tests.streams_oracle.case import Answer, Case, Step, by_key, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, Key, Value
@@ -16,6 +23,7 @@ from tests.streams_oracle.meaning import (
     AGGREGATES,
     FOREIGN,
     JOINS,
+    PROCESSED,
     before_left_joins,
     fold,
     group_key,
@@ -26,7 +34,22 @@ from tests.streams_oracle.meaning import (
 
 __all__ = ["answer"]
 
-Record = tuple[Key, Value]
+
+class Record(NamedTuple):
+    """A record of a stream, or the change of a table.
+
+    `headers` is the number of the input record whose headers it has, -1 without headers. `placed`: it is still in the
+    partition that it was read from, and no processor has made it.
+    """
+
+    key: Key
+    value: Value
+    headers: int
+    placed: bool = True
+
+
+NO_HEADERS = -1
+REKEYS = ("map", "flat_map", "select_key")
 
 
 class Node:
@@ -38,22 +61,39 @@ class Node:
         self.sizes: dict[Key, int] = {}
         self.records: list[Record] = []
         self.olds: dict[Key, Value] = {}
+        self.headers: dict[Key, int] = {}
+        self.event_time: int | None = None
         self.out: list[tuple[Key, Value, int, int]] = []
 
     def shown(self) -> list[Record]:
         """The records that the epoch has made: of a table one for each changed key, with None for a deleted one."""
         if not self.table:
             return self.records
-        return [(key, self.rows.get(key)) for key in self.olds]
+        return [Record(key, self.rows.get(key), self.headers[key]) for key in self.olds]
 
-    def change(self, news: dict[Key, Value]) -> None:
+    def change(self, news: dict[Key, tuple[Value, int]]) -> None:
         """Let a table have new values, and keep the old ones of the keys that have changed."""
-        changed = {key: value for key, value in news.items() if self.rows.get(key) != value}
-        self.olds = {}
-        for key in sorted(changed, key=lambda key: changed[key] is not None):
+        changed = {key: new for key, new in news.items() if self.rows.get(key) != new[0]}
+        self.olds, self.headers = {}, {}
+        for key in sorted(changed, key=lambda key: changed[key][0] is not None):
             self.olds[key] = self.rows.pop(key, None)
-            if changed[key] is not None:
-                self.rows[key] = changed[key]
+            value, self.headers[key] = changed[key]
+            if value is not None:
+                self.rows[key] = value
+
+    @property
+    def topic(self) -> str | None:
+        """The topic whose records lead to the step, by its first input."""
+        return self.step["topic"] if "topic" in self.step else self.inputs[0].topic
+
+
+class Epoch(NamedTuple):
+    """A record of a topic; or, without a topic, the wall clock has advanced from one time to another."""
+
+    topic: str | None
+    records: list[Record]
+    time: int
+    before: int = 0
 
 
 def answer(case: Case) -> Answer:
@@ -62,90 +102,136 @@ def answer(case: Case) -> Answer:
     for number, step in enumerate(case.steps):
         nodes.append(Node(step, [nodes[of] for of in inputs_of(step)], is_table(case.steps, number)))
     keyless = before_left_joins(case.steps)
+    wall = 0
     for number, (topic, key, value, time) in enumerate(case.records):
+        epoch = Epoch(topic, [Record(key, value, number)], time)
+        if topic is None:
+            epoch = Epoch(None, [], wall + time, wall)
+            wall += time
         for at, node in enumerate(nodes):
-            records = [(key, value)] if node.step.get("topic") == topic else []
             if node.table:
-                node.change(_table(node, records))
+                node.change(_table(node, epoch))
             else:
-                node.records = _stream(node, records, at in keyless)
-            node.out += [(key, value, time, number) for key, value in node.shown()]
+                node.records = _stream(node, epoch, at in keyless)
+            node.out += [(record.key, record.value, epoch.time, record.headers) for record in node.shown()]
     stores = {
         number: {str(key): value for key, value in node.rows.items()}
         for number, node in enumerate(nodes)
-        if node.table and node.step["op"] in ("table", "to_table", *AGGREGATES)
+        if node.step["op"] in ("table", "to_table", *AGGREGATES, *PROCESSED)
     }
     return Answer([by_key(node.out) for node in nodes], stores)  # type: ignore[arg-type]
 
 
-def _stream(node: Node, records: list[Record], keyless: bool) -> list[Record]:
+def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
     step, op = node.step, node.step["op"]
     if op == "stream":
-        return records
+        return epoch.records if step["topic"] == epoch.topic else []
     taken = node.inputs[0].shown()
     if op == "merge":
         return taken + node.inputs[1].shown()
     if op == "repartition":
-        return [record for record in taken if keyless or record[0] is not None]
+        return [record._replace(placed=False) for record in taken if keyless or record.key is not None]
+    if op in PROCESSED:
+        return _punctuation(node, epoch) + _sums(node, taken)
     if op not in JOINS:
-        return [made for key, value in taken for made in records_of(step, key, value)]
+        rekeys = op in REKEYS
+        return [
+            Record(*made, headers, placed and not rekeys)
+            for key, value, headers, placed in taken
+            for made in records_of(step, key, value)
+        ]
     rows, left = node.inputs[1].rows, op == "left_join"
     return [
-        (key, value_of({**step, "op": "left_join"}, key, [value, rows.get(key)]))
-        for key, value in taken
-        if value is not None and (left or (key is not None and key in rows))
+        record._replace(value=value_of({**step, "op": "left_join"}, record.key, [record.value, rows.get(record.key)]))
+        for record in taken
+        if record.value is not None and (left or (record.key is not None and record.key in rows))
     ]
 
 
-def _table(node: Node, records: list[Record]) -> dict[Key, Value]:
-    """The values of the keys that an epoch may change."""
+def _punctuation(node: Node, epoch: Epoch) -> list[Record]:
+    """The records of a punctuation, if one is due."""
+    step = node.step
+    if step.get("by") == "wall clock":
+        before, now = (epoch.before, epoch.time) if epoch.topic is None else (0, 0)
+    elif step.get("by") == "event time" and epoch.topic == node.topic:
+        before, now = epoch.time if node.event_time is None else node.event_time, epoch.time
+        node.event_time = max(before, now)
+    else:
+        return []
+    if now // step["every"] <= before // step["every"]:
+        return []
+    sums = sorted((str(key), total) for key, total in node.rows.items())
+    node.rows.clear()
+    return [Record("sum", total, NO_HEADERS) for _, total in sums]
+
+
+def _sums(node: Node, taken: list[Record]) -> list[Record]:
+    made = []
+    for key, value, headers, placed in taken:
+        total = value
+        if key is None and not placed:
+            continue
+        if key is not None and value is not None:
+            total = node.rows[key] = (node.rows.get(key) or 0) + value
+        made.append(Record(key, total, headers, placed=False))
+    return made
+
+
+def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:
+    """The values of the keys that an epoch may change, with headers."""
     step, op, inputs = node.step, node.step["op"], node.inputs
     if op in ("table", "to_table"):
-        return {key: value for key, value in (inputs[0].shown() if inputs else records) if key is not None}
+        records = epoch.records if step.get("topic") == epoch.topic else []
+        taken = inputs[0].shown() if inputs else records
+        return {key: (value, headers) for key, value, headers, _ in taken if key is not None}
     if op in AGGREGATES:
         return _groups(node) if inputs[0].table else _folded(node)
     if op in FOREIGN:
         return _by_foreign_key(node)
+    headers = {key: number for table in reversed(inputs) for key, number in table.headers.items()}
     touched = [key for table in inputs for key in table.olds]
-    return {key: value_of(step, key, [table.rows.get(key) for table in inputs]) for key in touched}
+    return {key: (value_of(step, key, [table.rows.get(key) for table in inputs]), headers[key]) for key in touched}
 
 
-def _folded(node: Node) -> dict[Key, Value]:
+def _folded(node: Node) -> dict[Key, tuple[Value, int]]:
     """Groups of records."""
     step = node.step
-    totals: dict[Key, Value] = {}
+    found: dict[Key, tuple[Value, int]] = {}
     for at, taken in enumerate(node.inputs):
         part = step["parts"][at] if step["op"] == "cogroup" else step
-        for key, value in taken.shown():
+        for key, value, headers, _ in taken.shown():
             group = group_key(part, key, value)
             if group is not None and value is not None:
-                totals[group] = fold(step, part, totals.get(group, node.rows.get(group)), value)
-    return totals
+                total = found[group][0] if group in found else node.rows.get(group)
+                found[group] = fold(step, part, total, value), headers
+    return found
 
 
-def _groups(node: Node) -> dict[Key, Value]:
+def _groups(node: Node) -> dict[Key, tuple[Value, int]]:
     """Groups of rows: the old rows are subtracted, then the new ones are added."""
     step, table = node.step, node.inputs[0]
-    totals: dict[Key, Value] = {}
-    olds = [(key, row, True) for key, row in table.olds.items()]
-    for key, row, undo in [*olds, *((key, row, False) for key, row in table.shown())]:
+    found: dict[Key, tuple[Value, int]] = {}
+    olds = [(key, value, True) for key, value in table.olds.items()]
+    for key, row, undo in [*olds, *((key, value, False) for key, value, *_ in table.shown())]:
         group, value = (None, None) if row is None else pair_of(step, key, row)
         if group is None:
             continue
-        totals.setdefault(group, node.rows.get(group))
-        if not (undo and totals[group] is None and step["op"] == "reduce"):
-            totals[group] = fold(step, step, totals[group], value, undo=undo)
+        total = found[group][0] if group in found else node.rows.get(group)
+        if not (undo and total is None and step["op"] == "reduce"):
+            total = fold(step, step, total, value, undo=undo)
         node.sizes[group] = node.sizes.get(group, 0) + (-1 if undo else 1)
-    return {group: total if node.sizes[group] else None for group, total in totals.items()}
+        found[group] = total, table.headers[key]
+    return {group: (total if node.sizes[group] else None, headers) for group, (total, headers) in found.items()}
 
 
-def _by_foreign_key(node: Node) -> dict[Key, Value]:
+def _by_foreign_key(node: Node) -> dict[Key, tuple[Value, int]]:
     """Rows joined by a foreign key: those that have changed, and those whose other row has."""
     table, other = node.inputs
     find = KEYS[node.step["key"]]
-    touched = [*table.olds, *(key for key, value in table.rows.items() if find(key, value) in other.olds)]
     found = {}
-    for key in touched:
+    for key in [*table.olds, *(key for key, value in table.rows.items() if find(key, value) in other.olds)]:
         value = table.rows.get(key)
-        found[key] = value_of(node.step, key, [value, None if value is None else other.rows.get(find(key, value))])
+        at = None if value is None else find(key, value)
+        headers = table.headers[key] if key in table.headers else other.headers[at]
+        found[key] = value_of(node.step, key, [value, other.rows.get(at)]), headers
     return found

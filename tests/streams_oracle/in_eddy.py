@@ -4,11 +4,13 @@ The result of step n is written to the topic `out<n>`, its table is called `s<n>
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import eddy
-from tests.streams_oracle.case import Answer, Case, Step, by_key, is_table
+from tests.streams_oracle.case import Answer, Case, Step, by_key
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value
+from tests.streams_oracle.processors import Sums
 
 __all__ = ["answer"]
 
@@ -21,7 +23,10 @@ def answer(case: Case) -> Answer:
     topology, named = build(case.steps)
     with eddy.TopologyTestDriver(topology) as driver:
         for number, (topic, key, value, time) in enumerate(case.records):
-            driver.input(topic).pipe(key, value, time, (("n", b"%d" % number),))
+            if topic is None:
+                driver.advance_wall_clock_time(timedelta(milliseconds=time))
+            else:
+                driver.input(topic).pipe(key, value, time, (("n", b"%d" % number),))
         out = []
         for number in range(len(case.steps)):
             records = driver.output(f"out{number}").read_records()
@@ -38,12 +43,12 @@ def build(steps: list[Step]) -> tuple[eddy.Topology, list[int]]:
         result = _make(topology, made, step, number)
         result.to(f"out{number}", **SERDES)
         made.append(result)
-        if is_table(steps, number) and step["op"] in STORED:
+        if step["op"] in STORED:
             named.append(number)
     return topology, named
 
 
-STORED = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
+STORED = ("table", "to_table", "count", "reduce", "aggregate", "cogroup", "process", "process_values")
 
 
 def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> Any:
@@ -55,7 +60,17 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
         case "cogroup":
             return _cogroup(made, step, f"s{number}")
     of = made[step["of"]]
+    if step["op"].startswith("process"):
+        return _processed(topology, of, step, f"s{number}")
     return (_of_table if isinstance(of, eddy.KTable) else _of_stream)(made, of, step, f"s{number}")
+
+
+def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
+    topology.store(name, **SERDES)
+    factory = lambda: Sums(name, step.get("every"), step.get("by", ""))  # noqa: E731
+    if step["op"] == "process":
+        return of.process(factory, [name], f"p{name}", **SERDES)
+    return of.process_values(factory, [name], f"p{name}", value=eddy.Int64)
 
 
 def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:

@@ -16,6 +16,7 @@ __all__ = [
     "before_left_joins",
     "fold",
     "group_key",
+    "is_rekeyed",
     "pair_of",
     "records_of",
     "value_of",
@@ -23,6 +24,7 @@ __all__ = [
 
 AGGREGATES = ("count", "reduce", "aggregate", "cogroup")
 JOINS = ("join", "left_join", "outer_join")
+PROCESSED = ("process", "process_values")
 FOREIGN = ("foreign_key_join", "foreign_key_left_join")
 
 
@@ -96,3 +98,12 @@ def before_left_joins(steps: list[Step]) -> set[int]:
         if number in found or (joins_records and step["op"] == "left_join"):
             found.update(inputs_of(step)[:1] if joins_records else inputs_of(step))
     return found
+
+
+def is_rekeyed(steps: list[Step], number: int) -> bool:
+    """Whether records may have other keys than in the topic that they were read from."""
+    op = steps[number]["op"]
+    if op in ("map", "flat_map", "select_key", "process"):
+        return True
+    keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values")
+    return op in keeps and any(is_rekeyed(steps, of) for of in inputs_of(steps[number]))

@@ -1,8 +1,9 @@
 """Random cases: topologies of the steps that both engines have; records that are late, repeated and without parts."""
 
 import random
+from typing import Any
 
-from tests.streams_oracle.case import Case, Input, Step, is_table
+from tests.streams_oracle.case import Case, Input, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, TESTS, VALUES
 
 __all__ = ["case"]
@@ -14,7 +15,8 @@ TOPICS = "abc"
 
 OF_STREAM = (
     "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
-    "repartition", "count", "reduce", "aggregate", "cogroup", "to_table", "join", "left_join",
+    "process", "process_values", "repartition", "count", "reduce", "aggregate", "cogroup", "to_table",
+    "join", "left_join",
 )  # fmt: skip
 OF_TABLE = (
     "filter", "filter_not", "map_values", "to_stream", "count", "reduce", "aggregate", "join", "left_join",
@@ -36,10 +38,13 @@ def case(seed: int) -> Case:
     topics = [step["topic"] for step in steps]
     for _ in range(dice.randint(1, 6)):
         steps.append(_step(dice, steps))
-    return Case(steps, [_record(dice, topics) for _ in range(dice.randint(1, 16))])
+    clock = any(step.get("by") == "wall clock" for step in steps)
+    return Case(steps, [_record(dice, topics, clock) for _ in range(dice.randint(1, 16))])
 
 
-def _record(dice: random.Random, topics: list[str]) -> Input:
+def _record(dice: random.Random, topics: list[str], clock: bool) -> Input:
+    if clock and dice.random() < 0.3:
+        return None, None, None, dice.randrange(0, 60, 10)
     key = None if dice.random() < 0.1 else dice.choice("aabbc")
     value = None if dice.random() < 0.2 else dice.choice((0, 1, 2, 3, 4, 7))
     return dice.choice(topics), key, value, dice.randrange(0, 100, 10)
@@ -51,29 +56,20 @@ def _step(dice: random.Random, steps: list[Step]) -> Step:
     tables = [number for number in range(len(steps)) if is_table(steps, number)]
     streams = [number for number in range(len(steps)) if not is_table(steps, number)]
     if of in tables:
-        return _of_table(dice, of, tables)
-    return _of_stream(dice, of, streams, tables)
+        return _of_table(dice, steps, of, tables)
+    return _of_stream(dice, steps, of, streams, tables)
 
 
-def _of_stream(dice: random.Random, of: int, streams: list[int], tables: list[int]) -> Step:
+def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[int], tables: list[int]) -> Step:
     op = dice.choice([op for op in OF_STREAM if tables or not op.endswith("join")])
     step: Step = {"op": op, "of": of}
     match op:
-        case "filter" | "filter_not":
-            step["f"] = dice.choice([*TESTS])
-        case "map_values":
-            step["f"] = dice.choice([*VALUES])
-        case "map":
-            step |= _pair(dice)
-        case "select_key":
-            step["key"] = dice.choice([*KEYS])
-        case "flat_map" | "flat_map_values":
-            step["parts"] = [{"f": dice.choice([*TESTS]), **_pair(dice)} for _ in range(dice.randint(1, 3))]
         case "merge":
             step["with"] = dice.choice(streams)
-        case "split":
-            step["tests"] = dice.sample([*TESTS], 2)
-            step["take"] = dice.randrange(2)
+        case "process":
+            step |= {"stored": True, **_schedule(dice, steps, of)}
+        case "process_values":
+            step["stored"] = True
         case "to_table":
             step["stored"] = dice.random() < 0.5
         case "join" | "left_join":
@@ -84,11 +80,31 @@ def _of_stream(dice: random.Random, of: int, streams: list[int], tables: list[in
             step["parts"] = [{"of": group, "f": dice.choice(FOLDS), **_maybe_key(dice)} for group in groups]
         case "count" | "reduce" | "aggregate":
             step |= {"f": dice.choice(FOLDS), "start": dice.randrange(2), "stored": True, **_maybe_key(dice)}
+        case _:
+            step |= _without_state(dice, op)
     return step
 
 
-def _of_table(dice: random.Random, of: int, tables: list[int]) -> Step:
-    op = dice.choice(OF_TABLE)
+def _without_state(dice: random.Random, op: str) -> dict[str, Any]:
+    match op:
+        case "filter" | "filter_not":
+            return {"f": dice.choice([*TESTS])}
+        case "map_values":
+            return {"f": dice.choice([*VALUES])}
+        case "map":
+            return _pair(dice)
+        case "select_key":
+            return {"key": dice.choice([*KEYS])}
+        case "flat_map" | "flat_map_values":
+            return {"parts": [{"f": dice.choice([*TESTS]), **_pair(dice)} for _ in range(dice.randint(1, 3))]}
+        case "split":
+            return {"tests": dice.sample([*TESTS], 2), "take": dice.randrange(2)}
+    return {}
+
+
+def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]) -> Step:
+    mixed = any(has_event_time_schedule(steps, number) for number in tables)
+    op = dice.choice([op for op in OF_TABLE if not (mixed and op.startswith("foreign"))])
     step: Step = {"op": op, "of": of}
     match op:
         case "filter" | "filter_not":
@@ -108,6 +124,26 @@ def _of_table(dice: random.Random, of: int, tables: list[int]) -> Step:
             adder = dice.choice([*INVERSE])
             step |= {"f": adder, "undo": INVERSE[adder], "start": 0, "stored": True, **_pair(dice)}
     return step
+
+
+def _schedule(dice: random.Random, steps: list[Step], of: int) -> dict[str, Any]:
+    """No schedule, or one by a clock that there is: event time needs the records of a source's topic."""
+    clocks = ["", "wall clock", *(["event time"] if _is_of_a_source(steps, of) else [])]
+    clock = dice.choice(clocks)
+    return {"every": dice.choice((10, 25)), "by": clock} if clock else {}
+
+
+def _is_of_a_source(steps: list[Step], of: int) -> bool:
+    op = steps[of]["op"]
+    if op in ("filter", "filter_not", "map_values", "flat_map_values", "split"):
+        return _is_of_a_source(steps, steps[of]["of"])
+    return bool(op == "stream")
+
+
+def has_event_time_schedule(steps: list[Step], of: int) -> bool:
+    """Whether records of a punctuation and of a source may be in one epoch: they have different headers."""
+    made = inputs_of(steps[of])
+    return steps[of].get("by", "") == "event time" or any(has_event_time_schedule(steps, number) for number in made)
 
 
 def _pair(dice: random.Random) -> dict[str, str]:

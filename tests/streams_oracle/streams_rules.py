@@ -10,10 +10,12 @@
 - *Times.* A group and a join have the latest time of all their records.
 - *Groups of tables.* A row whose new key or value is None is in no group. A group that its last row has left remains,
   with the subtractor's result; while a total is None, no row is subtracted.
+- *Clocks.* A punctuation by stream time is due after the first record, and after the record that reaches it. The stream
+  time is the latest of all records of the task, also of those in topics between steps.
 - *Merge.* A stream that is merged with itself has each record once.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.streams_oracle.case import Answer, Case, Step, by_key, inputs_of, is_table
@@ -22,15 +24,17 @@ from tests.streams_oracle.meaning import (
     AGGREGATES,
     FOREIGN,
     JOINS,
+    PROCESSED,
     before_left_joins,
     fold,
     group_key,
+    is_rekeyed,
     pair_of,
     records_of,
     value_of,
 )
 from tests.streams_oracle.streams_tables import Change, Node
-from tests.streams_oracle.streams_topics import Sent, Topics
+from tests.streams_oracle.streams_topics import Schedules, Sent, Topics
 
 __all__ = ["answer"]
 
@@ -39,8 +43,10 @@ def answer(case: Case) -> Answer:
     """What Kafka Streams makes of a case, by its rules."""
     model = Model(case.steps)
     for number, (topic, key, value, time) in enumerate(case.records):
-        model.number = number
-        model.pipe(topic, key, value, time)
+        if topic is None:
+            model.advance(time)
+        else:
+            model.pipe(topic, key, value, time, number)
     stores = {
         number: {str(key): row[0] for key, row in (node.rows or {}).items()}
         for number, node in enumerate(model.nodes)
@@ -57,6 +63,7 @@ class Model:
         self.nodes: list[Node] = []
         self.sources: dict[str, Node] = {}
         self.topics = Topics()
+        self.stream_time, self.wall_clock = Schedules(), Schedules()
         self.rekeyed: list[bool] = []
         for number, step in enumerate(steps):
             self._add(steps, number, step)
@@ -70,26 +77,33 @@ class Model:
             if not looked_up and not (at and step["op"] == "merge" and other is inputs[0]):
                 other.passes.append((node, at))
         self.nodes.append(node)
-        self.rekeyed.append(self._is_rekeyed(step))
+        self.rekeyed.append(is_rekeyed(steps, number))
         node.ask_inputs()
+        if "every" in step:
+            schedules = self.stream_time if step["by"] == "event time" else self.wall_clock
+            first = 0 if step["by"] == "event time" else step["every"]
+            schedules.add(step["every"], partial(self._flush, node), at=first)
         if "topic" in step:
             self.sources[step["topic"]] = node
 
-    def _is_rekeyed(self, step: Step) -> bool:
-        op = step["op"]
-        if op in ("map", "flat_map", "select_key"):
-            return True
-        if op in ("filter", "filter_not", "map_values", "flat_map_values", "split"):
-            return self.rekeyed[step["of"]]
-        return op == "merge" and (self.rekeyed[step["of"]] or self.rekeyed[step["with"]])
-
-    def pipe(self, topic: str, key: Key, value: Value, time: int) -> None:
-        """Take a record, and all that it causes."""
+    def pipe(self, topic: str, key: Key, value: Value, time: int, number: int) -> None:
+        """Take a record, and all that it causes. The stream time is the latest of all records of the task."""
+        self.number = number
         self._record(self.sources[topic], 0, key, value, time)
-        self.topics.drain()
+        self.stream_time.advance(time)
+        self.topics.drain(self.stream_time.advance)
 
-    def _send(self, node: Node, name: str, take: Callable[[Sent], None], sent: Sent) -> None:
-        self.topics.send((id(node), name), take, sent)
+    def advance(self, by: int) -> None:
+        """Let the wall clock advance."""
+        self.wall_clock.advance(self.wall_clock.now + by)
+        self.topics.drain(self.stream_time.advance)
+
+    def _send(self, node: Node, name: str, take: Any, key: Key, data: Any, time: int) -> None:
+        def taken(sent: Sent) -> None:
+            self.number = sent.number
+            take(sent.key, sent.data, sent.time)
+
+        self.topics.send((id(node), name), taken, Sent(key, data, time, self.number))
 
     def _pass(self, node: Node, key: Key, value: Value, time: int, old: Value = None) -> None:
         """Write a record or a change, and let the steps below have it."""
@@ -115,9 +129,11 @@ class Model:
             self._by_key(node, at, step["of"], key, value, time, False, self._join_record)
         elif op == "repartition":
             if key is not None or id(node) in self.relaxed:
-                self._send(node, "", lambda sent: self._pass(node, *sent), Sent(key, value, time))
+                self._send(node, "", partial(self._pass, node), key, value, time)
         elif op == "table":
             self._put(node, at, key, value, time)
+        elif op in PROCESSED:
+            self._sum(node, key, value, time)
         else:
             for made in [(key, value)] if op in ("stream", "merge") else records_of(step, key, value):
                 self._pass(node, *made, time)
@@ -129,7 +145,7 @@ class Model:
         if not regrouped and not self.rekeyed[of]:
             then(node, at, key, value, time)
         elif key is not None or (node.step["op"] == "left_join" and not node.table):
-            self._send(node, str(at), lambda sent: then(node, at, *sent), Sent(key, value, time))
+            self._send(node, str(at), partial(then, node, at), key, value, time)
 
     def _fold(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
         if key is None or value is None:
@@ -144,6 +160,20 @@ class Model:
         node.put(key, new, time)
         start = {"count": 0, "reduce": None}.get(step["op"], step.get("start"))
         self._pass(node, key, new, time, (start if total is None else total) if node.old else None)
+
+    def _sum(self, node: Node, key: Key, value: Value, time: int) -> None:
+        if key is not None and value is not None:
+            value += (node.look(key) or (0, 0))[0] or 0
+            node.put(key, value, time)
+        self._pass(node, key, value, time)
+
+    def _flush(self, node: Node, now: int) -> None:
+        assert node.rows is not None
+        self.number = -1
+        sums = sorted((str(key), row[0]) for key, row in node.rows.items())
+        node.rows.clear()
+        for _, total in sums:
+            self._pass(node, "sum", total, now)
 
     def _put(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
         if key is None:
@@ -221,7 +251,7 @@ class Model:
             messages = [(old[0], Change(None, old[1]))] if old else []
             messages += [(new[0], Change(new[1], None))] if new else []
         for group, row in messages:
-            self._send(node, "", lambda sent: self._fold_change(node, *sent), Sent(group, row, time))
+            self._send(node, "", partial(self._fold_change, node), group, row, time)
 
     def _fold_change(self, node: Node, key: Key, change: Change, time: int) -> None:
         row, total, step = node.look(key), None, node.step
@@ -243,7 +273,7 @@ class Model:
         old, new = (None if value is None else find(key, value) for value in (change.old, change.new))
 
         def send(to: Key, kind: str) -> None:
-            self._send(node, "ask", lambda sent: self._ask_for(node, *sent), Sent(to, (key, change.new, kind), time))
+            self._send(node, "ask", partial(self._ask_for, node), to, (key, change.new, kind), time)
 
         if node.step["op"] == "foreign_key_left_join":
             if change == (None, None):
@@ -279,7 +309,7 @@ class Model:
                 self._answer(node, key, (value, change.new), time)
 
     def _answer(self, node: Node, key: Key, values: tuple[Value, Value], time: int) -> None:
-        self._send(node, "answer", lambda sent: self._answered(node, *sent), Sent(key, values, time))
+        self._send(node, "answer", partial(self._answered, node), key, values, time)
 
     def _answered(self, node: Node, key: Key, values: tuple[Value, Value], time: int) -> None:
         row = node.inputs[0].look(key)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.streams_oracle import in_eddy
-from tests.streams_oracle.case import Case, Input, Step
+from tests.streams_oracle.case import Answer, Case, Input, Step
 from tests.streams_oracle.functions import Key, Value
 from tests.streams_oracle.oracle import Oracle, kafka_streams_version
 
@@ -26,7 +26,7 @@ SUM: Step = {"op": "aggregate", "of": 0, "f": "plus", "undo": "minus", "start": 
 
 
 class Difference(NamedTuple):
-    """Steps, the records (key, value) of the topic, and the values by key that the engines write."""
+    """Steps, records (key, value) of the topic, one in 10 ms, and the values by key that the engines write."""
 
     steps: list[Step]
     records: list[tuple[Key, Value]]
@@ -62,6 +62,14 @@ DIFFERENCES = {
         [STREAM, COUNT, {**COUNT, "of": 1, "key": "one", "value": "same"}],
         [("k", 5), ("l", 5)], {"x": [1, 1]}, {"x": [1, 2]},
     ),
+    "a punctuation by event time": Difference(
+        [STREAM, {"op": "process", "of": 0, "stored": True, "every": 25, "by": "event time"}],
+        [("k", 1)] * 4, {"k": [1, 1, 2, 3], "sum": [1, 3]}, {"k": [1, 2, 3, 1], "sum": [3]},
+    ),
+    "a re-keyed record without a key, at a processor": Difference(
+        [STREAM, {"op": "select_key", "of": 0, "key": "same"}, {"op": "process", "of": 1, "stored": True}],
+        [(None, 1)], {None: [1]}, {},
+    ),
     "a stream that is merged with itself": Difference(
         [STREAM, {"op": "merge", "of": 0, "with": 0}], [("k", 5)], {"k": [5]}, {"k": [5, 5]}
     ),
@@ -80,12 +88,12 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize("difference", DIFFERENCES.values(), ids=DIFFERENCES.keys())
 def test_they_write(oracle: Oracle, difference: Difference) -> None:
-    case = Case(difference.steps, [("a", key, value, at) for at, (key, value) in enumerate(difference.records)])
+    case = Case(difference.steps, [("a", key, value, 10 * at) for at, (key, value) in enumerate(difference.records)])
     assert last_of(oracle.answer(case)) == difference.kafka_streams
     assert last_of(in_eddy.answer(case)) == difference.eddy
 
 
-def last_of(answer: "in_eddy.Answer") -> Written:
+def last_of(answer: Answer) -> Written:
     return {key: [value for value, _, _ in records] for key, records in answer.out[-1].items()}
 
 
@@ -94,6 +102,15 @@ def test_a_late_record_has_the_time_of_its_group_or_its_own(oracle: Oracle) -> N
     case = Case([STREAM, COUNT], records)
     assert oracle.answer(case).out[1] == {"k": [(1, 100, 0), (2, 100, 1)]}
     assert in_eddy.answer(case).out[1] == {"k": [(1, 100, 0), (2, 50, 1)]}
+
+
+def test_stream_time_is_that_of_all_topics_or_of_the_records_own(oracle: Oracle) -> None:
+    sums: Step = {"op": "process", "of": 0, "stored": True, "every": 25, "by": "event time"}
+    case = Case(
+        [STREAM, {"op": "stream", "topic": "b"}, sums], [("a", "k", 1, 10), ("a", "k", 1, 20), ("b", "l", 1, 30)]
+    )
+    assert oracle.answer(case).out[2] == {"k": [(1, 10, 0), (1, 20, 1)], "sum": [(1, 10, -1), (1, 30, -1)]}
+    assert in_eddy.answer(case).out[2] == {"k": [(1, 10, 0), (2, 20, 1)]}
 
 
 def test_the_page_names_the_version_and_each_difference() -> None:

@@ -20,7 +20,7 @@ from tests.streams_oracle.oracle import Oracle
 pytestmark = pytest.mark.xdist_group("streams-oracle")
 
 
-@pytest.mark.parametrize("seeds", [of_today(100), *parts_of(of_today(2_000), 10)], ids=str)
+@pytest.mark.parametrize("seeds", [of_today(200), *parts_of(of_today(2_000), 10)], ids=str)
 def test_both_follow_their_rules(oracle: Oracle, seeds: range) -> None:
     comparison = Comparison(oracle)
     wrong = [(seed, told) for seed in seeds if (told := comparison.wrong(random_cases.case(seed)))]

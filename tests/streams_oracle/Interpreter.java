@@ -1,5 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -10,6 +12,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
@@ -19,9 +22,16 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
 
 /** Builds the topology of a case. The result of step n is written to the topic "out" + n, its store is "s" + n. */
 final class Interpreter {
@@ -85,6 +95,7 @@ final class Interpreter {
                     .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
             case "to_table" -> stored(step) ? in.toTable(Named.as("t" + number), store(number))
                 : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
+            case "windowed" -> windowed(step, in, number);
             case "process" -> process(step, in, number);
             case "process_values" -> processValues(in, number);
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
@@ -138,6 +149,39 @@ final class Interpreter {
             case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w));
             default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w));
         };
+    }
+
+    /**
+     * A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes in a
+     * topic, in hexadecimal.
+     */
+    @SuppressWarnings("resource")
+    private Object windowed(JsonNode step, KStream<String, Long> in, int number) {
+        var windows = TimeWindows.ofSizeAndGrace(millis(step, "size"), millis(step, "grace")).advanceBy(millis(step, "advance"));
+        var emit = step.get("emit").asText().equals("close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+        TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emit);
+        // Without a longer retention a store in memory loses the windows that a record closes before they are emitted.
+        var store = Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
+            .withRetention(Duration.ofDays(1));
+        String f = step.path("f").asText();
+        KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
+            case "count" -> groups.count(store);
+            case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            default -> groups.aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store);
+        };
+        if (step.get("emit").asText().equals("suppress")) {
+            table = table.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()).withName("u" + number));
+        }
+        boolean bytes = step.path("bytes").asBoolean();
+        var serializer = new TimeWindowedSerializer<>(Serdes.String().serializer());
+        return table.toStream((key, value) -> bytes ? HexFormat.of().formatHex(serializer.serialize("", key))
+            : key.key() + "@" + key.window().start() + "-" + key.window().end());
+    }
+
+    private static Duration millis(JsonNode step, String name) {
+        return Duration.ofMillis(step.get(name).asLong());
     }
 
     private Object process(JsonNode step, KStream<String, Long> in, int number) {

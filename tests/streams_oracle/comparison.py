@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.streams_oracle import eddy_rules, in_eddy, streams_rules
-from tests.streams_oracle.case import Answer, Case, inputs_of
+from tests.streams_oracle.case import Answer, Case, Step, inputs_of
 from tests.streams_oracle.functions import Key
 from tests.streams_oracle.oracle import Oracle
 
@@ -82,7 +82,8 @@ def _without_step(case: Case, at: int) -> Case | None:
 
     steps = []
     for other in case.steps[:at] + case.steps[at + 1 :]:
-        new = {**other, **{side: moved(other[side]) for side in ("of", "with") if side in other}}
+        sides: Step = {side: moved(other[side]) for side in ("of", "with") if side in other}
+        new: Step = {**other, **sides}
         if other["op"] == "cogroup":
             new["parts"] = [{**part, "of": moved(part["of"])} for part in other["parts"]]
         steps.append(new)
@@ -103,8 +104,10 @@ def differences(answer: Answer, rules: Answer) -> list[Difference]:
     """Where two answers differ."""
     found: list[Difference] = []
     for number, (one, other) in enumerate(zip(answer.out, rules.out, strict=True)):
-        keys: list[Key] = [key for key in {**one, **other} if one.get(key) != other.get(key)]
-        found += [Difference(number, key, one.get(key), other.get(key)) for key in keys]
+        keys: dict[Key, None] = dict.fromkeys([*one, *other])
+        found += [
+            Difference(number, key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)
+        ]
     if answer.stores != rules.stores:
         found.append(Difference(-1, "stores", answer.stores, rules.stores))
     return found

@@ -9,6 +9,9 @@
   Records of a punctuation have none.
 - *Clocks.* A punctuation by event time is due before the record that reaches a moment, a multiple of its interval, also
   if the record does not reach the step; not before the first record. The event time is that of the source's topic.
+- *Windows.* A record is late for a window by the event time of its own topic, with all its records up to this one. A
+  window closes when all topics have passed its end and the grace; its row has the last time in the window, and no
+  headers. A record without a value is in no window.
 - *Null keys.* A processor gets a record without a key only in the partition that it was read from: not after a step
   that may give it another key or partition, nor from another processor.
 - *Groups of tables.* A row whose new key is None is in no group; one whose new value is None is in its group. A group
@@ -30,6 +33,8 @@ from tests.streams_oracle.meaning import (
     pair_of,
     records_of,
     value_of,
+    window_key,
+    windows_of,
 )
 
 __all__ = ["answer"]
@@ -45,11 +50,13 @@ class Record(NamedTuple):
     key: Key
     value: Value
     headers: int
+    time: int
     placed: bool = True
 
 
 NO_HEADERS = -1
 REKEYS = ("map", "flat_map", "select_key")
+KEEP_KEYS = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge")
 
 
 class Node:
@@ -62,14 +69,16 @@ class Node:
         self.records: list[Record] = []
         self.olds: dict[Key, Value] = {}
         self.headers: dict[Key, int] = {}
-        self.event_time: int | None = None
+        self.now = 0
+        self.event_times: dict[str, int] = {}
+        self.windows: dict[tuple[int, str], Value] = {}
         self.out: list[tuple[Key, Value, int, int]] = []
 
     def shown(self) -> list[Record]:
         """The records that the epoch has made: of a table one for each changed key, with None for a deleted one."""
         if not self.table:
             return self.records
-        return [Record(key, self.rows.get(key), self.headers[key]) for key in self.olds]
+        return [Record(key, self.rows.get(key), self.headers[key], self.now) for key in self.olds]
 
     def change(self, news: dict[Key, tuple[Value, int]]) -> None:
         """Let a table have new values, and keep the old ones of the keys that have changed."""
@@ -82,9 +91,10 @@ class Node:
                 self.rows[key] = value
 
     @property
-    def topic(self) -> str | None:
-        """The topic whose records lead to the step, by its first input."""
-        return self.step["topic"] if "topic" in self.step else self.inputs[0].topic
+    def topics(self) -> set[str]:
+        """The topics whose records lead to the step."""
+        own = {self.step["topic"]} if "topic" in self.step else set[str]()
+        return own.union(*(node.topics for node in self.inputs))
 
 
 class Epoch(NamedTuple):
@@ -104,16 +114,17 @@ def answer(case: Case) -> Answer:
     keyless = before_left_joins(case.steps)
     wall = 0
     for number, (topic, key, value, time) in enumerate(case.records):
-        epoch = Epoch(topic, [Record(key, value, number)], time)
+        epoch = Epoch(topic, [Record(key, value, number, time)], time)
         if topic is None:
             epoch = Epoch(None, [], wall + time, wall)
             wall += time
         for at, node in enumerate(nodes):
+            node.now = epoch.time
             if node.table:
                 node.change(_table(node, epoch))
             else:
                 node.records = _stream(node, epoch, at in keyless)
-            node.out += [(record.key, record.value, epoch.time, record.headers) for record in node.shown()]
+            node.out += [(record.key, record.value, record.time, record.headers) for record in node.shown()]
     stores = {
         number: {str(key): value for key, value in node.rows.items()}
         for number, node in enumerate(nodes)
@@ -131,14 +142,16 @@ def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
         return taken + node.inputs[1].shown()
     if op == "repartition":
         return [record._replace(placed=False) for record in taken if keyless or record.key is not None]
+    if op == "windowed":
+        return _windows(node, epoch)
     if op in PROCESSED:
         return _punctuation(node, epoch) + _sums(node, taken)
     if op not in JOINS:
         rekeys = op in REKEYS
         return [
-            Record(*made, headers, placed and not rekeys)
-            for key, value, headers, placed in taken
-            for made in records_of(step, key, value)
+            record._replace(key=key, value=value, placed=record.placed and not rekeys)
+            for record in taken
+            for key, value in records_of(step, record.key, record.value)
         ]
     rows, left = node.inputs[1].rows, op == "left_join"
     return [
@@ -153,28 +166,67 @@ def _punctuation(node: Node, epoch: Epoch) -> list[Record]:
     step = node.step
     if step.get("by") == "wall clock":
         before, now = (epoch.before, epoch.time) if epoch.topic is None else (0, 0)
-    elif step.get("by") == "event time" and epoch.topic == node.topic:
-        before, now = epoch.time if node.event_time is None else node.event_time, epoch.time
-        node.event_time = max(before, now)
+    elif step.get("by") == "event time" and epoch.topic in node.topics:
+        before = node.event_times.get(epoch.topic, epoch.time)
+        now = node.event_times[epoch.topic] = max(before, epoch.time)
     else:
         return []
     if now // step["every"] <= before // step["every"]:
         return []
     sums = sorted((str(key), total) for key, total in node.rows.items())
     node.rows.clear()
-    return [Record("sum", total, NO_HEADERS) for _, total in sums]
+    return [Record("sum", total, NO_HEADERS, epoch.time) for _, total in sums]
 
 
 def _sums(node: Node, taken: list[Record]) -> list[Record]:
     made = []
-    for key, value, headers, placed in taken:
-        total = value
-        if key is None and not placed:
+    for record in taken:
+        key, total = record.key, record.value
+        if key is None and (not record.placed or _is_rekeyed(node.inputs[0])):
             continue
-        if key is not None and value is not None:
-            total = node.rows[key] = (node.rows.get(key) or 0) + value
-        made.append(Record(key, total, headers, placed=False))
+        if key is not None and total is not None:
+            total = node.rows[key] = (node.rows.get(key) or 0) + total
+        made.append(record._replace(value=total, placed=False))
     return made
+
+
+def _is_rekeyed(node: Node) -> bool:
+    op = node.step["op"]
+    if op in KEEP_KEYS:
+        return any(map(_is_rekeyed, node.inputs))
+    return op in (*REKEYS, "process", "windowed")
+
+
+def _windows(node: Node, epoch: Epoch) -> list[Record]:
+    """The changes of windows, or the windows that close."""
+    step, size = node.step, node.step["size"]
+    if epoch.topic in node.topics:
+        node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
+    found: dict[tuple[int, str], Record] = {}
+    for record in node.inputs[0].shown():
+        group = group_key(step, record.key, record.value)
+        if group is None or record.value is None:
+            continue
+        for start in windows_of(step, record.time):
+            if start + size > node.event_times[str(epoch.topic)] - step["grace"]:
+                window = start, group
+                total = found[window].value if window in found else node.windows.get(window)
+                total = fold(step, step, total, record.value)
+                found[window] = record._replace(key=window_key(step, group, start), value=total, placed=False)
+    changed = [(window, record) for window, record in found.items() if node.windows.get(window) != record.value]
+    changed.sort(key=lambda change: change[1].value is not None)
+    for window, record in changed:
+        node.windows[window] = record.value
+    closed = min(node.event_times.get(topic, -1) for topic in node.topics) - step["grace"]
+    over = sorted((start + size, group) for start, group in node.windows if start + size <= closed)
+    rows = [(group, end, node.windows.pop((end - size, group))) for end, group in over]
+    if step["emit"] == "update":
+        return [record for _, record in changed]
+    return [
+        Record(window_key(step, group, end - size), value, NO_HEADERS, end - 1, placed=False)
+        for group, end, value in rows
+        if value is not None
+    ]
 
 
 def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:
@@ -183,7 +235,7 @@ def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:
     if op in ("table", "to_table"):
         records = epoch.records if step.get("topic") == epoch.topic else []
         taken = inputs[0].shown() if inputs else records
-        return {key: (value, headers) for key, value, headers, _ in taken if key is not None}
+        return {key: (value, headers) for key, value, headers, *_ in taken if key is not None}
     if op in AGGREGATES:
         return _groups(node) if inputs[0].table else _folded(node)
     if op in FOREIGN:
@@ -199,7 +251,7 @@ def _folded(node: Node) -> dict[Key, tuple[Value, int]]:
     found: dict[Key, tuple[Value, int]] = {}
     for at, taken in enumerate(node.inputs):
         part = step["parts"][at] if step["op"] == "cogroup" else step
-        for key, value, headers, _ in taken.shown():
+        for key, value, headers, *_ in taken.shown():
             group = group_key(part, key, value)
             if group is not None and value is not None:
                 total = found[group][0] if group in found else node.rows.get(group)

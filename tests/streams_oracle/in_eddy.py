@@ -75,6 +75,23 @@ def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
 
 def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
     match step["op"]:
+        case "merge":
+            return of.merge(made[step["with"]])
+        case "windowed":
+            return _windowed(of, step, name)
+        case "repartition":
+            return of.repartition(name=name)
+        case "to_table":
+            return of.to_table(name)
+        case "join" | "left_join":
+            return getattr(of, step["op"])(made[step["with"]], PAIRS[step["f"]], name=name, value=eddy.Int64)
+        case "count" | "reduce" | "aggregate":
+            return _fold(_group(of, step), step["op"], step, name)
+    return _without_state(of, step)
+
+
+def _without_state(of: Any, step: Step) -> Any:
+    match step["op"]:
         case "filter" | "filter_not":
             return getattr(of, step["op"])(TESTS[step["f"]])
         case "map_values":
@@ -88,19 +105,22 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
         case "flat_map_values":
             pairs = _pairs(step)
             return of.flat_map_values(lambda key, value: [v for _, v in pairs(key, value)], value=eddy.Int64)
-        case "merge":
-            return of.merge(made[step["with"]])
-        case "split":
-            branches = {f"b{number}": TESTS[test] for number, test in enumerate(step["tests"])}
-            return of.split(**branches)[f"b{step['take']}"]
-        case "repartition":
-            return of.repartition(name=name)
-        case "to_table":
-            return of.to_table(name)
-        case "join" | "left_join":
-            return getattr(of, step["op"])(made[step["with"]], PAIRS[step["f"]], name=name, value=eddy.Int64)
-        case op:
-            return _fold(_group(of, step), op, step, name)
+    branches = {f"b{number}": TESTS[test] for number, test in enumerate(step["tests"])}
+    return of.split(**branches)[f"b{step['take']}"]
+
+
+def _windowed(of: Any, step: Step, name: str) -> Any:
+    """A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes."""
+    windows = eddy.TimeWindows(*(timedelta(milliseconds=step[part]) for part in ("size", "advance", "grace")))
+    groups = _group(of, step).windowed_by(windows, emit="close" if step["emit"] == "close" else "update")
+    table = _fold(groups, step["fold"], step, name)
+    changes = (table.suppress() if step["emit"] == "suppress" else table).to_stream()
+    encode = eddy.TimeWindowed(eddy.String, windows.size).encode
+
+    def text(key: "eddy.Windowed[str]", value: Value) -> str:
+        return encode(key).hex() if step.get("bytes") else f"{key.key}@{key.start_ms}-{key.end_ms}"
+
+    return changes.select_key(text, key=eddy.String)
 
 
 def _of_table(made: list[Any], of: Any, step: Step, name: str) -> Any:

@@ -20,6 +20,8 @@ __all__ = [
     "pair_of",
     "records_of",
     "value_of",
+    "window_key",
+    "windows_of",
 ]
 
 AGGREGATES = ("count", "reduce", "aggregate", "cogroup")
@@ -82,12 +84,26 @@ def group_key(part: Step, key: Key, value: Value) -> Key:
 
 def fold(step: Step, part: Step, total: Value, value: Value, *, undo: bool = False) -> Value:
     """The next total of a group; None is the total of a new one. `part` is the step, or its part in a cogroup."""
-    op = step["op"]
+    op = step.get("fold", step["op"])
     if op == "count":
         return (total or 0) + (-1 if undo else 1)
     if op == "reduce" and total is None:
         return value
     return PAIRS[part["undo" if undo else "f"]](step["start"] if total is None else total, value)
+
+
+def windows_of(step: Step, time: int) -> list[int]:
+    """The starts of the windows that a time is in: the multiples of `advance` from 0 on."""
+    size, advance = step["size"], step["advance"]
+    first = max(0, time - size + advance) // advance * advance
+    return [*range(first, time + 1, advance)]
+
+
+def window_key(step: Step, key: str, start: int) -> str:
+    """A key and a window as one key: as text, or the bytes of both in a topic, in hexadecimal."""
+    if step.get("bytes"):
+        return (key.encode() + start.to_bytes(8, "big")).hex()
+    return f"{key}@{start}-{start + step['size']}"
 
 
 def before_left_joins(steps: list[Step]) -> set[int]:
@@ -103,7 +119,7 @@ def before_left_joins(steps: list[Step]) -> set[int]:
 def is_rekeyed(steps: list[Step], number: int) -> bool:
     """Whether records may have other keys than in the topic that they were read from."""
     op = steps[number]["op"]
-    if op in ("map", "flat_map", "select_key", "process"):
+    if op in ("map", "flat_map", "select_key", "process", "windowed"):
         return True
     keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values")
     return op in keeps and any(is_rekeyed(steps, of) for of in inputs_of(steps[number]))

@@ -16,8 +16,9 @@ TOPICS = "abc"
 OF_STREAM = (
     "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
     "process", "process_values", "repartition", "count", "reduce", "aggregate", "cogroup", "to_table",
-    "join", "left_join",
+    "join", "left_join", "windowed", "windowed", "windowed",
 )  # fmt: skip
+WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
     "filter", "filter_not", "map_values", "to_stream", "count", "reduce", "aggregate", "join", "left_join",
     "outer_join", "foreign_key_join", "foreign_key_left_join",
@@ -61,11 +62,19 @@ def _step(dice: random.Random, steps: list[Step]) -> Step:
 
 
 def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[int], tables: list[int]) -> Step:
-    op = dice.choice([op for op in OF_STREAM if tables or not op.endswith("join")])
+    ops = [op for op in OF_STREAM if tables or not op.endswith("join")]
+    if not are_records_of_sources(steps, of):
+        ops = [op for op in ops if op != "windowed"]
+    if has_closing_windows(steps, of):
+        ops = [op for op in ops if op in WITHOUT_STATE]
+    op = dice.choice(ops)
+    streams = [number for number in streams if not has_closing_windows(steps, number)]
     step: Step = {"op": op, "of": of}
     match op:
         case "merge":
             step["with"] = dice.choice(streams)
+        case "windowed":
+            step |= _windows(dice)
         case "process":
             step |= {"stored": True, **_schedule(dice, steps, of)}
         case "process_values":
@@ -126,6 +135,21 @@ def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]
     return step
 
 
+def _windows(dice: random.Random) -> dict[str, Any]:
+    size = dice.choice((10, 20, 30))
+    return {
+        "size": size,
+        "advance": dice.choice((size, 10, 15)) if size > 10 else size,
+        "grace": dice.choice((0, 10, 40)),
+        "emit": dice.choice(("update", "close", "suppress")),
+        "fold": dice.choice(("count", "reduce", "aggregate")),
+        "f": dice.choice(FOLDS),
+        "start": dice.randrange(2),
+        "bytes": dice.random() < 0.2,
+        **_maybe_key(dice),
+    }
+
+
 def _schedule(dice: random.Random, steps: list[Step], of: int) -> dict[str, Any]:
     """No schedule, or one by a clock that there is: event time needs the records of a source's topic."""
     clocks = ["", "wall clock", *(["event time"] if _is_of_a_source(steps, of) else [])]
@@ -144,6 +168,20 @@ def has_event_time_schedule(steps: list[Step], of: int) -> bool:
     """Whether records of a punctuation and of a source may be in one epoch: they have different headers."""
     made = inputs_of(steps[of])
     return steps[of].get("by", "") == "event time" or any(has_event_time_schedule(steps, number) for number in made)
+
+
+def are_records_of_sources(steps: list[Step], of: int) -> bool:
+    """Whether a stream has nothing but records of sources, in their partitions: windows need these."""
+    op = steps[of]["op"]
+    if op == "merge" or op in WITHOUT_STATE:
+        return all(are_records_of_sources(steps, number) for number in inputs_of(steps[of]))
+    return bool(op == "stream")
+
+
+def has_closing_windows(steps: list[Step], of: int) -> bool:
+    """Whether records may have the times of windows that close: one epoch may have several then."""
+    made = inputs_of(steps[of])
+    return steps[of].get("emit", "update") != "update" or any(has_closing_windows(steps, number) for number in made)
 
 
 def _pair(dice: random.Random) -> dict[str, str]:

@@ -34,6 +34,10 @@ class Node:
         self.out: list[tuple[Key, Value, int, int]] = []
         self.old = self.asked = False
         self.rows: dict[Key, Found] | None = {} if step.get("stored") or step["op"] in AGGREGATES else None
+        self.windows: dict[tuple[int, str], tuple[Value, int]] = {}
+        self.emitted: set[tuple[int, str]] = set()
+        self.suppressed: dict[tuple[int, str], tuple[Value, int, int]] = {}
+        self.latest = self.latest_change = -1
         self.subscribed: dict[tuple[Key, Key], Value] = {}
 
     @property

@@ -24,6 +24,10 @@ TABLE: Step = {"op": "table", "topic": "a", "stored": True}
 COUNT: Step = {"op": "count", "of": 0, "stored": True}
 SUM: Step = {"op": "aggregate", "of": 0, "f": "plus", "undo": "minus", "start": 0, "stored": True, "value": "same"}
 
+WINDOWED: Step = {
+    "op": "windowed", "of": 0, "size": 10, "advance": 10, "grace": 0, "emit": "update", "fold": "count"
+}  # fmt: skip
+
 
 class Difference(NamedTuple):
     """Steps, records (key, value) of the topic, one in 10 ms, and the values by key that the engines write."""
@@ -32,6 +36,8 @@ class Difference(NamedTuple):
     records: list[tuple[Key, Value]]
     kafka_streams: Written
     eddy: Written
+    times: list[int] | None = None
+    """Other times of the records."""
 
 
 DIFFERENCES = {
@@ -70,6 +76,11 @@ DIFFERENCES = {
         [STREAM, {"op": "select_key", "of": 0, "key": "same"}, {"op": "process", "of": 1, "stored": True}],
         [(None, 1)], {None: [1]}, {},
     ),
+    "a record without a value, in a window": Difference([STREAM, WINDOWED], [("k", None)], {"k@0-10": [1]}, {}),
+    "a record that is late by one that a filter has dropped": Difference(
+        [STREAM, {"op": "filter", "of": 0, "f": "even"}, {**WINDOWED, "of": 1}],
+        [("k", 2), ("k", 1), ("k", 2)], {"k@0-10": [1, 2]}, {"k@0-10": [1]}, times=[0, 30, 5],
+    ),
     "a stream that is merged with itself": Difference(
         [STREAM, {"op": "merge", "of": 0, "with": 0}], [("k", 5)], {"k": [5]}, {"k": [5, 5]}
     ),
@@ -88,7 +99,11 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize("difference", DIFFERENCES.values(), ids=DIFFERENCES.keys())
 def test_they_write(oracle: Oracle, difference: Difference) -> None:
-    case = Case(difference.steps, [("a", key, value, 10 * at) for at, (key, value) in enumerate(difference.records)])
+    times = difference.times or range(0, 1_000, 10)
+    records: list[Input] = [
+        ("a", key, value, time) for (key, value), time in zip(difference.records, times, strict=False)
+    ]
+    case = Case(difference.steps, records)
     assert last_of(oracle.answer(case)) == difference.kafka_streams
     assert last_of(in_eddy.answer(case)) == difference.eddy
 
@@ -111,6 +126,21 @@ def test_stream_time_is_that_of_all_topics_or_of_the_records_own(oracle: Oracle)
     )
     assert oracle.answer(case).out[2] == {"k": [(1, 10, 0), (1, 20, 1)], "sum": [(1, 10, -1), (1, 30, -1)]}
     assert in_eddy.answer(case).out[2] == {"k": [(1, 10, 0), (2, 20, 1)]}
+
+
+@pytest.mark.parametrize("emit", ["update", "close", "suppress"])
+def test_windows_of_several_topics_are_over_by_the_first_or_by_their_own(oracle: Oracle, emit: str) -> None:
+    steps = [STREAM, {"op": "stream", "topic": "b"}, {"op": "merge", "of": 0, "with": 1}]
+    records: list[Input] = [("a", "k", 1, 2), ("a", "k", 1, 30), ("b", "k", 1, 4), ("b", "k", 1, 40), ("a", "k", 1, 41)]
+    case = Case([*steps, {**WINDOWED, "of": 2, "emit": emit}], records)
+    streams, eddy = oracle.answer(case).out[3], in_eddy.answer(case).out[3]
+    if emit == "update":
+        assert streams == {"k@0-10": [(1, 2, 0)], "k@30-40": [(1, 30, 1)], "k@40-50": [(1, 40, 3), (2, 41, 4)]}
+        assert eddy == {**streams, "k@0-10": [(1, 2, 0), (2, 4, 2)]}
+    else:
+        headers = {"close": (1, 3), "suppress": (0, 1)}[emit]
+        assert streams == {"k@0-10": [(1, 2, headers[0])], "k@30-40": [(1, 30, headers[1])]}
+        assert eddy == {"k@0-10": [(2, 9, -1)], "k@30-40": [(1, 39, -1)]}
 
 
 def test_the_page_names_the_version_and_each_difference() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+import eddy
 from eddy.operators import aggregate, join
 from eddy.operators.batch import EMPTY
+from eddy.operators.windows.assignment import AssignWindows
 from eddy.state.table_state import Table
 from tests.seeds import of_today, parts_of
-from tests.streams_oracle import eddy_rules, in_eddy, random_cases
+from tests.streams_oracle import eddy_rules, in_eddy, random_cases, streams_rules
 from tests.streams_oracle.case import Case
 from tests.streams_oracle.comparison import Comparison, differs, shortened
 from tests.streams_oracle.oracle import Oracle
@@ -26,8 +28,14 @@ def test_both_follow_their_rules(oracle: Oracle, seeds: range) -> None:
     wrong = [(seed, told) for seed in seeds if (told := comparison.wrong(random_cases.case(seed)))]
     print(comparison.told())
     assert wrong == [], "\n".join(f"seed {seed}: {told}" for seed, told in wrong)
-    assert {*random_cases.OF_STREAM, *random_cases.OF_TABLE} <= comparison.steps.keys(), comparison.told()
     assert comparison.seen["steps that both write the same of"] > len(seeds), comparison.told()
+
+
+def test_all_steps_are_drawn_and_write_records() -> None:
+    written = set()
+    for case in map(random_cases.case, range(300)):
+        written |= {step["op"] for step, out in zip(case.steps, streams_rules.answer(case).out, strict=True) if out}
+    assert {*random_cases.OF_STREAM, *random_cases.OF_TABLE} <= written
 
 
 def found(seeds: range) -> bool:
@@ -56,6 +64,15 @@ class TestPlanted:
     def test_a_foreign_key_join_without_headers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         never = property(lambda self: False, lambda self, value: None)
         monkeypatch.setattr(join.Join, "_headed", never, raising=False)  # private: planted
+        assert found(self.SEEDS)
+
+    def test_windows_without_grace(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(eddy.TimeWindows, "grace_ms", 0)
+        assert found(self.SEEDS)
+
+    def test_windows_that_no_record_is_late_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        own = lambda self, context, batch: batch.times_of_rows()  # noqa: E731
+        monkeypatch.setattr(AssignWindows, "_event_times", own)  # private: planted
         assert found(self.SEEDS)
 
 

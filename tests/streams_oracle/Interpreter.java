@@ -5,6 +5,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -22,6 +23,9 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindowedKStream;
+import org.apache.kafka.streams.kstream.SessionWindowedSerializer;
+import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
@@ -30,6 +34,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.WindowStore;
 
@@ -96,6 +101,7 @@ final class Interpreter {
             case "to_table" -> stored(step) ? in.toTable(Named.as("t" + number), store(number))
                 : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
             case "windowed" -> windowed(step, in, number);
+            case "sessions" -> sessions(step, in, number);
             case "process" -> process(step, in, number);
             case "process_values" -> processValues(in, number);
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
@@ -158,8 +164,7 @@ final class Interpreter {
     @SuppressWarnings("resource")
     private Object windowed(JsonNode step, KStream<String, Long> in, int number) {
         var windows = TimeWindows.ofSizeAndGrace(millis(step, "size"), millis(step, "grace")).advanceBy(millis(step, "advance"));
-        var emit = step.get("emit").asText().equals("close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
-        TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emit);
+        TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
         // Without a longer retention a store in memory loses the windows that a record closes before they are emitted.
         var store = Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("s" + number)
             .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
@@ -171,11 +176,38 @@ final class Interpreter {
             default -> groups.aggregate(
                 () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store);
         };
+        return changes(step, table, new TimeWindowedSerializer<>(Serdes.String().serializer()), number);
+    }
+
+    @SuppressWarnings("resource")
+    private Object sessions(JsonNode step, KStream<String, Long> in, int number) {
+        var windows = SessionWindows.ofInactivityGapAndGrace(millis(step, "gap"), millis(step, "grace"));
+        SessionWindowedKStream<String, Long> groups =
+            grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
+        var store = Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
+            .withRetention(Duration.ofDays(1));
+        String f = step.path("f").asText();
+        KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
+            case "count" -> groups.count(store);
+            case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            default -> groups.aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
+                (k, total, later) -> Functions.pair(step.get("merge").asText(), total, later), store);
+        };
+        return changes(step, table, new SessionWindowedSerializer<>(Serdes.String().serializer()), number);
+    }
+
+    private static EmitStrategy emitStrategy(JsonNode step) {
+        return step.get("emit").asText().equals("close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+    }
+
+    private KStream<String, Long> changes(
+            JsonNode step, KTable<Windowed<String>, Long> table, Serializer<Windowed<String>> serializer, int number) {
         if (step.get("emit").asText().equals("suppress")) {
             table = table.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()).withName("u" + number));
         }
         boolean bytes = step.path("bytes").asBoolean();
-        var serializer = new TimeWindowedSerializer<>(Serdes.String().serializer());
         return table.toStream((key, value) -> bytes ? HexFormat.of().formatHex(serializer.serialize("", key))
             : key.key() + "@" + key.window().start() + "-" + key.window().end());
     }

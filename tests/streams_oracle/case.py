@@ -17,7 +17,7 @@ Input = tuple[str | None, Key, Value, int]
 Output = tuple[Value, int, int]
 """Value, time, and the number of the input record whose headers it has; -1 without headers."""
 
-MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", "windowed")
+MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", "windowed", "sessions")
 MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
 
 

@@ -12,15 +12,17 @@
 - *Windows.* A record is late for a window by the event time of its own topic, with all its records up to this one. A
   window closes when all topics have passed its end and the grace; its row has the last time in the window, and no
   headers. A record without a value is in no window.
+- *Sessions.* A record is late by itself. A change has the time of the epoch, no headers. A session closes a gap later
+  than a window with its end, so that it is passed on once.
 - *Null keys.* A processor gets a record without a key only in the partition that it was read from: not after a step
   that may give it another key or partition, nor from another processor.
 - *Groups of tables.* A row whose new key is None is in no group; one whose new value is None is in its group. A group
   without rows is not in the table. A total of None is that of a new group to `aggregate`.
 """
 
-from typing import NamedTuple
-
-from tests.streams_oracle.case import Answer, Case, Step, by_key, inputs_of, is_table
+from tests.streams_oracle.case import Answer, Case, by_key, inputs_of, is_table
+from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
+from tests.streams_oracle.eddy_windows import sessions, windows
 from tests.streams_oracle.functions import KEYS, Key, Value
 from tests.streams_oracle.meaning import (
     AGGREGATES,
@@ -33,77 +35,12 @@ from tests.streams_oracle.meaning import (
     pair_of,
     records_of,
     value_of,
-    window_key,
-    windows_of,
 )
 
 __all__ = ["answer"]
 
-
-class Record(NamedTuple):
-    """A record of a stream, or the change of a table.
-
-    `headers` is the number of the input record whose headers it has, -1 without headers. `placed`: it is still in the
-    partition that it was read from, and no processor has made it.
-    """
-
-    key: Key
-    value: Value
-    headers: int
-    time: int
-    placed: bool = True
-
-
-NO_HEADERS = -1
 REKEYS = ("map", "flat_map", "select_key")
 KEEP_KEYS = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge")
-
-
-class Node:
-    """A step: of a table the rows, and in an epoch its records, or the keys that have changed with the old values."""
-
-    def __init__(self, step: Step, inputs: "list[Node]", table: bool) -> None:
-        self.step, self.inputs, self.table = step, inputs, table
-        self.rows: dict[Key, Value] = {}
-        self.sizes: dict[Key, int] = {}
-        self.records: list[Record] = []
-        self.olds: dict[Key, Value] = {}
-        self.headers: dict[Key, int] = {}
-        self.now = 0
-        self.event_times: dict[str, int] = {}
-        self.windows: dict[tuple[int, str], Value] = {}
-        self.out: list[tuple[Key, Value, int, int]] = []
-
-    def shown(self) -> list[Record]:
-        """The records that the epoch has made: of a table one for each changed key, with None for a deleted one."""
-        if not self.table:
-            return self.records
-        return [Record(key, self.rows.get(key), self.headers[key], self.now) for key in self.olds]
-
-    def change(self, news: dict[Key, tuple[Value, int]]) -> None:
-        """Let a table have new values, and keep the old ones of the keys that have changed."""
-        changed = {key: new for key, new in news.items() if self.rows.get(key) != new[0]}
-        self.olds, self.headers = {}, {}
-        for key in sorted(changed, key=lambda key: changed[key][0] is not None):
-            self.olds[key] = self.rows.pop(key, None)
-            value, self.headers[key] = changed[key]
-            if value is not None:
-                self.rows[key] = value
-
-    @property
-    def topics(self) -> set[str]:
-        """The topics whose records lead to the step."""
-        own = {self.step["topic"]} if "topic" in self.step else set[str]()
-        return own.union(*(node.topics for node in self.inputs))
-
-
-class Epoch(NamedTuple):
-    """A record of a topic; or, without a topic, the wall clock has advanced from one time to another."""
-
-    topic: str | None
-    records: list[Record]
-    time: int
-    before: int = 0
 
 
 def answer(case: Case) -> Answer:
@@ -142,8 +79,8 @@ def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
         return taken + node.inputs[1].shown()
     if op == "repartition":
         return [record._replace(placed=False) for record in taken if keyless or record.key is not None]
-    if op == "windowed":
-        return _windows(node, epoch)
+    if op in ("windowed", "sessions"):
+        return (windows if op == "windowed" else sessions)(node, epoch)
     if op in PROCESSED:
         return _punctuation(node, epoch) + _sums(node, taken)
     if op not in JOINS:
@@ -194,39 +131,7 @@ def _is_rekeyed(node: Node) -> bool:
     op = node.step["op"]
     if op in KEEP_KEYS:
         return any(map(_is_rekeyed, node.inputs))
-    return op in (*REKEYS, "process", "windowed")
-
-
-def _windows(node: Node, epoch: Epoch) -> list[Record]:
-    """The changes of windows, or the windows that close."""
-    step, size = node.step, node.step["size"]
-    if epoch.topic in node.topics:
-        node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
-    found: dict[tuple[int, str], Record] = {}
-    for record in node.inputs[0].shown():
-        group = group_key(step, record.key, record.value)
-        if group is None or record.value is None:
-            continue
-        for start in windows_of(step, record.time):
-            if start + size > node.event_times[str(epoch.topic)] - step["grace"]:
-                window = start, group
-                total = found[window].value if window in found else node.windows.get(window)
-                total = fold(step, step, total, record.value)
-                found[window] = record._replace(key=window_key(step, group, start), value=total, placed=False)
-    changed = [(window, record) for window, record in found.items() if node.windows.get(window) != record.value]
-    changed.sort(key=lambda change: change[1].value is not None)
-    for window, record in changed:
-        node.windows[window] = record.value
-    closed = min(node.event_times.get(topic, -1) for topic in node.topics) - step["grace"]
-    over = sorted((start + size, group) for start, group in node.windows if start + size <= closed)
-    rows = [(group, end, node.windows.pop((end - size, group))) for end, group in over]
-    if step["emit"] == "update":
-        return [record for _, record in changed]
-    return [
-        Record(window_key(step, group, end - size), value, NO_HEADERS, end - 1, placed=False)
-        for group, end, value in rows
-        if value is not None
-    ]
+    return op in (*REKEYS, "process", "windowed", "sessions")
 
 
 def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:

@@ -77,7 +77,7 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
     match step["op"]:
         case "merge":
             return of.merge(made[step["with"]])
-        case "windowed":
+        case "windowed" | "sessions":
             return _windowed(of, step, name)
         case "repartition":
             return of.repartition(name=name)
@@ -111,11 +111,16 @@ def _without_state(of: Any, step: Step) -> Any:
 
 def _windowed(of: Any, step: Step, name: str) -> Any:
     """A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes."""
-    windows = eddy.TimeWindows(*(timedelta(milliseconds=step[part]) for part in ("size", "advance", "grace")))
+    span = {part: timedelta(milliseconds=step[part]) for part in ("size", "advance", "gap", "grace") if part in step}
+    if step["op"] == "windowed":
+        windows: Any = eddy.TimeWindows(span["size"], span["advance"], span["grace"])
+        encode = eddy.TimeWindowed(eddy.String, span["size"]).encode
+    else:
+        windows = eddy.SessionWindows(span["gap"], span["grace"])
+        encode = eddy.SessionWindowed(eddy.String).encode
     groups = _group(of, step).windowed_by(windows, emit="close" if step["emit"] == "close" else "update")
     table = _fold(groups, step["fold"], step, name)
     changes = (table.suppress() if step["emit"] == "suppress" else table).to_stream()
-    encode = eddy.TimeWindowed(eddy.String, windows.size).encode
 
     def text(key: "eddy.Windowed[str]", value: Value) -> str:
         return encode(key).hex() if step.get("bytes") else f"{key.key}@{key.start_ms}-{key.end_ms}"
@@ -146,7 +151,8 @@ def _fold(group: Any, op: str, step: Step, name: str, *, of_table: bool = False)
     functions = [PAIRS[step["f"]], *([PAIRS[step["undo"]]] if of_table else [])]
     if op == "reduce":
         return group.reduce(*functions, name)
-    return group.aggregate(lambda: step["start"], *map(_aggregator, functions), name, eddy.Int64)
+    merger = {"merger": lambda key, one, later: PAIRS[step["merge"]](one, later)} if step["op"] == "sessions" else {}
+    return group.aggregate(lambda: step["start"], *map(_aggregator, functions), name, eddy.Int64, **merger)
 
 
 def _cogroup(made: list[Any], step: Step, name: str) -> Any:

@@ -17,8 +17,10 @@ __all__ = [
     "fold",
     "group_key",
     "is_rekeyed",
+    "merged",
     "pair_of",
     "records_of",
+    "session_key",
     "value_of",
     "window_key",
     "windows_of",
@@ -106,6 +108,22 @@ def window_key(step: Step, key: str, start: int) -> str:
     return f"{key}@{start}-{start + step['size']}"
 
 
+def merged(step: Step, total: Value, later: Value) -> Value:
+    """The total of two sessions that are one."""
+    if step["fold"] == "count":
+        return (total or 0) + (later or 0)
+    if step["fold"] == "reduce" and total is None:
+        return later
+    return PAIRS[step["f" if step["fold"] == "reduce" else "merge"]](total, later)
+
+
+def session_key(step: Step, key: str, start: int, end: int) -> str:
+    """A key and a session as one key: as text, or the bytes of both in a topic, in hexadecimal."""
+    if step.get("bytes"):
+        return (key.encode() + end.to_bytes(8, "big") + start.to_bytes(8, "big")).hex()
+    return f"{key}@{start}-{end}"
+
+
 def before_left_joins(steps: list[Step]) -> set[int]:
     """The steps whose records a left join with a table takes later: a repartition there keeps null keys (KIP-962)."""
     found: set[int] = set()
@@ -119,7 +137,7 @@ def before_left_joins(steps: list[Step]) -> set[int]:
 def is_rekeyed(steps: list[Step], number: int) -> bool:
     """Whether records may have other keys than in the topic that they were read from."""
     op = steps[number]["op"]
-    if op in ("map", "flat_map", "select_key", "process", "windowed"):
+    if op in ("map", "flat_map", "select_key", "process", "windowed", "sessions"):
         return True
     keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values")
     return op in keeps and any(is_rekeyed(steps, of) for of in inputs_of(steps[number]))

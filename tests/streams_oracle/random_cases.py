@@ -16,7 +16,7 @@ TOPICS = "abc"
 OF_STREAM = (
     "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
     "process", "process_values", "repartition", "count", "reduce", "aggregate", "cogroup", "to_table",
-    "join", "left_join", "windowed", "windowed", "windowed",
+    "join", "left_join", "windowed", "windowed", "sessions", "sessions",
 )  # fmt: skip
 WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
@@ -64,7 +64,7 @@ def _step(dice: random.Random, steps: list[Step]) -> Step:
 def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[int], tables: list[int]) -> Step:
     ops = [op for op in OF_STREAM if tables or not op.endswith("join")]
     if not are_records_of_sources(steps, of):
-        ops = [op for op in ops if op != "windowed"]
+        ops = [op for op in ops if op not in ("windowed", "sessions")]
     if has_closing_windows(steps, of):
         ops = [op for op in ops if op in WITHOUT_STATE]
     op = dice.choice(ops)
@@ -75,6 +75,8 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
             step["with"] = dice.choice(streams)
         case "windowed":
             step |= _windows(dice)
+        case "sessions":
+            step |= {**_windows(dice), "gap": dice.choice((5, 10, 20)), "merge": dice.choice(("plus", "mix", "last"))}
         case "process":
             step |= {"stored": True, **_schedule(dice, steps, of)}
         case "process_values":

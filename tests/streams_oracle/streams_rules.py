@@ -12,6 +12,9 @@
   with the subtractor's result; while a total is None, no row is subtracted.
 - *Clocks.* A punctuation by stream time is due after the first record, and after the record that reaches it. The stream
   time is the latest of all records of the task, also of those in topics between steps.
+- *Windows.* A record is late, and a window closes, by the latest time of the records that the step has seen. A record
+  without a value is in its windows. A session is late by its end, with the record in it; it is passed on again if it
+  changes after it has closed. Aggregates that merge begin with the initial value.
 - *Merge.* A stream that is merged with itself has each record once.
 """
 
@@ -32,11 +35,10 @@ from tests.streams_oracle.meaning import (
     pair_of,
     records_of,
     value_of,
-    window_key,
-    windows_of,
 )
 from tests.streams_oracle.streams_tables import Change, Node
 from tests.streams_oracle.streams_topics import Schedules, Sent, Topics
+from tests.streams_oracle.streams_windows import sessions, windows
 
 __all__ = ["answer"]
 
@@ -125,9 +127,9 @@ class Model:
             part = step["parts"][at] if op == "cogroup" else step
             group = group_key(part, key, value)
             self._by_key(node, at, part["of"], group, value, time, "key" in part, self._fold)
-        elif op == "windowed":
+        elif op in ("windowed", "sessions"):
             group = group_key(step, key, value)
-            self._by_key(node, at, step["of"], group, value, time, "key" in step, self._fold_windows)
+            self._by_key(node, at, step["of"], group, value, time, "key" in step, self._change_windows)
         elif op == "to_table":
             self._by_key(node, at, step["of"], key, value, time, False, self._put)
         elif op in JOINS:
@@ -180,42 +182,14 @@ class Model:
         for _, total in sums:
             self._pass(node, "sum", total, now)
 
-    def _fold_windows(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
-        """A record without a value counts. The stream time is the latest of the records that the step has seen."""
-        if key is None:
-            return
-        step, rows = node.step, node.windows
-        node.latest = max(node.latest, time)
-        closed = node.latest - step["grace"]
-        for start in windows_of(step, time):
-            if start + step["size"] > closed:
-                total, since = rows.pop((start, key), (None, time))
-                total, since = fold(step, step, total, value), max(since, time)
-                if total is not None:
-                    rows[start, key] = total, since
-                if step["emit"] == "update":
-                    self._pass(node, window_key(step, key, start), total, since)
-                elif step["emit"] == "suppress":
-                    self._suppress(node, (start, key), total, since)
-        if step["emit"] == "close":
-            due = sorted(row for row in rows.keys() - node.emitted if row[0] + step["size"] <= closed)
-            for start, group in due:
-                node.emitted.add((start, group))
-                total, since = rows[start, group]
-                self._pass(node, window_key(step, group, start), total, since)
-
-    def _suppress(self, node: Node, window: tuple[int, str], total: Value, time: int) -> None:
-        """Keep the last change of each window until the time of a change has passed the window's end and the grace."""
-        step, kept = node.step, node.suppressed
-        node.latest_change = max(node.latest_change, time)
-        kept[window] = total, time, self.number
-        for start, key in sorted(kept):
-            if start + step["size"] <= node.latest_change - step["grace"]:
-                value, since, number = kept.pop((start, key))
-                if value is not None:
-                    current, self.number = self.number, number
-                    self._pass(node, window_key(step, key, start), value, since)
-                    self.number = current
+    def _change_windows(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
+        if key is not None:
+            change = windows if node.step["op"] == "windowed" else sessions
+            current = self.number
+            for window, total, since, number in change(node, key, value, time, current):
+                self.number = number
+                self._pass(node, window, total, since)
+            self.number = current
 
     def _put(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
         if key is None:

@@ -37,7 +37,9 @@ class Node:
         self.windows: dict[tuple[int, str], tuple[Value, int]] = {}
         self.emitted: set[tuple[int, str]] = set()
         self.suppressed: dict[tuple[int, str], tuple[Value, int, int]] = {}
-        self.latest = self.latest_change = -1
+        self.sessions: dict[tuple[int, str, int], Value] = {}
+        self.held: dict[tuple[int, str, int], Value] = {}
+        self.latest = self.latest_change = self.closed = -1
         self.subscribed: dict[tuple[Key, Key], Value] = {}
 
     @property

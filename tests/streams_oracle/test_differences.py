@@ -27,6 +27,7 @@ SUM: Step = {"op": "aggregate", "of": 0, "f": "plus", "undo": "minus", "start": 
 WINDOWED: Step = {
     "op": "windowed", "of": 0, "size": 10, "advance": 10, "grace": 0, "emit": "update", "fold": "count"
 }  # fmt: skip
+SESSIONS: Step = {"op": "sessions", "of": 0, "gap": 10, "grace": 0, "emit": "update", "fold": "count", "start": 0}
 
 
 class Difference(NamedTuple):
@@ -81,6 +82,21 @@ DIFFERENCES = {
         [STREAM, {"op": "filter", "of": 0, "f": "even"}, {**WINDOWED, "of": 1}],
         [("k", 2), ("k", 1), ("k", 2)], {"k@0-10": [1, 2]}, {"k@0-10": [1]}, times=[0, 30, 5],
     ),
+    "a late record of a session that is not late": Difference(
+        [STREAM, SESSIONS], [("k", 1), ("k", 1), ("l", 1), ("k", 1)],
+        {"k@20-20": [1, None], "k@20-30": [2, None], "l@40-40": [1], "k@12-30": [3]},
+        {"k@20-20": [1, None], "k@20-30": [2], "l@40-40": [1]},
+        times=[20, 30, 40, 12],
+    ),
+    "an aggregate of sessions that merge": Difference(
+        [STREAM, {**SESSIONS, "fold": "aggregate", "f": "plus", "merge": "plus", "start": 1}], [("k", 1), ("k", 1)],
+        {"k@0-0": [2, None], "k@0-10": [4]}, {"k@0-0": [2, None], "k@0-10": [3]},
+    ),
+    "a session that is over and then has another record": Difference(
+        [STREAM, {**SESSIONS, "emit": "close"}], [("k", 1), ("l", 1), ("k", 1), ("l", 1)],
+        {"k@0-0": [1], "k@0-10": [2], "l@11-11": [1]}, {"k@0-10": [2], "l@11-11": [1]},
+        times=[0, 11, 10, 40],
+    ),
     "a stream that is merged with itself": Difference(
         [STREAM, {"op": "merge", "of": 0, "with": 0}], [("k", 5)], {"k": [5]}, {"k": [5, 5]}
     ),
@@ -117,6 +133,12 @@ def test_a_late_record_has_the_time_of_its_group_or_its_own(oracle: Oracle) -> N
     case = Case([STREAM, COUNT], records)
     assert oracle.answer(case).out[1] == {"k": [(1, 100, 0), (2, 100, 1)]}
     assert in_eddy.answer(case).out[1] == {"k": [(1, 100, 0), (2, 50, 1)]}
+
+
+def test_a_change_of_a_session_has_the_time_of_its_end_or_of_its_record(oracle: Oracle) -> None:
+    case = Case([STREAM, SESSIONS], [("a", "k", 1, 10), ("a", "k", 1, 5)])
+    assert oracle.answer(case).out[1] == {"k@10-10": [(1, 10, -1), (None, 10, -1)], "k@5-10": [(2, 10, -1)]}
+    assert in_eddy.answer(case).out[1] == {"k@10-10": [(1, 10, -1), (None, 5, -1)], "k@5-10": [(2, 5, -1)]}
 
 
 def test_stream_time_is_that_of_all_topics_or_of_the_records_own(oracle: Oracle) -> None:

@@ -67,7 +67,7 @@ class TestPlanted:
         assert found(self.SEEDS)
 
     def test_windows_without_grace(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(eddy.TimeWindows, "grace_ms", 0)
+        monkeypatch.setattr(eddy.TimeWindows, "lag_ms", 0)
         assert found(self.SEEDS)
 
     def test_windows_that_no_record_is_late_for(self, monkeypatch: pytest.MonkeyPatch) -> None:

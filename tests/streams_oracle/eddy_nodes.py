@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from tests.streams_oracle.case import Step
 from tests.streams_oracle.functions import Key, Value
+from tests.streams_oracle.meaning import JOINS
 
 __all__ = ["NO_HEADERS", "Epoch", "Node", "Record"]
 
@@ -61,7 +62,8 @@ class Node:
     def topics(self) -> set[str]:
         """The topics whose records lead to the step."""
         own = {self.step["topic"]} if "topic" in self.step else set[str]()
-        return own.union(*(node.topics for node in self.inputs))
+        joins_records = self.step["op"] in JOINS and not self.table
+        return own.union(*(node.topics for node in (self.inputs[:1] if joins_records else self.inputs)))
 
 
 class Epoch(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.streams_oracle.case import Case, Input, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, TESTS, VALUES
+from tests.streams_oracle.meaning import is_rekeyed
 
 __all__ = ["case"]
 
@@ -177,6 +178,8 @@ def are_records_of_sources(steps: list[Step], of: int) -> bool:
     op = steps[of]["op"]
     if op == "merge" or op in WITHOUT_STATE:
         return all(are_records_of_sources(steps, number) for number in inputs_of(steps[of]))
+    if op in ("join", "left_join") and not is_table(steps, of):
+        return not is_rekeyed(steps, steps[of]["of"]) and are_records_of_sources(steps, steps[of]["of"])
     return bool(op == "stream")
 
 

@@ -161,7 +161,6 @@ final class Interpreter {
      * A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes in a
      * topic, in hexadecimal.
      */
-    @SuppressWarnings("resource")
     private Object windowed(JsonNode step, KStream<String, Long> in, int number) {
         var windows = TimeWindows.ofSizeAndGrace(millis(step, "size"), millis(step, "grace")).advanceBy(millis(step, "advance"));
         TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
@@ -179,7 +178,6 @@ final class Interpreter {
         return changes(step, table, new TimeWindowedSerializer<>(Serdes.String().serializer()), number);
     }
 
-    @SuppressWarnings("resource")
     private Object sessions(JsonNode step, KStream<String, Long> in, int number) {
         var windows = SessionWindows.ofInactivityGapAndGrace(millis(step, "gap"), millis(step, "grace"));
         SessionWindowedKStream<String, Long> groups =

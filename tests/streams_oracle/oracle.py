@@ -36,7 +36,7 @@ class Oracle:
         jars = keep(f"Kafka Streams {version}", read_lock(FOLDER / "jars.txt"), kept)
         path = os.pathsep.join(map(str, [folder, *jars]))
         java = [find_java(), *QUICK, "-cp", path]
-        compiler = [*java, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-proc:none", "-cp", path]
+        compiler = [*java, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-proc:none", "-nowarn", "-cp", path]
         subprocess.run([*compiler, "-d", folder, *FOLDER.glob("*.java")], check=True)
         self._log = folder / "log"
         with self._log.open("wb") as log:

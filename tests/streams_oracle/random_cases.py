@@ -133,7 +133,8 @@ def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]
                 "stored": True,
             }
         case "count" | "reduce" | "aggregate":
-            adder = dice.choice([*INVERSE])
+            # A total of None is begun anew by a row that is the same again, which the rules of eddy do not follow.
+            adder = "plus" if op == "reduce" else dice.choice([*INVERSE])
             step |= {"f": adder, "undo": INVERSE[adder], "start": 0, "stored": True, **_pair(dice)}
     return step
 

@@ -135,6 +135,13 @@ def test_a_late_record_has_the_time_of_its_group_or_its_own(oracle: Oracle) -> N
     assert in_eddy.answer(case).out[1] == {"k": [(1, 100, 0), (2, 50, 1)]}
 
 
+def test_a_reducers_total_of_null_is_begun_anew_by_a_row_that_is_the_same_again(oracle: Oracle) -> None:
+    xor: Step = {"op": "reduce", "of": 1, "f": "xor_or_none", "undo": "xor_or_none", "stored": True, "key": "one"}
+    steps = [TABLE, {"op": "map_values", "of": 0, "f": "one", "stored": True}, {**xor, "value": "plus_key"}]
+    case = Case(steps, [("a", "k", 7, 0), ("a", "l", 3, 0), ("a", "l", 0, 0)])
+    assert last_of(oracle.answer(case)) == last_of(in_eddy.answer(case)) == {"x": [2, None, 2]}
+
+
 def test_a_change_of_a_session_has_the_time_of_its_end_or_of_its_record(oracle: Oracle) -> None:
     case = Case([STREAM, SESSIONS], [("a", "k", 1, 10), ("a", "k", 1, 5)])
     assert oracle.answer(case).out[1] == {"k@10-10": [(1, 10, -1), (None, 10, -1)], "k@5-10": [(2, 10, -1)]}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import eddy
-from eddy.operators import aggregate, join
+from eddy.operators import join
 from eddy.operators.batch import EMPTY
 from eddy.operators.windows.assignment import AssignWindows
 from eddy.state.table_state import Table
@@ -49,10 +49,6 @@ class TestPlanted:
 
     def test_a_table_that_stores_only_one_of_the_keys_of_an_epoch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Table, "put_many", _one_too_few(Table.put_many))
-        assert found(self.SEEDS)
-
-    def test_a_group_that_adds_before_it_subtracts(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(aggregate, "sorted", lambda rows, key: [*rows][::-1], raising=False)
         assert found(self.SEEDS)
 
     def test_a_table_join_that_forgets_the_keys_of_its_right_side(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,29 +3,21 @@
 A folder named by EDDY_KAFKA_JARS, such as the libs folder of a Kafka distribution, is taken as it is.
 """
 
-import importlib.util
 import os
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from benchmarks.cluster import MissingError
 from benchmarks.workloads import CACHE, ROOT
-from eddy.connectors.broker.jars import Jar, check, find_jars
+from eddy.connectors.broker.jars import find_jars, keep, read_lock
 from eddy.connectors.broker.java_runtime import find_java
 from eddy.errors import ConnectorError
 
 __all__ = ["java"]
 
 _FOLDER = ROOT / "benchmarks" / "kafka_streams"
-_SETTINGS = """\
-<ivysettings>
-  <settings defaultResolver="central"/>
-  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
-</ivysettings>
-"""
 
 
 @cache
@@ -40,62 +32,13 @@ def java() -> tuple[str, str]:
     return found, os.pathsep.join(map(str, [classes, *jars]))
 
 
-def _locked() -> list[Jar]:
-    lines = (_FOLDER / "jars.txt").read_text(encoding="ascii").splitlines()
-    split = [line.split() for line in lines if not line.startswith("#")]
-    return [Jar._make([*coordinates.split(":"), sha256]) for sha256, coordinates in split]
-
-
 def _jars() -> list[Path]:
     """All jars of the peer: the broker's, and two more."""
     named = os.environ.get("EDDY_KAFKA_JARS")
     files = list(find_jars(Path(named) if named else None).files)
     if any(file.name.startswith("kafka-streams-") for file in files):
         return files
-    kept = CACHE / "kafka_streams" / "jars"
-    locked = _locked()
-    if not all((kept / jar.file).exists() for jar in locked):
-        _fetch(locked, kept)
-    check(kept, locked)
-    return files + [kept / jar.file for jar in locked]
-
-
-def _fetch(jars: list[Jar], kept: Path) -> None:
-    spec = importlib.util.find_spec("pyspark")
-    found = [
-        ivy for folder in (spec and spec.submodule_search_locations) or () for ivy in Path(folder).glob("jars/ivy-*")
-    ]
-    if not found:
-        raise MissingError(
-            "the jars of Kafka Streams are not here, nor PySpark, whose Ivy fetches them: pip install pyspark"
-        )
-    wanted = "".join(
-        f'<dependency org="{jar.organisation}" name="{jar.artifact}" rev="{jar.revision}" conf="default->default"/>'
-        for jar in jars
-    )
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "settings.xml").write_text(_SETTINGS, encoding="ascii")
-        (folder / "ivy.xml").write_text(
-            '<ivy-module version="2.0"><info organisation="eddy" module="peer"/><configurations><conf name="default"/>'
-            f"</configurations><dependencies>{wanted}</dependencies></ivy-module>",
-            encoding="ascii",
-        )
-        command = [
-            find_java(),
-            f"-Divy.default.ivy.user.dir={name}",
-            "-jar",
-            str(found[0]),
-            "-settings",
-            "settings.xml",
-        ]
-        command += ["-ivy", "ivy.xml", "-cache", f"{name}/cache", "-confs", "default", "-warn"]
-        command += ["-retrieve", f"{kept}/[artifact]-[revision].[ext]"]
-        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
-    if not all((kept / jar.file).exists() for jar in jars):
-        raise MissingError(
-            f"the jars of Kafka Streams could not be fetched: {(ran.stdout + ran.stderr).strip()[-300:]}"
-        )
+    return [*files, *keep("Kafka Streams", read_lock(_FOLDER / "jars.txt"), CACHE / "kafka_streams" / "jars")]
 
 
 def _compile(java: str, class_path: str, classes: Path) -> None:

@@ -33,6 +33,7 @@ OUTSIDE = (
     "tests/spark/",
     "tests/client/",
     "tests/faust/",
+    "tests/streams_oracle/",
     "tests/upgrade/",
     "tests/test_docker.py",
     "tests/test_wordnet_demo.py",

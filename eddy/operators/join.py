@@ -12,13 +12,15 @@ are joined.
 Inside a recursion that counts depth, the deferred side's values are (iteration, value) pairs, and rows of L ⋈ ΔR of
 an iteration wait until the recursion reaches it.
 
+Outside of recursions a merged row has the headers of the row that has changed.
+
 Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023, on bilinear operators.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import compress, starmap
 from operator import itemgetter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
@@ -67,8 +69,10 @@ class Join(Operator):
         merge: Merge,
         eager: int = 2,
         by_depth: bool = False,
+        headed: bool = False,
     ) -> None:
         self.name, self._left, self._right, self._merge = name, left, right, merge
+        self._headed = headed
         self._correction = {2: -1, 1: 0, 0: 1}[eager]
         self.by_depth = by_depth
         self.later: dict[int, Batch] = {}
@@ -127,6 +131,9 @@ class Join(Operator):
         return merged_matches(left, outside, self._merge, self.name, is_set_aside if kept else None)
 
     def _matched(self, left: Batch, right: Batch, merge: Merge, iteration: int) -> Batch:
+        if self._headed and (left.headers or right.headers):
+            found = self._terms(_headed(left), _headed(right), _headed_merge(merge), iteration)
+            return concat([_split(batch) for batch in found])
         if not right.rows and not self.by_depth:
             return matches(left, self._right, merge)
         return concat(self._terms(left, right, merge, iteration))
@@ -169,6 +176,36 @@ class Join(Operator):
                 rows.append(merge(key, other, value))
                 weights.append(weight * factor)
         self.later = {iteration: Batch(rows, weights, right.time) for iteration, (rows, weights) in found.items()}
+
+
+class _Headed(NamedTuple):
+    """A value, or a merged row, with the headers of the row that has changed."""
+
+    body: Any
+    headers: Any
+
+
+def _headed(batch: Batch) -> Batch:
+    headers = batch.headers_of_rows()
+    rows = [(key, _Headed(value, own)) for (key, value), own in zip(batch.rows, headers, strict=True)]
+    return Batch(rows, batch.weights, batch.time)
+
+
+def _headed_merge(merge: Merge) -> Callable[[Any, Any, Any], Any]:
+    """Merges rows of which one or both have headers; of two the left one's count."""
+
+    def merged(key: Any, left: Any, right: Any) -> _Headed:
+        one, other = type(left) is _Headed, type(right) is _Headed
+        row = merge(key, left.body if one else left, right.body if other else right)
+        return _Headed(row, left.headers if one else right.headers)
+
+    return merged
+
+
+def _split(batch: Batch) -> Batch:
+    """Rows and headers in columns of their own."""
+    items: list[Any] = batch.rows
+    return Batch([item.body for item in items], batch.weights, batch.time, None, [item.headers for item in items])
 
 
 def matches(batch: Batch, state: Lookup | Bags, merge: Callable[[Any, Any, Any], Row]) -> Batch:

@@ -14,7 +14,7 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
-from eddy.operators.upsert import replacement
+from eddy.operators.upsert import by_key, replacement
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.table_state import Table
 
@@ -71,7 +71,7 @@ class OneRow(Keyed):
             news[key] = next(iter(one_row(key, dict(pairs))), None) if len(pairs) == 1 else None
         self.several.integrate({row: -1 for row in news.items() if row[1] is not None})
         self.table.put_many(news, olds)
-        return replacement(news, olds, batch.time)
+        return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def _check(self, delta: ZSet) -> None:
         for row, bag in zip(delta, self.several.get_many([key for key, _ in delta]), strict=True):

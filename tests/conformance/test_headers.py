@@ -17,14 +17,17 @@ def build(t: eddy.Topology) -> None:
     numbers.group_by_key().reduce(plus, "sums").to("sums")
     numbers.to_table("latest").left_join(names, lambda n, name: f"{name} {n}", value=S).to("joined")
     names.group_by(lambda key, name: (name, key), key=S, value=S).count("sizes").to("sizes")
+    names.foreign_key_join(t.table("cities", S, S), str, lambda name, city: f"{name} of {city}", "of", S).to("of")
 
 
 RECORDS = of("numbers", ("a", 1), ("b", 1), ("a", 2)) + of("names", ("a", "x"), ("b", "y"), ("b", "x"), ("a", None))
+RECORDS += of("cities", ("x", "Rome"), ("y", "Oslo")) + of("names", ("c", "y"))
 WRITTEN = {
     "counts": {"A": [0, 2], "B": [1]},
     "sums": {"a": [0, 2], "b": [1]},
     "joined": {"a": [0, 2, 3, 6], "b": [1, 4, 5]},
-    "sizes": {"x": [3, 5, 6], "y": [4, 5]},
+    "sizes": {"x": [3, 5, 6], "y": [4, 5, 9]},
+    "of": {"b": [7], "c": [9]},
 }
 
 

@@ -4,8 +4,10 @@ Ivy, a part of PySpark, fetches the jars of `jars.txt` from Maven Central. Each 
 nothing runs: the hashes are checked before the jars are stored, and each time they are used. Jars in a folder that the
 user names are not checked.
 
-Invariant: the folder in the user's cache has all jars of `jars.txt`, or does not exist. They are fetched into a folder
-beside it, which is renamed at the end; other processes that need the jars wait meanwhile.
+Other programs in Java, for tests and benchmarks, have files like `jars.txt` of their own: `read_lock` and `keep`.
+
+Invariant: a folder of kept jars, such as that in the user's cache, has all jars of its lock, or does not exist.
+They are fetched into a folder beside it, which is renamed at the end; other processes that need them wait meanwhile.
 """
 
 import contextlib
@@ -25,7 +27,17 @@ from typing import NamedTuple
 from eddy.connectors.broker.java_runtime import find_java
 from eddy.errors import ConnectorError
 
-__all__ = ["Jar", "Jars", "check", "find_jars", "kafka_version", "kept_folder", "locked_jars"]
+__all__ = [
+    "Jar",
+    "Jars",
+    "check",
+    "find_jars",
+    "kafka_version",
+    "keep",
+    "kept_folder",
+    "locked_jars",
+    "read_lock",
+]
 
 _NO_PYSPARK = (
     "PySpark, whose Ivy fetches them, is needed, or a folder that holds them. "
@@ -65,7 +77,12 @@ class Jars(NamedTuple):
 @cache
 def locked_jars() -> tuple[Jar, ...]:
     """The jars of `jars.txt`."""
-    lines = (Path(__file__).parent / "jars.txt").read_text(encoding="ascii").splitlines()
+    return read_lock(Path(__file__).parent / "jars.txt")
+
+
+def read_lock(path: Path) -> tuple[Jar, ...]:
+    """The jars that a file names, one a line: SHA-256, then organisation:artifact:revision."""
+    lines = path.read_text(encoding="ascii").splitlines()
     split = [line.split() for line in lines if not line.startswith("#")]
     return tuple(Jar._make([*coordinates.split(":"), sha256]) for sha256, coordinates in split)
 
@@ -88,11 +105,18 @@ def find_jars(folder: Path | None = None) -> Jars:
     """
     if folder is not None:
         return _given(folder)
-    kept = kept_folder()
+    return Jars(kafka_version(), keep(f"Kafka {kafka_version()}", locked_jars(), kept_folder()))
+
+
+def keep(what: str, jars: Sequence[Jar], kept: Path) -> tuple[Path, ...]:
+    """The files of `jars` in the folder `kept`, fetched if there is no such folder. Errors call them `what`.
+
+    Raises: ConnectorError.
+    """
     if not kept.is_dir():
-        _fetch(kept)
-    check(kept, locked_jars())
-    return Jars(kafka_version(), tuple(kept / jar.file for jar in locked_jars()))
+        _fetch(what, jars, kept)
+    check(kept, jars)
+    return tuple(kept / jar.file for jar in jars)
 
 
 def check(folder: Path, jars: Sequence[Jar]) -> None:
@@ -122,8 +146,8 @@ def _given(folder: Path) -> Jars:
     )
 
 
-def _fetch(kept: Path) -> None:
-    java, ivy = find_java(), _ivy()
+def _fetch(what: str, jars: Sequence[Jar], kept: Path) -> None:
+    java, ivy = find_java(), _ivy(what)
     kept.parent.mkdir(parents=True, exist_ok=True)
     with _alone(kept):
         if kept.is_dir():
@@ -133,8 +157,8 @@ def _fetch(kept: Path) -> None:
         prefix = f".{kept.name}-"
         with tempfile.TemporaryDirectory(prefix=prefix, dir=kept.parent, ignore_cleanup_errors=True) as name:
             part = Path(name)
-            _download(java, ivy, part)
-            check(part / "jars", locked_jars())
+            _download(java, ivy, part, what, jars)
+            check(part / "jars", jars)
             (part / "jars").rename(kept)
 
 
@@ -149,18 +173,18 @@ def _alone(kept: Path) -> Iterator[None]:
         yield
 
 
-def _ivy() -> Path:
+def _ivy(what: str) -> Path:
     spec = importlib.util.find_spec("pyspark")
     for location in (spec and spec.submodule_search_locations) or ():
         for ivy in Path(location).glob("jars/ivy-*.jar"):
             return ivy
-    raise ConnectorError(f"Kafka {kafka_version()}: its jars are not on this machine; {_NO_PYSPARK}")
+    raise ConnectorError(f"{what}: its jars are not on this machine; {_NO_PYSPARK}")
 
 
-def _download(java: str, ivy: Path, part: Path) -> None:
-    """Let Ivy put the jars of `jars.txt`, without their declared dependencies, into `part/jars`."""
+def _download(java: str, ivy: Path, part: Path, what: str, jars: Sequence[Jar]) -> None:
+    """Let Ivy put the jars, without their declared dependencies, into `part/jars`."""
     (part / "settings.xml").write_text(_SETTINGS, encoding="ascii")
-    (part / "ivy.xml").write_text(_wanted(locked_jars()), encoding="ascii")
+    (part / "ivy.xml").write_text(_wanted(jars), encoding="ascii")
     (part / "jars").mkdir()
     command = [java, f"-Divy.default.ivy.user.dir={part}", "-jar", str(ivy)]
     options = {
@@ -172,10 +196,10 @@ def _download(java: str, ivy: Path, part: Path) -> None:
     }
     command += [word for option in options.items() for word in option]
     subprocess.run([*command, "-warn"], cwd=part, capture_output=True)
-    missing = [jar.file for jar in locked_jars() if not (part / "jars" / jar.file).exists()]
+    missing = [jar.file for jar in jars if not (part / "jars" / jar.file).exists()]
     if missing:
         raise ConnectorError(
-            f"Kafka {kafka_version()}: {len(missing)} of {len(locked_jars())} jars, such as {missing[0]}, did not come "
+            f"{what}: {len(missing)} of {len(jars)} jars, such as {missing[0]}, did not come "
             "from Maven Central; a connection to it is needed, once. Try again; behind a proxy, with "
             "JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; or name a folder of jars: --jars DIR",
             retriable=True,

@@ -147,7 +147,8 @@ class Join(Node):
         left, right, merge = self._swapped(self.inputs[1] in circuit.inside)
         one, other = circuit.lookup(*left), circuit.lookup(*right)
         inside = bound is not None
-        operator = join.Join(self.name, one, other, merge, 1 if inside else 2, bound is not None and bound.by_depth)
+        by_depth = bound is not None and bound.by_depth
+        operator = join.Join(self.name, one, other, merge, 1 if inside else 2, by_depth, headed=not inside)
         return circuit.emit(operator, circuit.slot_of(left[0]), circuit.slot_of(right[0]))
 
     def build_nested(self, loop: LoopBody) -> int:

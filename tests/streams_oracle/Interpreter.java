@@ -1,0 +1,309 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.serialization.Serializer;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.TopologyConfig;
+import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindowedKStream;
+import org.apache.kafka.streams.kstream.SessionWindowedSerializer;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
+
+/** Builds the topology of a case. The result of step n is written to the topic "out" + n, its store is "s" + n. */
+final class Interpreter {
+    private final StreamsBuilder builder;
+    private final JsonNode steps;
+    private final List<Object> made = new ArrayList<>();
+    private final List<Integer> stores = new ArrayList<>();
+
+    Interpreter(JsonNode steps, Properties settings) {
+        builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(settings)));
+        this.steps = steps;
+    }
+
+    Topology build() {
+        for (JsonNode step : steps) {
+            int number = made.size();
+            made.add(make(step, number));
+            if (step.path("stored").asBoolean()) {
+                stores.add(number);
+            }
+            KStream<String, Long> records = made.get(number) instanceof KTable ? table(number).toStream() : stream(number);
+            records.to("out" + number, Produced.with(Serdes.String(), Serdes.Long()));
+        }
+        return builder.build();
+    }
+
+    List<Integer> stores() {
+        return stores;
+    }
+
+    private Object make(JsonNode step, int number) {
+        String op = step.get("op").asText();
+        if (op.equals("stream")) {
+            return builder.<String, Long>stream(step.get("topic").asText());
+        }
+        if (op.equals("table")) {
+            String topic = step.get("topic").asText();
+            return stored(step) ? builder.table(topic, store(number)) : builder.<String, Long>table(topic);
+        }
+        if (op.equals("cogroup")) {
+            return cogroup(step, number);
+        }
+        int of = step.get("of").asInt();
+        return made.get(of) instanceof KTable ? ofTable(op, step, table(of), number) : ofStream(op, step, stream(of), number);
+    }
+
+    private Object ofStream(String op, JsonNode step, KStream<String, Long> in, int number) {
+        String f = step.path("f").asText();
+        return switch (op) {
+            case "filter" -> in.filter((k, v) -> Functions.test(f, k, v));
+            case "filter_not" -> in.filterNot((k, v) -> Functions.test(f, k, v));
+            case "map_values" -> in.mapValues((k, v) -> Functions.value(f, k, v));
+            case "map" -> in.map((k, v) -> pair(step, k, v));
+            case "select_key" -> in.selectKey((k, v) -> Functions.key(step.get("key").asText(), k, v));
+            case "flat_map" -> in.flatMap((k, v) -> pairs(step, k, v));
+            case "flat_map_values" -> in.flatMapValues((k, v) -> pairs(step, k, v).stream().map(p -> p.value).toList());
+            case "merge" -> in.merge(stream(step.get("with").asInt()));
+            case "split" -> split(step, in);
+            case "repartition" -> in.repartition(
+                Repartitioned.<String, Long>as("r" + number)
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
+            case "to_table" -> stored(step) ? in.toTable(Named.as("t" + number), store(number))
+                : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
+            case "windowed" -> windowed(step, in, number);
+            case "sessions" -> sessions(step, in, number);
+            case "process" -> process(step, in, number);
+            case "process_values" -> processValues(in, number);
+            case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+            case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+            case "count" -> grouped(step, in, number).count(store(number));
+            case "reduce" -> grouped(step, in, number).reduce((total, v) -> Functions.pair(f, total, v), store(number));
+            case "aggregate" -> grouped(step, in, number).aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store(number));
+            default -> throw new IllegalArgumentException("no step of a stream: " + op);
+        };
+    }
+
+    private Object ofTable(String op, JsonNode step, KTable<String, Long> in, int number) {
+        String f = step.path("f").asText();
+        boolean stored = stored(step);
+        return switch (op) {
+            case "filter" -> stored ? in.filter((k, v) -> Functions.test(f, k, v), store(number))
+                : in.filter((k, v) -> Functions.test(f, k, v));
+            case "filter_not" -> stored ? in.filterNot((k, v) -> Functions.test(f, k, v), store(number))
+                : in.filterNot((k, v) -> Functions.test(f, k, v));
+            case "map_values" -> stored ? in.mapValues((k, v) -> Functions.value(f, k, v), store(number))
+                : in.mapValues((k, v) -> Functions.value(f, k, v));
+            case "to_stream" -> in.toStream();
+            case "count" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).count(store(number));
+            case "reduce" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).reduce(
+                (total, v) -> Functions.pair(f, total, v),
+                (total, v) -> Functions.pair(step.get("undo").asText(), total, v), store(number));
+            case "aggregate" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
+                (k, v, total) -> Functions.pair(step.get("undo").asText(), total, v), store(number));
+            case "join", "left_join", "outer_join" -> joinOf(op, step, in, table(step.get("with").asInt()), number);
+            case "foreign_key_join" -> in.join(table(step.get("with").asInt()),
+                (k, v) -> Functions.key(step.get("key").asText(), k, v), (v, w) -> Functions.pair(f, v, w), store(number));
+            case "foreign_key_left_join" -> in.leftJoin(table(step.get("with").asInt()),
+                (k, v) -> Functions.key(step.get("key").asText(), k, v), (v, w) -> Functions.pair(f, v, w), store(number));
+            default -> throw new IllegalArgumentException("no step of a table: " + op);
+        };
+    }
+
+    private Object joinOf(String op, JsonNode step, KTable<String, Long> in, KTable<String, Long> with, int number) {
+        String f = step.get("f").asText();
+        if (stored(step)) {
+            return switch (op) {
+                case "join" -> in.join(with, (v, w) -> Functions.pair(f, v, w), store(number));
+                case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w), store(number));
+                default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w), store(number));
+            };
+        }
+        return switch (op) {
+            case "join" -> in.join(with, (v, w) -> Functions.pair(f, v, w));
+            case "left_join" -> in.leftJoin(with, (v, w) -> Functions.pair(f, v, w));
+            default -> in.outerJoin(with, (v, w) -> Functions.pair(f, v, w));
+        };
+    }
+
+    /**
+     * A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes in a
+     * topic, in hexadecimal.
+     */
+    private Object windowed(JsonNode step, KStream<String, Long> in, int number) {
+        var windows = TimeWindows.ofSizeAndGrace(millis(step, "size"), millis(step, "grace")).advanceBy(millis(step, "advance"));
+        TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
+        // Without a longer retention a store in memory loses the windows that a record closes before they are emitted.
+        var store = Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
+            .withRetention(Duration.ofDays(1));
+        String f = step.path("f").asText();
+        KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
+            case "count" -> groups.count(store);
+            case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            default -> groups.aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store);
+        };
+        return changes(step, table, new TimeWindowedSerializer<>(Serdes.String().serializer()), number);
+    }
+
+    private Object sessions(JsonNode step, KStream<String, Long> in, int number) {
+        var windows = SessionWindows.ofInactivityGapAndGrace(millis(step, "gap"), millis(step, "grace"));
+        SessionWindowedKStream<String, Long> groups =
+            grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
+        var store = Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
+            .withRetention(Duration.ofDays(1));
+        String f = step.path("f").asText();
+        KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
+            case "count" -> groups.count(store);
+            case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            default -> groups.aggregate(
+                () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
+                (k, total, later) -> Functions.pair(step.get("merge").asText(), total, later), store);
+        };
+        return changes(step, table, new SessionWindowedSerializer<>(Serdes.String().serializer()), number);
+    }
+
+    private static EmitStrategy emitStrategy(JsonNode step) {
+        return step.get("emit").asText().equals("close") ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
+    }
+
+    private KStream<String, Long> changes(
+            JsonNode step, KTable<Windowed<String>, Long> table, Serializer<Windowed<String>> serializer, int number) {
+        if (step.get("emit").asText().equals("suppress")) {
+            table = table.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()).withName("u" + number));
+        }
+        boolean bytes = step.path("bytes").asBoolean();
+        return table.toStream((key, value) -> bytes ? HexFormat.of().formatHex(serializer.serialize("", key))
+            : key.key() + "@" + key.window().start() + "-" + key.window().end());
+    }
+
+    private static Duration millis(JsonNode step, String name) {
+        return Duration.ofMillis(step.get(name).asLong());
+    }
+
+    private Object process(JsonNode step, KStream<String, Long> in, int number) {
+        addStore(number);
+        long every = step.path("every").asLong();
+        var clock = step.path("by").asText().equals("wall clock")
+            ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
+        return in.process(() -> new Processors.Sums("s" + number, every, clock), "s" + number);
+    }
+
+    private Object processValues(KStream<String, Long> in, int number) {
+        addStore(number);
+        return in.processValues(() -> new Processors.SumsByKey("s" + number), "s" + number);
+    }
+
+    private void addStore(int number) {
+        builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
+            Stores.inMemoryKeyValueStore("s" + number), Serdes.String(), Serdes.Long()));
+    }
+
+    private Object split(JsonNode step, KStream<String, Long> in) {
+        var branches = in.split(Named.as("b" + made.size() + "-"));
+        int number = 0;
+        for (JsonNode test : step.get("tests")) {
+            branches = branches.branch((k, v) -> Functions.test(test.asText(), k, v), Branched.as(String.valueOf(number++)));
+        }
+        return branches.noDefaultBranch().get("b" + made.size() + "-" + step.get("take").asInt());
+    }
+
+    private Object cogroup(JsonNode step, int number) {
+        var parts = step.get("parts");
+        String first = parts.get(0).get("f").asText();
+        var all = group(parts.get(0), stream(parts.get(0).get("of").asInt()), number + "-0")
+            .<Long>cogroup((k, v, total) -> Functions.pair(first, total, v));
+        for (int at = 1; at < parts.size(); at++) {
+            JsonNode part = parts.get(at);
+            String f = part.get("f").asText();
+            all = all.cogroup(group(part, stream(part.get("of").asInt()), number + "-" + at),
+                (k, v, total) -> Functions.pair(f, total, v));
+        }
+        return all.aggregate(() -> step.get("start").asLong(), store(number));
+    }
+
+    private KGroupedStream<String, Long> grouped(JsonNode step, KStream<String, Long> in, int number) {
+        return group(step, in, String.valueOf(number));
+    }
+
+    private static KGroupedStream<String, Long> group(JsonNode step, KStream<String, Long> in, String name) {
+        Grouped<String, Long> with = Grouped.with("g" + name, Serdes.String(), Serdes.Long());
+        String key = step.path("key").asText("");
+        return key.isEmpty() ? in.groupByKey(with) : in.groupBy((k, v) -> Functions.key(key, k, v), with);
+    }
+
+    private static KeyValue<String, Long> pair(JsonNode step, String key, Long value) {
+        return KeyValue.pair(
+            Functions.key(step.get("key").asText(), key, value), Functions.value(step.get("value").asText(), key, value));
+    }
+
+    private static List<KeyValue<String, Long>> pairs(JsonNode step, String key, Long value) {
+        List<KeyValue<String, Long>> pairs = new ArrayList<>();
+        for (JsonNode part : step.get("parts")) {
+            if (Functions.test(part.get("f").asText(), key, value)) {
+                pairs.add(pair(part, key, value));
+            }
+        }
+        return pairs;
+    }
+
+    private static boolean stored(JsonNode step) {
+        return step.path("stored").asBoolean();
+    }
+
+    private static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> store(int number) {
+        return Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("s" + number)
+            .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled();
+    }
+
+    private static Grouped<String, Long> by(int number) {
+        return Grouped.with("g" + number, Serdes.String(), Serdes.Long());
+    }
+
+    private static Joined<String, Long, Long> joined(int number) {
+        return Joined.with(Serdes.String(), Serdes.Long(), Serdes.Long(), "j" + number);
+    }
+
+    @SuppressWarnings("unchecked")
+    private KStream<String, Long> stream(int number) {
+        return (KStream<String, Long>) made.get(number);
+    }
+
+    @SuppressWarnings("unchecked")
+    private KTable<String, Long> table(int number) {
+        return (KTable<String, Long>) made.get(number);
+    }
+}

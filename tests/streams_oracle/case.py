@@ -1,0 +1,58 @@
+"""A case: a topology as data, and records. An answer: the records of each step by key, and the rows of its stores.
+
+A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
+`value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
+that by itself. An input record is (topic, key, value, time in ms); without a topic the wall clock advances by the time.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tests.streams_oracle.functions import Key, Value
+
+__all__ = ["Answer", "Case", "Input", "Output", "Step", "by_key", "inputs_of", "is_table"]
+
+Step = dict[str, Any]
+Input = tuple[str | None, Key, Value, int]
+Output = tuple[Value, int, int]
+"""Value, time, and the number of the input record whose headers it has; -1 without headers."""
+
+MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", "windowed", "sessions")
+MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
+
+
+class Case(NamedTuple):
+    """A topology and its input."""
+
+    steps: list[Step]
+    records: list[Input]
+
+
+class Answer(NamedTuple):
+    """What an engine makes of a case: of each step the records by key, in their order; rows of stores by step."""
+
+    out: list[dict[Key, list[Output]]]
+    stores: dict[int, dict[str, int]]
+
+
+def by_key(records: Iterable[tuple[Key, Value, int, int]]) -> dict[Key, list[Output]]:
+    """The records of each key in their order."""
+    found: dict[Key, list[Output]] = {}
+    for key, value, time, number in records:
+        found.setdefault(key, []).append((value, time, number))
+    return found
+
+
+def is_table(steps: list[Step], number: int) -> bool:
+    """Whether the result of a step is a table."""
+    op = steps[number]["op"]
+    if op in MAKE_TABLES or op in MAKE_STREAMS:
+        return op in MAKE_TABLES
+    return is_table(steps, steps[number]["of"])
+
+
+def inputs_of(step: Step) -> list[int]:
+    """The numbers of the steps that a step reads."""
+    if step["op"] == "cogroup":
+        return [part["of"] for part in step["parts"]]
+    return [step[side] for side in ("of", "with") if side in step]

@@ -46,7 +46,8 @@ class WindowedFold(Operator):
 
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
     the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
-    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too.
+    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too. A window
+    whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed.
 
     A step closes or removes at most `most` windows; the others are due in the next step.
     """
@@ -118,33 +119,37 @@ class WindowedFold(Operator):
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """As `step`; the fold sets rows aside."""
         (batch,) = inputs
-        return self._closing(context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY)
+        return self._closing(
+            context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY, aside
+        )
 
-    def _closing(self, context: Context, batch: Batch, delta: Batch) -> Batch:
+    def _closing(self, context: Context, batch: Batch, delta: Batch, aside: Aside | None = None) -> Batch:
         frontiers = {partition: self._frontier.at(context, partition) for partition in self._owned()}
-        due = [*self._new(delta, frontiers), *self._due(frontiers)]
+        new = self._new(delta, frontiers, aside.withheld_anew() if aside else ())
+        due = list(dict.fromkeys([*new, *self._due(frontiers)]))  # one that was withheld may be among both
         if not due:
             return EMPTY if self._closes else delta
         if not self._closes:
-            self._remove(due)
+            self._remove(due, aside)
             return delta
         closes_at = self._windows.closes_at
-        self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)])
-        rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)])
+        self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)], aside)
+        rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)], aside)
         if context.timestamps is not None:  # the times of rows are numbers of records; these rows derive from none
             return Batch(rows, [1] * len(rows), batch.time, [0] * len(rows))
         times = [self._windows.final_ms(key.end_ms) for key in keys_of(rows)]
         return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
 
-    def _new(self, delta: Batch, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
-        """Put new windows into the calendar, and take those out that have no row any more.
+    def _new(self, delta: Batch, frontiers: Mapping[int, int], withheld: Sequence[Windowed[Any]]) -> list[_Due[Any]]:
+        """Put new windows, and those that are withheld from now on, into the calendar; take those out that have no row
+        any more.
 
         Returns the new windows that are due, since their records and the end of their grace are in one epoch.
         """
         changed: dict[Windowed[Any], int] = {}
         for (key, _), weight in zip(delta.rows, delta.weights, strict=True):
             changed[key] = changed.get(key, 0) + weight
-        news = [key for key, weight in changed.items() if weight > 0]
+        news = [*(key for key, weight in changed.items() if weight > 0), *withheld]
         gone = [key for key, weight in changed.items() if weight < 0]
         self.calendar.move(gone, map(self._moment, gone), [None] * len(gone))
         moments = list(map(self._moment, news))
@@ -180,7 +185,7 @@ class WindowedFold(Operator):
         self.left_due = left_due
         return found
 
-    def _close(self, closed: list[Windowed[Any]]) -> list[Row]:
+    def _close(self, closed: list[Windowed[Any]], aside: Aside | None) -> list[Row]:
         """The rows of windows that close. Without retention they are removed from the table."""
         values = self.table.get_many(closed)
         ends = [self._windows.closes_at(key.end_ms) for key in closed]
@@ -188,13 +193,16 @@ class WindowedFold(Operator):
             self._forget(closed)
             self.calendar.move(closed, ends, map(self._removal, closed))
         else:
-            self._remove(list(zip(ends, closed, strict=True)))
+            self._remove(list(zip(ends, closed, strict=True)), aside)
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
 
-    def _remove(self, due: list[_Due[Any]]) -> None:
-        """Remove rows from the tables, without a retraction."""
+    def _remove(self, due: list[_Due[Any]], aside: Aside | None) -> None:
+        """Remove rows from the tables, without a retraction; withhold them no more."""
         keys = [key for _, key in due]
         self._forget(keys)
+        if aside is not None:
+            for key in keys:
+                aside.release(key)
         for table in (self.table, *self._beside):
             table.put_many(dict.fromkeys(keys), table.get_many(keys))
         self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))

@@ -7,7 +7,9 @@ A window closes when the frontier of its partition reaches its end. From then on
 final: it is never retracted. It is in the table until the frontier is `retention` after the end.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import itemgetter, not_
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
@@ -27,6 +29,7 @@ Emit = Literal["update", "close"]
 _MOST_A_STEP = 20_000
 _Due = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
+_end_of = itemgetter(2)
 
 
 class OpenWindow(NamedTuple):
@@ -146,14 +149,16 @@ class WindowedFold(Operator):
 
         Returns the new windows that are due, since their records and the end of their grace are in one epoch.
         """
-        changed: dict[Windowed[Any], int] = {}
-        for (key, _), weight in zip(delta.rows, delta.weights, strict=True):
-            changed[key] = changed.get(key, 0) + weight
-        news = [*(key for key, weight in changed.items() if weight > 0), *withheld]
-        gone = [key for key, weight in changed.items() if weight < 0]
-        self.calendar.move(gone, map(self._moment, gone), [None] * len(gone))
-        moments = list(map(self._moment, news))
-        self.calendar.move(news, [None] * len(news), moments)
+        keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
+        come: Iterable[Windowed[Any]] = keys
+        if not all(inserted):  # a row that replaces another one is no new window
+            there, left = dict.fromkeys(compress(keys, inserted)), dict.fromkeys(compress(keys, map(not_, inserted)))
+            come = [key for key in there if key not in left]
+            gone = [key for key in left if key not in there]
+            self.calendar.move(gone, self._moments(gone), repeat(None, len(gone)))
+        news = [*come, *withheld]
+        moments = self._moments(news)
+        self.calendar.move(news, repeat(None, len(news)), moments)
         if not news or min(moments) > max(frontiers.values(), default=-1):
             return []
         spec = self.table.spec
@@ -161,12 +166,15 @@ class WindowedFold(Operator):
         found = zip(homes, moments, news, strict=True)
         return [(moment, key) for home, moment, key in found if moment <= frontiers.get(home, -1)]
 
-    def _moment(self, key: Windowed[Any]) -> int:
-        return self._windows.closes_at(key.end_ms) if self._closes else self._removal(key)
+    def _moments(self, keys: Sequence[Windowed[Any]]) -> list[int]:
+        """The first moment of each window. Cost: a call for each end of windows."""
+        first = self._windows.closes_at if self._closes else self._removal
+        moment_of = {end: first(end) for end in set(map(_end_of, keys))}
+        return list(map(moment_of.__getitem__, map(_end_of, keys)))
 
-    def _removal(self, key: Windowed[Any]) -> int:
+    def _removal(self, end_ms: int) -> int:
         """The end of a window at which the retention of another one is over."""
-        end = self._windows.closes_at(key.end_ms)
+        end = self._windows.closes_at(end_ms)
         return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
     def _due(self, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
@@ -191,7 +199,7 @@ class WindowedFold(Operator):
         ends = [self._windows.closes_at(key.end_ms) for key in closed]
         if self._retention_ms:
             self._forget(closed)
-            self.calendar.move(closed, ends, map(self._removal, closed))
+            self.calendar.move(closed, ends, map(self._removal, map(_end_of, closed)))
         else:
             self._remove(list(zip(ends, closed, strict=True)), aside)
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]

@@ -622,15 +622,21 @@ FULL = 8
 def clicks() -> eddy.Topology:
     """Clicks of each user in each window, at each change; and sums by page, once when their windows close."""
     topology = eddy.Topology("clicks")
-    came = topology.stream("clicks", key=eddy.String, value=eddy.Int64).filter(_is_room)  # user -> page
-    windows = eddy.TimeWindows(*(timedelta(milliseconds=n) for n in (WINDOW_MS, WINDOW_MS, GRACE_MS)))
-    by_user = came.group_by_key().windowed_by(windows, retention=timedelta(milliseconds=KEPT_MS)).count("by-user")
+    by_user, by_page = clicks_in_windows(topology, "clicks")
     by_user.to("by-user", value=eddy.Int64)
-    hops = eddy.TimeWindows(*(timedelta(milliseconds=n) for n in (WINDOW_MS, STEP_MS, GRACE_MS)))
-    pages = came.group_by(lambda user, page: str(page), key=eddy.String).windowed_by(hops, emit="close")
-    by_page = pages.aggregate(lambda: 0, _clicked, "by-page", value=eddy.Int64)
-    by_page.to_stream().to("by-page", value=eddy.Int64)
+    by_page.to("by-page", value=eddy.Int64)
     return topology
+
+
+def clicks_in_windows(topology: eddy.Topology, topic: str, scale: int = 1) -> tuple[Any, Any]:
+    """The counts by user, and the sums by page; `scale` has the milliseconds of one."""
+    came = topology.stream(topic, key=eddy.String, value=eddy.Int64).filter(_is_room)  # user -> page
+    size, step, grace, kept = (timedelta(milliseconds=n * scale) for n in (WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS))
+    tumbling, hopping = eddy.TimeWindows(size, grace=grace), eddy.TimeWindows(size, step, grace)
+    by_user = came.group_by_key().windowed_by(tumbling, retention=kept).count("by-user")
+    pages = came.group_by(lambda user, page: str(page), key=eddy.String).windowed_by(hopping, emit="close")
+    by_page = pages.aggregate(lambda: 0, _clicked, "by-page", value=eddy.Int64)
+    return by_user, by_page.to_stream()
 
 
 def _clicked(page: str, number: int, total: int) -> int:
@@ -644,9 +650,14 @@ def clicks_event(rng: random.Random) -> Event:
     return "clicks", f"u{rng.randrange(8)}", rng.choice([1, 1, 2, 9])
 
 
-def clicks_expect(inputs: Inputs) -> Expected:
+def clicks_expect(inputs: Inputs, scale: int = 1) -> Expected:
     """Record by record: late by its own partition; then the windows that all partitions have passed are closed."""
     rows, partitions = inputs["clicks"]
+    size, step, grace, retention = (n * scale for n in (WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS))
+
+    def windowed(key: str, start: int) -> eddy.Windowed[str]:
+        return eddy.Windowed(key, start, start + size)
+
     clock = dict.fromkeys(range(partitions), -1)
     counts: Counter[tuple[str, int]] = Counter()
     sums: Counter[tuple[str, int]] = Counter()
@@ -654,44 +665,40 @@ def clicks_expect(inputs: Inputs) -> Expected:
     for user, page, partition, time in rows:
         now = clock[partition] = max(clock[partition], time)
         home[user] = partition
-        for start in range(0, time + 1, STEP_MS):
-            if page == 9 or start + WINDOW_MS <= time or start + WINDOW_MS + GRACE_MS <= now:
+        for start in range(max(0, time - size) // step * step, time + 1, step):
+            if page == 9 or start + size <= time or start + size + grace <= now:
                 continue
-            if start % WINDOW_MS == 0:
+            if start % size == 0:
                 counts[user, start] += 1
             if page != BORED:
                 sums[str(page), start] += LARGEST if page == FULL else 1
-    passed = min(clock.values()) - GRACE_MS
-    pages = {_window(*key): total for key, total in sums.items()}
+    passed = min(clock.values()) - grace
+    pages = {windowed(*key): total for key, total in sums.items()}
     written = {window: total for window, total in pages.items() if total <= LARGEST}
     still_open = {window for window in pages if window.end_ms > passed}
     kept = {}
     for user, start in counts:
-        end = start + WINDOW_MS
-        over = -(-(end + KEPT_MS) // WINDOW_MS) * WINDOW_MS
-        if clock[home[user]] - GRACE_MS < over:
-            kept[_window(user, start)] = over
+        end = start + size
+        over = -(-(end + retention) // size) * size
+        if clock[home[user]] - grace < over:
+            kept[windowed(user, start)] = over
     states = {
         "by-user": {window: counts[window.key, window.start_ms] for window in kept},
         "by-user-calendar": dict.fromkeys(kept.items(), 1),
         "by-page": {window: total for window, total in written.items() if window in still_open},
         "by-page-calendar": {(window, window.end_ms): 1 for window in still_open},
         "by-page-marks": {
-            (to, "clicks", partition): (now - GRACE_MS) // STEP_MS * STEP_MS
+            (to, "clicks", partition): (now - grace) // step * step
             for partition, now in clock.items()
-            if now - GRACE_MS >= WINDOW_MS
+            if now - grace >= size
             for to in range(partitions)
         },
     }
     sinks = {
-        "by-user": {_window(*key): n for key, n in counts.items()},
+        "by-user": {windowed(*key): n for key, n in counts.items()},
         "by-page": Counter((window, total) for window, total in written.items() if window not in still_open),
     }
     return Expected(sinks, states, len(still_open - set(written)))
-
-
-def _window(key: str, start: int) -> eddy.Windowed[str]:
-    return eddy.Windowed(key, start, start + WINDOW_MS)
 
 
 PROGRAMS = [

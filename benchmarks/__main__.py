@@ -19,6 +19,7 @@ _NAMES = (
         "poison",
         "processors",
         "schema-registry",
+        "windows",
         "queries",
         "serve",
         "client",

@@ -10,14 +10,16 @@ All moments are milliseconds since 1970 in event time. A window is over once the
 
 import calendar
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from operator import add, itemgetter
 from struct import Struct
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo
 
 from eddy.errors import DataError, TopologyError
-from eddy.serde import Part, Serde
+from eddy.serde import Part, Serde, String
 
 __all__ = [
     "CalendarWindows",
@@ -42,6 +44,7 @@ _LONGEST = timedelta(days=36_525)
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
 _START, _END_START = Struct(">q"), Struct(">qq")
+_key_of, _start_of = itemgetter(0), itemgetter(1)
 
 
 class Windowed(NamedTuple, Generic[K]):
@@ -140,15 +143,20 @@ class TimeWindows(_Fixed):
                 )
         check_span("TimeWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
 
-    @property
+    @cached_property
     def size_ms(self) -> int:
         """The size."""
         return self.size // _MILLISECOND
 
-    @property
+    @cached_property
     def advance_ms(self) -> int:
         """The time from one start to the next."""
         return (self.advance or self.size) // _MILLISECOND
+
+    @property
+    def tumbling(self) -> bool:
+        """Whether each moment is in one window."""
+        return self.advance_ms == self.size_ms
 
     def of(self, time_ms: int) -> Sequence[Span]:
         """The windows with a moment, by rising start; none begins before 1970."""
@@ -300,13 +308,13 @@ def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 
 
 
 def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows) -> Serde[Any]:
-    inner, identity, decode_key = key.encode, key.identify, key.decode
+    inner, identity, decode_key, pack = key.encode, key.identify, key.decode, _START.pack
 
     def encode(windowed: Windowed[Any]) -> bytes:
-        return inner(windowed[0]) + _START.pack(windowed[1])
+        return inner(windowed[0]) + pack(windowed[1])
 
     def identify(windowed: Windowed[Any]) -> bytes:
-        return (identity or inner)(windowed[0]) + _START.pack(windowed[1])
+        return (identity or inner)(windowed[0]) + pack(windowed[1])
 
     if isinstance(windows, TimeWindows):
         size = windows.size_ms
@@ -328,7 +336,7 @@ def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows
     def in_topic(topic: str, part: Part) -> Serde[Any]:
         return _windowed(name, key.in_topic(topic, part), windows)
 
-    return Serde(
+    return _WindowedSerde(
         name,
         encode,
         decode,
@@ -339,7 +347,26 @@ def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows
         tail=_START.size,
         topic_form=None if key.topic_form is None else in_topic,
         canonical=key.canonical,
+        key=key,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowedSerde(Serde[Any]):
+    """The serde of keys of windows with a start; `key` is that of the keys without them."""
+
+    key: Serde[Any] = field(default=String, compare=False)
+
+    def identify_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:
+        """Canonical bytes of each value. Cost: loops in C."""
+        return self._with_starts(self.key.identify_many(list(map(_key_of, values))), values)
+
+    def encode_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:
+        """Encode each value. Cost: loops in C."""
+        return self._with_starts(self.key.encode_many(list(map(_key_of, values))), values)
+
+    def _with_starts(self, keys: list[bytes], values: Sequence[Windowed[Any]]) -> list[bytes]:
+        return list(map(add, keys, map(_START.pack, map(_start_of, values))))
 
 
 def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802

@@ -14,7 +14,7 @@ from tests.kill.nursery import RESTORED, TERMINATE
 from tests.seeds import in_turn
 from tests.simulation.programs import PROGRAMS
 
-NAMES = ["countdown", "materials", "permissions", "sessions", "visits"]
+NAMES = ["countdown", "materials", "permissions", "sessions", "visits", "clicks"]
 KILLED = [*in_turn(NAMES, len(NAMES))]
 """One program a day; all of them in the long form."""
 RANDOM_KILLS = 30
@@ -65,6 +65,15 @@ def test_a_restart_that_is_killed_while_it_restores_goes_on_restoring(build: Bui
     while rig.run(RESTORED, time=3).killed:
         pass
     assert rig.kills > 2
+    rig.settle()
+
+
+def test_nothing_is_lost_or_doubled_when_killed_at_every_step_and_its_states_are_lost(build: Build) -> None:
+    rig = build("clicks", seed=3)
+    for step in STEPS:
+        rig.produce(20)
+        assert rig.run(step, 2, meanwhile=3).killed, f"'{step}' was not reached"
+        shutil.rmtree(rig.state)
     rig.settle()
 
 

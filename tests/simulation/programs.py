@@ -13,18 +13,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import eddy
 from tests import oracle
 
-__all__ = ["PROGRAMS", "Event", "Expected", "Program"]
+__all__ = ["PROGRAMS", "Event", "Expected", "Program", "Timed"]
 
 Event = tuple[str, str, Any]
 """(topic, key, value or None)."""
 
 Inputs = Mapping[str, Any]
-"""By source topic: a dict of the latest values for a table, the list of (key, value) for a stream."""
+"""By source topic: a dict of the latest values for a table, the list of (key, value) for a stream, or `Timed` rows."""
+
+
+class Timed(NamedTuple):
+    """Rows (key, value, partition, timestamp) of a topic, and the number of its partitions."""
+
+    rows: list[tuple[Any, Any, int, int]]
+    partitions: int
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Program:
     """`partitions` maps each source topic to the one whose number of partitions it has.
 
     `poison` are events that the program's functions cannot process, `bad_rows` those of which rows fail after an
-    exchange. `timed`: its inputs are rows (key, value, partition, timestamp).
+    exchange. `timed`: its inputs are `Timed`.
     """
 
     name: str
@@ -495,7 +502,7 @@ def sessions_expect(inputs: Inputs) -> Expected:
     """The last record of each user, unless a record of its partition was so much later."""
     now: dict[int, int] = {}
     last: dict[str, tuple[int | None, int, int]] = {}
-    for user, room, partition, time in inputs["signs"]:
+    for user, room, partition, time in inputs["signs"].rows:
         now[partition] = max(now.get(partition, 0), time)
         if room != 9:
             last[user] = room, partition, time + SESSION_MS
@@ -583,7 +590,7 @@ def visits_expect(inputs: Inputs) -> Expected:
     counts: dict[int, Counter[str]] = {}
     told: list[tuple[str, int]] = []
     rooms: Counter[str] = Counter()
-    for user, room, partition, time in inputs["came"]:
+    for user, room, partition, time in inputs["came"].rows:
         here, before = counts.setdefault(partition, Counter()), clock.get(partition, -1)
         clock[partition] = max(before, time)
         if before >= 0 and before // LOOK_MS < clock[partition] // LOOK_MS:
@@ -603,6 +610,95 @@ def visits_expect(inputs: Inputs) -> Expected:
         "rooms-moments": {},
     }
     return Expected({"numbered": Counter(told), "rooms": ever}, states)
+
+
+# Clicks: windows of time, in the partitions of their source and after an exchange
+
+WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS = 4, 2, 1, 3
+FULL = 8
+"""A page of which two clicks in a window make a sum that no state has room for."""
+
+
+def clicks() -> eddy.Topology:
+    """Clicks of each user in each window, at each change; and sums by page, once when their windows close."""
+    topology = eddy.Topology("clicks")
+    by_user, by_page = clicks_in_windows(topology, "clicks")
+    by_user.to("by-user", value=eddy.Int64)
+    by_page.to("by-page", value=eddy.Int64)
+    return topology
+
+
+def clicks_in_windows(topology: eddy.Topology, topic: str, scale: int = 1) -> tuple[Any, Any]:
+    """The counts by user, and the sums by page; `scale` has the milliseconds of one."""
+    came = topology.stream(topic, key=eddy.String, value=eddy.Int64).filter(_is_room)  # user -> page
+    size, step, grace, kept = (timedelta(milliseconds=n * scale) for n in (WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS))
+    tumbling, hopping = eddy.TimeWindows(size, grace=grace), eddy.TimeWindows(size, step, grace)
+    by_user = came.group_by_key().windowed_by(tumbling, retention=kept).count("by-user")
+    pages = came.group_by(lambda user, page: str(page), key=eddy.String).windowed_by(hopping, emit="close")
+    by_page = pages.aggregate(lambda: 0, _clicked, "by-page", value=eddy.Int64)
+    return by_user, by_page.to_stream()
+
+
+def _clicked(page: str, number: int, total: int) -> int:
+    if number == BORED:
+        raise ValueError("a boring page")
+    return total + (LARGEST if number == FULL else 1)
+
+
+def clicks_event(rng: random.Random) -> Event:
+    """A user clicks on a page; page 9 only lets time pass."""
+    return "clicks", f"u{rng.randrange(8)}", rng.choice([1, 1, 2, 9])
+
+
+def clicks_expect(inputs: Inputs, scale: int = 1) -> Expected:
+    """Record by record: late by its own partition; then the windows that all partitions have passed are closed."""
+    rows, partitions = inputs["clicks"]
+    size, step, grace, retention = (n * scale for n in (WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS))
+
+    def windowed(key: str, start: int) -> eddy.Windowed[str]:
+        return eddy.Windowed(key, start, start + size)
+
+    clock = dict.fromkeys(range(partitions), -1)
+    counts: Counter[tuple[str, int]] = Counter()
+    sums: Counter[tuple[str, int]] = Counter()
+    home: dict[str, int] = {}
+    for user, page, partition, time in rows:
+        now = clock[partition] = max(clock[partition], time)
+        home[user] = partition
+        for start in range(max(0, time - size) // step * step, time + 1, step):
+            if page == 9 or start + size <= time or start + size + grace <= now:
+                continue
+            if start % size == 0:
+                counts[user, start] += 1
+            if page != BORED:
+                sums[str(page), start] += LARGEST if page == FULL else 1
+    passed = min(clock.values()) - grace
+    pages = {windowed(*key): total for key, total in sums.items()}
+    written = {window: total for window, total in pages.items() if total <= LARGEST}
+    still_open = {window for window in pages if window.end_ms > passed}
+    kept = {}
+    for user, start in counts:
+        end = start + size
+        over = -(-(end + retention) // size) * size
+        if clock[home[user]] - grace < over:
+            kept[windowed(user, start)] = over
+    states = {
+        "by-user": {window: counts[window.key, window.start_ms] for window in kept},
+        "by-user-calendar": dict.fromkeys(kept.items(), 1),
+        "by-page": {window: total for window, total in written.items() if window in still_open},
+        "by-page-calendar": {(window, window.end_ms): 1 for window in still_open},
+        "by-page-marks": {
+            (to, "clicks", partition): (now - grace) // step * step
+            for partition, now in clock.items()
+            if now - grace >= size
+            for to in range(partitions)
+        },
+    }
+    sinks = {
+        "by-user": {windowed(*key): n for key, n in counts.items()},
+        "by-page": Counter((window, total) for window, total in written.items() if window not in still_open),
+    }
+    return Expected(sinks, states, len(still_open - set(written)))
 
 
 PROGRAMS = [
@@ -639,6 +735,12 @@ PROGRAMS = [
         *("visits", visits, {"came": "came"}, visits_event, visits_expect),
         poison=(("came", "u1", -1), ("came", "u2", -2)),
         bad_rows=(("came", "u3", BORED), ("came", "u0", BORED)),
+        timed=True,
+    ),
+    Program(
+        *("clicks", clicks, {"clicks": "clicks"}, clicks_event, clicks_expect),
+        poison=(("clicks", "u1", -1), ("clicks", "u2", -2)),
+        bad_rows=(("clicks", "u3", BORED), ("clicks", "u0", FULL), ("clicks", "u5", FULL)),
         timed=True,
     ),
 ]

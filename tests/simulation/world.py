@@ -52,7 +52,9 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.local.consumer import LocalConsumer
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError
+from eddy.operators.errors.guarded import unguarded
 from eddy.operators.expiring_table import ExpiringTable
+from eddy.operators.windows.windowed_fold import WindowedFold
 from eddy.partitioner import partition_of
 from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore
@@ -151,9 +153,9 @@ class World:
         self.seed, self.turns = seed, turns
         self.rng = random.Random(seed)
         self.trace: list[str] = []
-        *others, sessions, visits = PROGRAMS
+        *others, sessions, visits, clicks = PROGRAMS
         drawn = self.rng.choice(others)
-        self.program: Program = {9: sessions, 8: visits}.get(self.seed % 10, drawn)
+        self.program: Program = {9: sessions, 8: visits, 7: clicks}.get(self.seed % 10, drawn)
         self.times = random.Random(f"times {self.seed}")
         self.now = 0.0
         self.actors: list[Actor] = []
@@ -393,8 +395,9 @@ class World:
         )
         actor.worker.circuit.max_cells = self.cells  # fewer than a setting in bytes can ask for
         for operator in actor.worker.circuit.operators:
-            if isinstance(operator, ExpiringTable):
-                operator.most = 2  # so that rows often wait for the next epoch
+            step = unguarded(operator)
+            if isinstance(step, ExpiringTable | WindowedFold):
+                step.most = 2  # so that rows often wait for the next epoch
         actor.worker.lifecycle.observe = lambda left, event, entered: self._enters(actor, left, event, entered)
         self.actors.append(actor)
         self.say(f"{name} joins")

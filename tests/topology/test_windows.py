@@ -187,6 +187,70 @@ def test_a_join_with_windows_has_a_table_of_its_own() -> None:
 # Bad input
 
 
+def summing(emit: Any, retention: int, suppressed: bool) -> eddy.Topology:
+    topology = eddy.Topology("app")
+    groups = topology.stream("in", S, N).group_by(lambda key, value: key, key=S)
+    windowed = groups.windowed_by(eddy.TimeWindows(ms(10)), emit, ms(retention))
+    sums = windowed.aggregate(
+        lambda: 0, lambda key, value, total: total + value, "sums", eddy.Native if suppressed else N
+    )
+    if suppressed:
+        sums = sums.map_values(lambda total: total, value=N).suppress("last")
+    sums.to("out", value=N)
+    return topology
+
+
+LARGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("emit", "retention", "suppressed"),
+    [("close", 0, False), ("close", 15, False), ("update", 0, False), ("update", 15, False), ("update", 0, True)],
+)
+def test_a_window_that_cannot_be_written_is_told_and_forgotten_when_it_is_over(
+    emit: Any, retention: int, suppressed: bool
+) -> None:
+    """Both if it had a row before, and if its first epoch makes a sum that is too large."""
+    topology = summing(emit, retention, suppressed)
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error="skip")) as driver:
+        worker = driver.worker
+        driver.input("in").pipe("a", 1, 1)
+        driver.input("in").pipe("a", LARGEST, 2)
+        driver.input("in").pipe_all([("b", LARGEST), ("b", LARGEST), ("c", 5)], 3)
+        assert (worker.statistics.set_aside, worker.statistics.skipped) == (2, 0)
+        assert worker.statistics.kept_aside == 2
+        driver.restart(lose_state=True)
+        driver.input("in").pipe("z", 1, 40)
+        assert driver.worker.statistics.kept_aside == 0
+        found = driver.output("out").read_key_values()
+        assert [(key.key, total) for key, total in found if key.key == "c"] == [("c", 5)]
+        assert {key.key for key in driver.store("sums").all()} == {"z"}
+        calendars = [state for name, state in driver.worker.circuit.states.items() if name.endswith("-calendar")]
+        assert [key.key for calendar in calendars for (key, _), _ in calendar.items()] == ["z"] * len(calendars)
+
+
+def test_a_record_behind_an_exchange_on_which_a_fold_fails_is_left_out_of_its_window_alone() -> None:
+    def adder(key: str, value: int, total: int) -> int:
+        if value == 13:
+            raise ValueError("unlucky")
+        return total + value
+
+    topology = eddy.Topology("app")
+    groups = topology.stream("in", S, N).filter(lambda key, value: value / (value - 7) > -100)
+    windows = groups.group_by(lambda key, value: key[0], key=S).windowed_by(eddy.TimeWindows(ms(10)), "close")
+    windows.aggregate(lambda: 0, adder, "sums", N).to("out")
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error="skip"), partitions=3) as driver:
+        # A record 7 fails at the filter: its epoch is cut into parts, and its time, which would close windows, is none.
+        driver.input("in").pipe_all([("a1", 1), ("a2", 13), ("b1", 2)], 5)
+        driver.input("in").pipe_all([("a1", 7)], 99)
+        driver.input("in").pipe_all([("a1", 3), ("a2", 7), ("a3", 4)], 6)
+        assert (driver.worker.statistics.skipped, driver.worker.statistics.set_aside) == (2, 1)
+        assert driver.output("out").read_key_values() == []
+        driver.input("in").pipe_all([(f"{key}{n}", 0) for key in "abc" for n in range(9)], 10)
+        found = driver.output("out").read_key_values()
+        assert sorted((*key, total) for key, total in found) == [("a", 0, 10, 8), ("b", 0, 10, 2)]
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [

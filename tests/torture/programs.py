@@ -6,6 +6,7 @@
     nearest       a recursion by nested time: least distances through cycles, with links that come and go
     circles       descendants where some nodes are put below their own ones: what cycles reach is held
     growing       the same with rows that grow at each step: any cycle holds everything
+    clicks        windows of time: in the partitions of their source, and after a repartition, closed by marks
 
 Their oracles are the simulation's. Every topic has three partitions, so that rows cross between workers.
 """
@@ -25,6 +26,8 @@ __all__ = ["NAMES", "PARTITIONS", "program_of"]
 
 PARTITIONS = 3
 NODES, ROOTS, LONGEST = 40, 30, 12
+_MARKS = "by-page-marks"
+"""A state whose keys have the name of the source's topic."""
 
 Build = Callable[[Callable[[str], str]], eddy.Topology]
 
@@ -144,6 +147,24 @@ def growing_expect(inputs: Inputs) -> Expected:
     return Expected({"descendants": dict(counts)}, {"nodes": parents, "descendants": dict(counts)}, holds=True)
 
 
+SCALE = 250
+"""The milliseconds of one of the simulation's: windows of a second, which often close."""
+
+
+def clicks(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Clicks of each user in each window, at each change; and sums by page, once when their windows close."""
+    topology = eddy.Topology(of_run("clicks"))
+    by_user, by_page = programs.clicks_in_windows(topology, of_run("clicks"), SCALE)
+    by_user.to(of_run("by-user"), value=eddy.Int64)
+    by_page.to(of_run("by-page"), value=eddy.Int64)
+    return topology
+
+
+def clicks_expect(inputs: Inputs) -> Expected:
+    """The simulation's, by windows of this size."""
+    return programs.clicks_expect(inputs, SCALE)
+
+
 _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[Inputs], Expected]]] = {
     "descendants": (family, descendants_event, programs.family_expect),
     "countdown": (countdown, countdown_event, programs.countdown_expect),
@@ -151,6 +172,7 @@ _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[In
     "nearest": (nearest, nearest_event, programs.nearest_expect),
     "circles": (circles, circles_event, circles_expect),
     "growing": (growing, circles_event, growing_expect),
+    "clicks": (clicks, programs.clicks_event, clicks_expect),
 }
 NAMES = list(_PROGRAMS)
 
@@ -169,6 +191,8 @@ def program_of(name: str, run: str) -> Program:
     def expect(inputs: Inputs) -> Expected:
         plain: dict[str, Any] = {topic.removesuffix(f"-{run}"): rows for topic, rows in inputs.items()}
         found = foresee(plain)
-        return replace(found, sinks={of_run(topic): rows for topic, rows in found.sinks.items()})
+        marks = {(to, of_run(topic), p): end for (to, topic, p), end in found.states.get(_MARKS, {}).items()}
+        states = found.states | ({_MARKS: marks} if _MARKS in found.states else {})
+        return replace(found, sinks={of_run(topic): rows for topic, rows in found.sinks.items()}, states=states)
 
-    return Program(name, lambda: build(of_run), {}, event, expect)
+    return Program(name, lambda: build(of_run), {}, event, expect, timed=name == "clicks")

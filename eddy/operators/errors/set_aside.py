@@ -181,8 +181,14 @@ class Aside:
 
     def release(self, key: Any) -> None:
         """Stop withholding a key: its value can be written, or it has none."""
-        if self.kept and (identity := _KEY + written(key, self.key)) in self.kept:
-            self._held[identity] = None
+        if self.kept or self._held:
+            identity = _KEY + written(key, self.key)
+            if identity in self.kept or identity in self._held:
+                self._held[identity] = None
+
+    def withheld_anew(self) -> list[Any]:
+        """The keys that the epoch has begun to withhold."""
+        return [one.row[0] for one in self.found if one.identity.startswith(_KEY)]
 
     def shown(self, spec: StateSpec, key: Any, value: Any, time: int = 0) -> Any:
         """The value for a table; if the table cannot write it, None, and the key is withheld. Raises: as `withhold`."""

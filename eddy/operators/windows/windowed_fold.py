@@ -7,7 +7,9 @@ A window closes when the frontier of its partition reaches its end. From then on
 final: it is never retracted. It is in the table until the frontier is `retention` after the end.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import compress, repeat
+from operator import itemgetter, not_
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
@@ -27,6 +29,7 @@ Emit = Literal["update", "close"]
 _MOST_A_STEP = 20_000
 _Due = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
+_end_of = itemgetter(2)
 
 
 class OpenWindow(NamedTuple):
@@ -46,7 +49,8 @@ class WindowedFold(Operator):
 
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
     the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
-    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too.
+    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too. A window
+    whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed.
 
     A step closes or removes at most `most` windows; the others are due in the next step.
     """
@@ -118,37 +122,43 @@ class WindowedFold(Operator):
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """As `step`; the fold sets rows aside."""
         (batch,) = inputs
-        return self._closing(context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY)
+        return self._closing(
+            context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY, aside
+        )
 
-    def _closing(self, context: Context, batch: Batch, delta: Batch) -> Batch:
+    def _closing(self, context: Context, batch: Batch, delta: Batch, aside: Aside | None = None) -> Batch:
         frontiers = {partition: self._frontier.at(context, partition) for partition in self._owned()}
-        due = [*self._new(delta, frontiers), *self._due(frontiers)]
+        new = self._new(delta, frontiers, aside.withheld_anew() if aside else ())
+        due = list(dict.fromkeys([*new, *self._due(frontiers)]))  # one that was withheld may be among both
         if not due:
             return EMPTY if self._closes else delta
         if not self._closes:
-            self._remove(due)
+            self._remove(due, aside)
             return delta
         closes_at = self._windows.closes_at
-        self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)])
-        rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)])
+        self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)], aside)
+        rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)], aside)
         if context.timestamps is not None:  # the times of rows are numbers of records; these rows derive from none
             return Batch(rows, [1] * len(rows), batch.time, [0] * len(rows))
         times = [self._windows.final_ms(key.end_ms) for key in keys_of(rows)]
         return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
 
-    def _new(self, delta: Batch, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
-        """Put new windows into the calendar, and take those out that have no row any more.
+    def _new(self, delta: Batch, frontiers: Mapping[int, int], withheld: Sequence[Windowed[Any]]) -> list[_Due[Any]]:
+        """Put new windows, and those that are withheld from now on, into the calendar; take those out that have no row
+        any more.
 
         Returns the new windows that are due, since their records and the end of their grace are in one epoch.
         """
-        changed: dict[Windowed[Any], int] = {}
-        for (key, _), weight in zip(delta.rows, delta.weights, strict=True):
-            changed[key] = changed.get(key, 0) + weight
-        news = [key for key, weight in changed.items() if weight > 0]
-        gone = [key for key, weight in changed.items() if weight < 0]
-        self.calendar.move(gone, map(self._moment, gone), [None] * len(gone))
-        moments = list(map(self._moment, news))
-        self.calendar.move(news, [None] * len(news), moments)
+        keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
+        come: Iterable[Windowed[Any]] = keys
+        if not all(inserted):  # a row that replaces another one is no new window
+            there, left = dict.fromkeys(compress(keys, inserted)), dict.fromkeys(compress(keys, map(not_, inserted)))
+            come = [key for key in there if key not in left]
+            gone = [key for key in left if key not in there]
+            self.calendar.move(gone, self._moments(gone), repeat(None, len(gone)))
+        news = [*come, *withheld]
+        moments = self._moments(news)
+        self.calendar.move(news, repeat(None, len(news)), moments)
         if not news or min(moments) > max(frontiers.values(), default=-1):
             return []
         spec = self.table.spec
@@ -156,12 +166,15 @@ class WindowedFold(Operator):
         found = zip(homes, moments, news, strict=True)
         return [(moment, key) for home, moment, key in found if moment <= frontiers.get(home, -1)]
 
-    def _moment(self, key: Windowed[Any]) -> int:
-        return self._windows.closes_at(key.end_ms) if self._closes else self._removal(key)
+    def _moments(self, keys: Sequence[Windowed[Any]]) -> list[int]:
+        """The first moment of each window. Cost: a call for each end of windows."""
+        first = self._windows.closes_at if self._closes else self._removal
+        moment_of = {end: first(end) for end in set(map(_end_of, keys))}
+        return list(map(moment_of.__getitem__, map(_end_of, keys)))
 
-    def _removal(self, key: Windowed[Any]) -> int:
+    def _removal(self, end_ms: int) -> int:
         """The end of a window at which the retention of another one is over."""
-        end = self._windows.closes_at(key.end_ms)
+        end = self._windows.closes_at(end_ms)
         return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
     def _due(self, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
@@ -180,21 +193,24 @@ class WindowedFold(Operator):
         self.left_due = left_due
         return found
 
-    def _close(self, closed: list[Windowed[Any]]) -> list[Row]:
+    def _close(self, closed: list[Windowed[Any]], aside: Aside | None) -> list[Row]:
         """The rows of windows that close. Without retention they are removed from the table."""
         values = self.table.get_many(closed)
         ends = [self._windows.closes_at(key.end_ms) for key in closed]
         if self._retention_ms:
             self._forget(closed)
-            self.calendar.move(closed, ends, map(self._removal, closed))
+            self.calendar.move(closed, ends, map(self._removal, map(_end_of, closed)))
         else:
-            self._remove(list(zip(ends, closed, strict=True)))
+            self._remove(list(zip(ends, closed, strict=True)), aside)
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
 
-    def _remove(self, due: list[_Due[Any]]) -> None:
-        """Remove rows from the tables, without a retraction."""
+    def _remove(self, due: list[_Due[Any]], aside: Aside | None) -> None:
+        """Remove rows from the tables, without a retraction; withhold them no more."""
         keys = [key for _, key in due]
         self._forget(keys)
+        if aside is not None:
+            for key in keys:
+                aside.release(key)
         for table in (self.table, *self._beside):
             table.put_many(dict.fromkeys(keys), table.get_many(keys))
         self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))

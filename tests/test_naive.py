@@ -28,8 +28,8 @@ def test_it_gives_what_the_conformance_suite_expects(case: Case) -> None:
     assert {topic: table_of(rows) for topic, rows in found.items()} == case.expected
 
 
-def test_most_of_the_suite_is_of_tables() -> None:
-    assert len(OF_TABLES) > len(CASES) / 2
+def test_many_cases_of_the_suite_are_of_tables() -> None:
+    assert len(OF_TABLES) > 40
 
 
 def test_facts_are_refused() -> None:

@@ -23,11 +23,14 @@ demo-kafka: .venv/.kafka ## the same on Kafka, with two workers and a crash; nee
 demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and permissions, until Ctrl-C
 	@$(BIN)/python examples/demo_live.py
 
+# A test process that crashes ends the run: with groups of tests, xdist would wait for ever for another one.
+PARALLEL = --dist loadgroup --max-worker-restart=0
+
 test: checks ## check format, lint, types and layers, then run the tests
-	$(BIN)/pytest -n 6 --dist loadgroup
+	$(BIN)/pytest -n 6 $(PARALLEL)
 
 quick: checks ## the same with the tests that need no broker, Spark or browser, and few examples; two minutes
-	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 --dist loadgroup --quick -rfE
+	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 $(PARALLEL) --quick -rfE
 
 checks: .venv/.dev # format, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -1,31 +1,11 @@
 """What a processor with one store costs beside eddy's own step: records counted by key, on the embedded log."""
 
-import sys
-from dataclasses import dataclass
-
 from benchmarks.report import Section, Target, number
-from benchmarks.runs import Figures, Program, interleave, median, ratios
+from benchmarks.runs import interleave, median, ratios, system
 
 __all__ = ["run"]
 
 _WHAT = ("count", "quiet", "processor")
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    what: str
-    records: int
-    keys: int
-
-    @property
-    def name(self) -> str:
-        """Unique among those that take turns."""
-        return self.what
-
-    def run(self) -> Figures:
-        """Run it once."""
-        arguments = [self.what, str(self.records), str(self.keys)]
-        return Program(self.name, [sys.executable, "-m", "benchmarks.systems.processors", *arguments], lambda: "").run()
 
 
 def run(quick: bool) -> Section:
@@ -41,18 +21,18 @@ def run(quick: bool) -> Section:
     ]
     measured: dict[str, float] = {}
     for keys in (1_000, records // 2):
-        cases = [_Case(what, records, keys) for what in _WHAT]
+        cases = [system("processors", what, records, keys) for what in _WHAT]
         runs = section.runs[f"{keys:,} keys"] = interleave(cases, repetitions)
         for case in cases:
             own, base = runs[case.name], runs[_WHAT[0]]
             wrong = "; ".join(dict.fromkeys(one["wrong"] for one in own if one["wrong"]))
-            section.wrong += [f"{keys:,} keys, {case.what}: {wrong}"] if wrong else []
+            section.wrong += [f"{keys:,} keys, {case.name}: {wrong}"] if wrong else []
             times, cpu = ([{"x": pair} for pair in ratios(own, base, f)] for f in ("seconds", "cpu_seconds"))
-            if case.what != _WHAT[0]:
-                measured[f"{case.what}, {keys:,} keys"] = median(cpu, "x")
+            if case.name != _WHAT[0]:
+                measured[f"{case.name}, {keys:,} keys"] = median(cpu, "x")
             section.rows.append(
                 [
-                    *(f"{keys:,}", case.what, number(median(own, "seconds")), number(median(times, "x"))),
+                    *(f"{keys:,}", case.name, number(median(own, "seconds")), number(median(times, "x"))),
                     *(number(median(cpu, "x")), number(records / median(own, "seconds")), wrong or "ok"),
                 ]
             )

@@ -4,6 +4,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,11 @@ class Program:
             return {"wrong": f"exit status {done.returncode}: {done.stderr.strip()[-400:]}"}
         figures: Figures = json.loads(done.stdout.splitlines()[-1])
         return figures | {"wall_seconds": time.perf_counter() - begun, "wrong": self.check()}
+
+
+def system(module: str, what: str, *arguments: int) -> Program:
+    """A program of `benchmarks/systems` that checks its own results, called by what it measures."""
+    return Program(what, [sys.executable, "-m", f"benchmarks.systems.{module}", what, *map(str, arguments)], lambda: "")
 
 
 def interleave(programs: Sequence[Runnable], repetitions: int) -> dict[str, list[Figures]]:

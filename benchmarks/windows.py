@@ -1,33 +1,13 @@
 """What windows cost beside a count without them: records counted by key and window, on the embedded log."""
 
-import sys
-from dataclasses import dataclass
-
 from benchmarks.report import Section, Target, number
-from benchmarks.runs import Figures, Program, interleave, median, ratios
+from benchmarks.runs import interleave, median, ratios, system
 
 __all__ = ["run"]
 
 _WHAT = ("count", "update", "close", "brief")
 _BY_VALUE = "-by-value"
 """Through an exchange."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    what: str
-    records: int
-    keys: int
-
-    @property
-    def name(self) -> str:
-        """Unique among those that take turns."""
-        return self.what
-
-    def run(self) -> Figures:
-        """Run it once."""
-        arguments = [self.what, str(self.records), str(self.keys)]
-        return Program(self.name, [sys.executable, "-m", "benchmarks.systems.windows", *arguments], lambda: "").run()
 
 
 def run(quick: bool) -> Section:
@@ -46,18 +26,18 @@ def run(quick: bool) -> Section:
     ]
     measured: dict[str, float] = {}
     for grouped, suffix in (("by key", ""), ("by value", _BY_VALUE)):
-        cases = [_Case(what + suffix, records, keys) for what in _WHAT]
+        cases = [system("windows", what + suffix, records, keys) for what in _WHAT]
         runs = section.runs[grouped] = interleave(cases, repetitions)
         for case in cases:
             own, base = runs[case.name], runs[cases[0].name]
             wrong = "; ".join(dict.fromkeys(one["wrong"] for one in own if one["wrong"]))
-            section.wrong += [f"{grouped}, {case.what}: {wrong}"] if wrong else []
+            section.wrong += [f"{grouped}, {case.name}: {wrong}"] if wrong else []
             times, cpu = ([{"x": pair} for pair in ratios(own, base, f)] for f in ("seconds", "cpu_seconds"))
-            if case is not cases[0] and not case.what.startswith("brief"):
-                measured[case.what] = median(cpu, "x")
+            if case is not cases[0] and not case.name.startswith("brief"):
+                measured[case.name] = median(cpu, "x")
             section.rows.append(
                 [
-                    *(grouped, case.what.removesuffix(suffix), number(median(own, "seconds"))),
+                    *(grouped, case.name.removesuffix(suffix), number(median(own, "seconds"))),
                     *(number(median(times, "x")), number(median(cpu, "x"))),
                     *(number(records / median(own, "seconds")), wrong or "ok"),
                 ]

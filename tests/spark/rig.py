@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,14 @@ class Rig:
     def write(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None]], time: int = 1_000) -> None:
         """Records, each to the partition of its key."""
         write(self.log, topic, rows, time=time)
+
+    def write_at(self, topic: str, rows: Iterable[tuple[bytes | None, bytes | None, int]]) -> None:
+        """Records with their times, in one transaction, each to the partition of its key."""
+        with closing(self.log.producer(None)) as producer:
+            producer.begin()
+            for key, value, time in rows:
+                producer.send(topic, 0 if key is None else self.home(key, topic), [key], [value], [time])
+            producer.commit({}, None)
 
     def home(self, key: bytes, topic: str = "nodes") -> int:
         """The partition of a key."""

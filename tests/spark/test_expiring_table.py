@@ -55,13 +55,7 @@ class ExpiryRig(Rig):
         self.partitions = partitions
 
     def send(self, rows: list[Sign]) -> None:
-        """Records, in one transaction."""
-        with closing(self.log.producer(None)) as producer:
-            producer.begin()
-            for key, value, stamp in rows:
-                home = 0 if key is None else self.log.partitioner(key, self.partitions)
-                producer.send("in", home, [key], [value], [stamp])
-            producer.commit({}, None)
+        self.write_at("in", rows)
 
     def until(self, now_ms: int) -> None:
         """A worker whose clock stands at a moment, until nothing is left to do."""

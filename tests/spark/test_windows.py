@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -55,23 +54,12 @@ class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
         names = ("in", "updates", "finals", "averages", "days", "visits", "sold")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
-        self.partitions = partitions
 
     def send(self, rows: list[Sale]) -> None:
-        """Records, in one transaction."""
-        with closing(self.log.producer(None)) as producer:
-            producer.begin()
-            for key, value, stamp in rows:
-                home = 0 if key is None else self.log.partitioner(key, self.partitions)
-                producer.send("in", home, [key], [value], [stamp])
-            producer.commit({}, None)
+        self.write_at("in", rows)
 
     def run(self) -> None:
-        """A worker, until nothing is left to do."""
-        config = eddy.Config(state_dir=self.state, cut_interval_s=0.0)
-        with closing(eddy.Worker(self.topology(), self.log, config)) as worker:
-            worker.run_until_idle()
-            worker.step()
+        self.work(cut_interval_s=0.0)
 
     def equal(self) -> None:
         verdict = self.verify()

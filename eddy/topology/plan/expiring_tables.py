@@ -20,6 +20,7 @@ from eddy.state.table_state import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Node, StateKept
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
@@ -95,15 +96,10 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
     return sources[0]
 
 
-def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
+def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
     """The sources of facts that have kept their timestamps and, for event time, their partitions."""
-    left, seen = [node], set[Node]()
-    while left:
-        node = left.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.reads and node.kind == "stream":
+    for node in record_steps(facts):
+        if is_source_of_records(node):
             yield node
             continue
         if not node.keeps_records or node.kind != "stream":
@@ -118,4 +114,3 @@ def _sources(where: str, node: Node, by: ExpiryClock) -> Iterator[Node]:
                 "moves rows to others; rows where their source has them are needed. Call to_table before it, or write "
                 "expire_by='wall clock'"
             )
-        left += reversed(node.record_inputs)

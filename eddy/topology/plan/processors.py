@@ -11,6 +11,7 @@ from eddy.operators.processors.task import Factory
 from eddy.serde import Int64, Serde, String
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import Arrival, Node, StateKept
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
 __all__ = ["DeclaredStore", "Process", "clock_of"]
 
@@ -115,12 +116,10 @@ class Process(Node):
 
 def clock_of(facts: Node) -> tuple[Node | None, str]:
     """The source whose event time the rows have; or None and the reason why there is no such source."""
-    left, sources = [facts], list[Node]()
-    while left:
-        node = left.pop()
-        if node.reads and node.kind == "stream":
-            if node not in sources:
-                sources.append(node)
+    sources = []
+    for node in record_steps(facts):
+        if is_source_of_records(node):
+            sources.append(node)
         elif node.sends or node.rekeys:
             return None, (
                 f"step '{node.name}' moves records to other partitions, and event time is the time of a record's "
@@ -132,8 +131,6 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
                 f"step '{node.name}' makes rows that are no records of a source, and event time is the time of a "
                 "source; a stream of records is needed. Process the source's stream, or use 'wall clock'"
             )
-        else:
-            left += node.record_inputs
     if len(sources) == 1:
         return sources[0], ""
     topics = ", ".join(sorted(f"'{source.user_topic}'" for source in sources))

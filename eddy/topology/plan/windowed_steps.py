@@ -17,6 +17,7 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
 from eddy.windows import Windows
 
@@ -341,15 +342,10 @@ def sources_of_records(where: str, facts: Node) -> tuple[Node, ...]:
 
     Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
     """
-    found: dict[Node, None] = {}
-    left, seen = [facts], set[Node]()
-    while left:
-        node = left.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.reads and node.kind == "stream":
-            found[node] = None
+    found = []
+    for node in record_steps(facts):
+        if is_source_of_records(node):
+            found.append(node)
             continue
         if node.sends:
             raise TopologyError(
@@ -363,5 +359,4 @@ def sources_of_records(where: str, facts: Node) -> tuple[Node, ...]:
                 "are no records of a source; a stream of records is needed. Assign windows before it: "
                 "topology.stream('…').group_by_key().windowed_by(…)"
             )
-        left += reversed(node.record_inputs)
     return tuple(found)

@@ -4,6 +4,7 @@ Its jars are those of `jars.txt`, fetched once as those of the development broke
 a Java runtime is enough.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -35,7 +36,8 @@ class Oracle:
         kept = kept_folder().parent / f"kafka-streams-{version}"
         jars = keep(f"Kafka Streams {version}", read_lock(FOLDER / "jars.txt"), kept)
         path = os.pathsep.join(map(str, [folder, *jars]))
-        java = [find_java(), *QUICK, "-cp", path]
+        self._jars = [jar for jar in jars if jar.name.startswith("kafka-streams")]
+        self._java = java = [find_java(), *QUICK, "-cp", path]
         compiler = [*java, "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-proc:none", "-nowarn", "-cp", path]
         subprocess.run([*compiler, "-d", folder, *FOLDER.glob("*.java")], check=True)
         self._log = folder / "log"
@@ -63,6 +65,14 @@ class Oracle:
             raise ValueError(f"{told['error']} of {case}")
         out = [by_key(told["out"][str(number)]) for number in range(len(case.steps))]
         return Answer(out, {int(number): rows for number, rows in told["stores"].items()})
+
+    @functools.cached_property
+    def public_methods(self) -> set[tuple[str, str]]:
+        """The class and the name of each public method that a program may call; see `PublicMethods.java`."""
+        told = subprocess.run(
+            [*self._java, "PublicMethods", *self._jars], check=True, stdout=subprocess.PIPE, text=True
+        )
+        return {(line.split("\t")[0], line.split("\t")[1]) for line in told.stdout.splitlines()}
 
     def __enter__(self) -> Self:
         return self

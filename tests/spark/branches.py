@@ -115,6 +115,16 @@ def _less(given: _Sources, name: str) -> None:
     _counted(few.minus(many, name), name)
 
 
+def _ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def _windowed(given: _Sources, windows: Any, emit: Any = "update") -> Any:
+    """Windows of notes by their values, behind an exchange, or by their keys."""
+    grouped = given.notes.group_by(lambda _, note: note, key=S) if emit == "close" else given.notes.group_by_key()
+    return grouped.windowed_by(windows, emit)
+
+
 BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
     "left-join": lambda given, name: given.nodes.left_join(given.others, _joined, "left", value=S).to(name),
     "outer-join": lambda given, name: given.nodes.outer_join(given.others, _joined, "outer", value=S).to(name),
@@ -155,6 +165,16 @@ BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
         given.seed.recursively(lambda rows: given.up(rows, name), name, max_depth=1), name
     ),
     "nested": _nested,
+    "tumbling": lambda given, name: (
+        _windowed(given, eddy.TimeWindows(_ms(8), grace=_ms(4))).count(name).to(name, value=N)
+    ),
+    "closed": lambda given, name: (
+        _windowed(given, eddy.TimeWindows(_ms(8), _ms(4), _ms(2)), "close").max(name).to(name, value=S)
+    ),
+    "sessions": lambda given, name: _windowed(given, eddy.SessionWindows(_ms(3), _ms(2))).count(name).to(name, value=N),
+    "visits": lambda given, name: (
+        _windowed(given, eddy.SessionWindows(_ms(2), _ms(4)), "close").count(name).to(name, value=N)
+    ),
     "sql-avg": lambda given, name: given.sql("SELECT up, avg(length(node)) AS m FROM nodes GROUP BY up", name, "up"),
     "sql-text": lambda given, name: given.sql(
         "SELECT node, up || '!' AS loud FROM nodes WHERE up LIKE '_'", name, "node"

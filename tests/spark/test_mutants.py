@@ -17,7 +17,7 @@ import pytest
 
 from eddy.connectors.log import TopicSpec
 from tests.seeds import DAY
-from tests.spark.branches import BRANCHES, INPUTS, TIMES, Records, branches
+from tests.spark.branches import BRANCHES, TIMES, branches
 from tests.spark.mutants import Mutant, mutants_of, ordered
 from tests.spark.rig import Rig
 
@@ -28,12 +28,15 @@ FILES = {
     "operators.graph": "beyond depths links ranked reached totals",
     "operators.nested": "fixpoint operators outermost",
     "operators.waves": "body quarantine recursion total withheld",
+    "operators.windows": "assignment frontier session_fold windowed_fold",
     "state": "adjacency arrangement iteration_trace ordered_arrangement ranks table_state",
 }
 """The modules in which errors are drawn, by package."""
 LOOPS = ("held", "depth", "nested", "reached")
 """Branches that take Spark longer than others."""
 PATIENCE_S = 10
+Timed = list[tuple[bytes | None, bytes | None, int]]
+"""Key, value and time of records."""
 
 
 class _TooLongError(Exception):
@@ -56,26 +59,31 @@ def at_most(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, former)
 
 
-def random_inputs(rng: random.Random) -> list[dict[str, Records]]:
-    """Two parts: nodes that move and leave, and notes with equal values."""
+def random_inputs(rng: random.Random) -> list[dict[str, Timed]]:
+    """Two parts: nodes that move and leave, and notes with equal values; their times are not in order."""
     names = [bytes([letter]) for letter in b"abcdefgh"]
 
-    def records(count: int, values: list[bytes]) -> Records:
-        return [(rng.choice(names), rng.choice([*values, *values, None])) for _ in range(count)]
+    def records(time: int, count: int, values: list[bytes]) -> Timed:
+        choices = [*values, *values, None]
+        return [(rng.choice(names), rng.choice(choices), time + rng.randrange(20)) for _ in range(count)]
 
     return [
-        {"nodes": records(12, names), "others": records(5, [b"1", b"2"]), "notes": records(8, [b"x", b"y", b"zz"])}
-        for _ in INPUTS
+        {
+            "nodes": records(time, 12, names),
+            "others": records(time, 5, [b"1", b"2"]),
+            "notes": records(time, 16, [b"x", b"y", b"zz"]),
+        }
+        for time in TIMES
     ]
 
 
-def worked(folder: Path, spark: Any, inputs: list[dict[str, Records]], only: tuple[str, ...] = ()) -> Rig:
+def worked(folder: Path, spark: Any, inputs: list[dict[str, Timed]], only: tuple[str, ...] = ()) -> Rig:
     sinks = [sink.topic for sink in branches(only).plan.sinks()]
     topics = [TopicSpec(topic, 1) for topic in ("nodes", "others", "notes", *sinks)]
     rig = Rig(folder, functools.partial(branches, only), topics, spark)
-    for part, time in zip(inputs, TIMES, strict=True):
+    for part in inputs:
         for topic, records in part.items():
-            rig.write(topic, records, time)
+            rig.write_at(topic, records)
         rig.work()
     return rig
 
@@ -99,7 +107,7 @@ class Drawn:
 
     def _worked(self, only: tuple[str, ...]) -> Rig:
         self._number += 1
-        with at_most(PATIENCE_S * len(INPUTS)):
+        with at_most(PATIENCE_S * len(TIMES)):
             return worked(self._folder / str(self._number), self._spark, self._inputs, only)
 
     def found(self, mutant: Mutant) -> bool | None:

@@ -212,18 +212,21 @@ class InputTopic(Generic[K, V]):
         if isinstance(records, str | bytes | Mapping) or not isinstance(records, Iterable):
             fix = "Write pipe_all(records.items())" if isinstance(records, Mapping) else "Write [(key, value), …]"
             raise DataError(f"{where}: records={records!r}; a list of pairs (key, value) is needed. {fix}")
-        encoded: list[tuple[bytes | None, bytes | None, int]] = []
+        key_serde, value_serde = self._source.topic_key, self._source.topic_value
+        keys: list[bytes | None] = []
+        values: list[bytes | None] = []
         for record in records:
             if not isinstance(record, tuple | list) or len(record) != 2:
                 raise DataError(f"{where}: of records, {record!r} is no pair; a pair (key, value) is needed")
-            key, value = record
-            self._time_ms = self._time_ms + 1 if timestamp_ms is None else timestamp_ms
-            pair = (
-                _encode(self._source.topic_key, key, f"{where}: key"),
-                _encode(self._source.topic_value, value, f"{where}: value"),
-            )
-            encoded.append((*pair, self._time_ms))
-        self._write(encoded, headers)
+            keys.append(_encode(key_serde, record[0], where, "key"))
+            values.append(_encode(value_serde, record[1], where, "value"))
+        count = len(keys)
+        if timestamp_ms is None:
+            times = list(range(self._time_ms + 1, self._time_ms + 1 + count))
+        else:
+            times = [timestamp_ms] * count
+        self._time_ms = times[-1] if times else self._time_ms
+        self._write(keys, values, times, headers)
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> None:
         """Write one record of bytes, ignoring the serdes, and process it."""
@@ -232,21 +235,23 @@ class InputTopic(Generic[K, V]):
         for what, part in (("key", key), ("value", value)):
             if part is not None and not isinstance(part, bytes):
                 raise DataError(f"{where}: {what}={part!r}; bytes or None are needed. For values, use pipe(key, value)")
-        self._write([(key, value, timestamp_ms)])
+        self._write([key], [value], [timestamp_ms])
 
     def _check(self, where: str, timestamp_ms: Any, headers: Any) -> None:
         self._driver._check_open("an input topic")
         check_whole(where, 0, timestamp_ms=timestamp_ms)
         check_headers(where, headers)
 
-    def _write(self, records: Iterable[tuple[bytes | None, bytes | None, int]], headers: Headers = ()) -> None:
-        """Write encoded records, as (key, value, time), in one transaction, and process them."""
+    def _write(
+        self, keys: list[bytes | None], values: list[bytes | None], times: list[int], headers: Headers = ()
+    ) -> None:
+        """Write encoded records in one transaction, and process them."""
+        tail = self._source.key.tail if self._source.key else 0
+        known = iter(partitions_of([key for key in keys if key is not None], self._partitions, partition_of, tail))
+        homes = [0 if key is None else next(known) for key in keys]
         producer = self._driver.log.producer(None)
         producer.begin()
-        tail = self._source.key.tail if self._source.key else 0
-        for key, value, time in records:
-            home = 0 if key is None else partitions_of([key], self._partitions, partition_of, tail)[0]
-            producer.send(self._topic, home, [key], [value], [time], [headers] if headers else None)
+        producer.send(self._topic, homes, keys, values, times, [headers] * len(keys) if headers else None)
         producer.commit({}, None)
         producer.close()
         self._driver.run()
@@ -324,13 +329,16 @@ class OutputTopic(Generic[K, V]):
         return text if text.isprintable() and "\ufffd" not in text else data
 
 
-def _encode(serde: Serde[Any], value: Any, where: str) -> bytes | None:
+def _encode(serde: Serde[Any], value: Any, where: str, what: str) -> bytes | None:
     """Encode; None is returned as it is. Raises: DataError naming a value that does not fit the serde."""
     if value is None:
         return None
-    if why := refusal(serde, value):
+    try:
+        return serde.encode(value)
+    except ConnectorError:
+        raise
+    except Exception as error:
         raise DataError(
-            f"{where} {value!r} is no {serde.name}: {why}; a value of that serde is needed. For bytes, use "
-            f"pipe_raw(key, value)"
-        )
-    return serde.encode(value)
+            f"{where}: {what} {value!r} is no {serde.name}: {refusal(serde, value)}; a value of that serde is needed. "
+            f"For bytes, use pipe_raw(key, value)"
+        ) from error

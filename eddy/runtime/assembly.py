@@ -5,7 +5,7 @@ existing states. Only then does it create internal topics.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.runtime.positions import Positions
+from eddy.runtime.timestamp_extractors import TimestampExtractors
 from eddy.runtime.timestamp_limits import TimestampLimits, take_any_timestamp, timestamp_limits
 from eddy.state.memory import MemoryStore
 from eddy.state.rocksdb import RocksDBStore
@@ -30,7 +31,7 @@ from eddy.state.store import Store
 from eddy.topology.compiler.circuit_compiler import check_reads, sink_serdes
 from eddy.topology.compiler.guard_placement import unmerged
 from eddy.topology.plan.identity import check_identity, identity, optional_states, states_of, topics_of
-from eddy.topology.plan.plan import Node
+from eddy.topology.plan.plan import Node, Source
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.topology import Topology
 
@@ -106,22 +107,19 @@ def assemble(
             + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
         )
     read = {topic: counts[topic] for topic in sources}
-    placed = {topic: count for topic, count in read.items() if not _is_only_rekeyed(topology, sources[topic])}
     own = log.topics(spec.name for spec in internal.specs())
     exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
-    tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
-    count = lambda topic: log.topics([topic])[topic].partitions  # noqa: E731
-    tails = {topic: source.key.tail for topic, source in sources.items() if source.key is not None}
-    partitioner_check = PartitionerCheck(placed, tables, tails, log.partitioner, count)
+    extractors = TimestampExtractors(sources)
     return Assembly(
         circuit,
         internal,
         Decoder(
             sources,
             {gate.topic: gate for gate in circuit.gates},
-            partitioner_check,
-            Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}),
+            _partitioner_check(topology, log, sources, read),
+            Senders(log, internal.exchanges, {f"{name}-{step}" for step in unmerged(plan)}, extractors),
+            extractors,
             TimestampLimits(timestamp_limits(plan, topics.specs, exchanges), wall),
             placed=circuit.reads_places,
         ),
@@ -133,6 +131,15 @@ def assemble(
         Scopes(plan).stopping(),
         take_any_timestamp(own.values()),
     )
+
+
+def _partitioner_check(
+    topology: Topology, log: Log, sources: Mapping[str, Source], read: Mapping[str, int]
+) -> PartitionerCheck:
+    placed = {topic: count for topic, count in read.items() if not _is_only_rekeyed(topology, sources[topic])}
+    tables = frozenset(topic for topic, source in sources.items() if source.kind == "table")
+    tails = {topic: source.key.tail for topic, source in sources.items() if source.key is not None}
+    return PartitionerCheck(placed, tables, tails, log.partitioner, lambda topic: log.topics([topic])[topic].partitions)
 
 
 def _check_states(name: str, metadata: Metadata, lines: list[str], config: Config, circuit: Circuit) -> None:

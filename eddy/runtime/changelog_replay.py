@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.errors import StateError
 from eddy.operators.operator import State
-from eddy.runtime.decoding import decoded, note_unhashable
+from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.own_positions import committed
 from eddy.state.offsets import encode_offset, offset_key, read_offsets
 from eddy.state.partitioned_map import PartitionedMap

@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eddy.connectors.log import Headers, Records
-from eddy.errors import ConnectorError, DataError, UnknownSchemaError
+from eddy.errors import DataError, UnknownSchemaError
 from eddy.operators.batch import Batch, Place, concat
 from eddy.operators.exchange import Gate, Received
+from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.runtime.row_form import row_heads
+from eddy.runtime.timestamp_extractors import TimestampExtractors
 from eddy.runtime.timestamp_limits import TimestampLimits
-from eddy.serde import Serde
-from eddy.source_lines import raised_at
 from eddy.topology.plan.plan import Source
 
-__all__ = ["Decoder", "Place", "Rejected", "decoded", "reject"]
+__all__ = ["Decoder", "Place", "Rejected", "reject"]
 
 _NONE: Mapping[Place, "Rejected"] = MappingProxyType({})
 
@@ -57,6 +57,7 @@ class Decoder:
     internal: dict[str, Gate]
     partitioner_check: PartitionerCheck
     senders: Senders
+    extractors: TimestampExtractors = field(default_factory=lambda: TimestampExtractors({}))
     timestamp_limits: TimestampLimits | None = None
     placed: bool = False
     rejected: list[Rejected] = field(default_factory=list)
@@ -97,6 +98,11 @@ class Decoder:
         values = decoded(records.values, value, "value", problems, causes)
         if not key.hashable:
             note_unhashable(keys, problems)
+        if timeless := self.extractors.problems:
+            place = (records.topic, records.partition)
+            for index, offset in enumerate(records.offsets):
+                if reason := timeless.get((*place, offset)):
+                    problems.setdefault(index, reason)
         batch = Batch(
             list(zip(keys, values, strict=True)),
             [1] * len(keys),
@@ -136,50 +142,6 @@ class Decoder:
             self.senders.see(records),
         )
         return Received(batch, [head.iteration for head in heads])
-
-
-def decoded(
-    data: Sequence[bytes | None],
-    serde: Serde[Any],
-    what: str,
-    problems: dict[int, str],
-    causes: dict[int, UnknownSchemaError] | None = None,
-) -> list[Any]:
-    """Decode a column, null for null.
-
-    Failures are stored in `problems` by index, and those that a later attempt may not repeat in `causes`, too.
-    Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.
-    """
-    if None not in data:
-        try:
-            return serde.decode_many(data)  # type: ignore[arg-type]
-        except ConnectorError:
-            raise
-        except Exception:
-            pass
-    column: list[Any] = []
-    for index, item in enumerate(data):
-        value = None
-        if item is not None:
-            try:
-                value = serde.decode(item)
-            except ConnectorError:
-                raise
-            except Exception as error:
-                if causes is not None and isinstance(error, UnknownSchemaError):
-                    causes[index] = error
-                problems[index] = f"the {what} {item[:80]!r} is no {serde.name}: {error}{raised_at(error)}"
-        column.append(value)
-    return column
-
-
-def note_unhashable(keys: Sequence[Any], problems: dict[int, str]) -> None:
-    """Store a problem for each key that cannot be hashed."""
-    for index, key in enumerate(keys):
-        try:
-            hash(key)
-        except TypeError:
-            problems[index] = f"the key {key!r} cannot be hashed; use a serde of scalars or of a frozen struct"
 
 
 def reject(records: Records, index: int, reason: str, cause: Exception | None = None) -> Rejected:

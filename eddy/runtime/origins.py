@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
+from eddy.runtime.timestamp_extractors import TimestampExtractors
 
 __all__ = ["HEADER", "Origins", "Senders"]
 
@@ -79,8 +80,15 @@ class Senders:
     A row of an `unmerged` topic is made from one record of a stream, and has its timestamp: this finds the record.
     """
 
-    def __init__(self, log: Log, internal: Container[str], unmerged: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        log: Log,
+        internal: Container[str],
+        unmerged: Container[str] = (),
+        extractors: TimestampExtractors | None = None,
+    ) -> None:
         self._log, self._internal, self._unmerged = log, internal, unmerged
+        self._extractors = extractors or TimestampExtractors({})
         self._times: tuple[list[Range], dict[int, list[Range]]] = [], {}
         self._seen: dict[TopicPartition, dict[int, _Note]] = {}
 
@@ -150,7 +158,8 @@ class Senders:
             for topic, partition, first, last in ranges if kept else ():
                 at = first
                 while at <= last:
-                    records = self._log.read(TopicPartition(topic, partition), at, last + 1, _READ_BACK)
+                    read = self._log.read(TopicPartition(topic, partition), at, last + 1, _READ_BACK)
+                    records = self._extractors.timed(read)
                     for offset, time in zip(records.offsets, records.timestamps, strict=True):
                         times.setdefault(time, []).append((topic, partition, offset, offset))
                     at = max(records.next_offset, at + 1)

@@ -200,7 +200,7 @@ class Worker:
         if self.state is WorkerState.RESTORING:
             self._restore()
             return 0
-        return self._process(Part(polled.records))
+        return self._process(Part(self._parts.decoder.extractors.polled(polled.records)))
 
     @property
     def _has_joined(self) -> bool:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from eddy.connectors.log import Records
-from eddy.runtime.decoding import decoded, note_unhashable
+from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.tables.catalog import ServedTable
 from eddy.tables.ordering import encode_key, encoder_of
 

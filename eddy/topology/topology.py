@@ -1,12 +1,21 @@
 """Topology: the start of a program. It creates sources, and holds the plan that the DSL builds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
-from eddy.topology.arguments import check_flag, check_mapping, check_name, check_names, check_serdes, renamed_choice
+from eddy.topology.arguments import (
+    check_flag,
+    check_mapping,
+    check_name,
+    check_names,
+    check_serdes,
+    renamed_choice,
+    takes_key,
+)
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
@@ -45,11 +54,23 @@ class Topology:
         self.plan = plan.Plan(name)
         self._builder = Builder(self.plan)
 
-    def stream(self, topic: str | Sequence[str], key: Serde[K] = _BYTES, value: Serde[V] = _BYTES) -> KStream[K, V]:
-        """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order."""
+    def stream(
+        self,
+        topic: str | Sequence[str],
+        key: Serde[K] = _BYTES,
+        value: Serde[V] = _BYTES,
+        timestamp: Callable[..., int | datetime] | None = None,
+    ) -> KStream[K, V]:
+        """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order.
+
+        `timestamp(value)`, or `timestamp(key, value)`, is the event time of a record with a value, in place of the
+        timestamp that the log has: whole milliseconds since 1970, or a datetime with a time zone. A record for which
+        it raises, or returns anything else, is rejected as `Config.on_error` says.
+        """
         if not isinstance(topic, list | tuple):
-            return KStream(self._builder, self._source(topic, topic, "stream", key, value))  # type: ignore[arg-type]
-        streams = [self.stream(name, key, value) for name in check_names("stream: topics", topic)]
+            source = self._source(topic, topic, "stream", key, value, timestamp)  # type: ignore[arg-type]
+            return KStream(self._builder, source)
+        streams = [self.stream(name, key, value, timestamp) for name in check_names("stream: topics", topic)]
         return streams[0].merge(*streams[1:]) if len(streams) > 1 else streams[0]
 
     def table(
@@ -58,19 +79,21 @@ class Topology:
         key: Serde[K] = _BYTES,
         value: Serde[V] = _BYTES,
         name: str | None = None,
+        timestamp: Callable[..., int | datetime] | None = None,
     ) -> KTable[K, V]:
         """The latest value of each key of `topic`; a record without a value deletes its key.
 
-        The table's store is called `name`, by default as the topic.
+        The table's store is called `name`, by default as the topic. `timestamp` is the event time of a record, as in
+        `stream`; the latest value is that of the last record, whatever its event time.
         """
         name = topic if name is None else name
         if isinstance(key, Serde) and key.topic_form is not None:
             # Its topic is partitioned by other bytes than states are, so the rows are sent to the owners of their keys.
             records: KStream[K, V] = KStream(
-                self._builder, self._source(topic, f"{name}-records", "stream", key, value)
+                self._builder, self._source(topic, f"{name}-records", "stream", key, value, timestamp)
             )
             return records.to_table(name)
-        return KTable(self._builder, self._source(topic, name, "table", key, value))
+        return KTable(self._builder, self._source(topic, name, "table", key, value, timestamp))
 
     def store(
         self,
@@ -259,7 +282,15 @@ class Topology:
     def _repr_svg_(self) -> str:
         return self.picture()
 
-    def _source(self, topic: str, name: str, kind: plan.Kind, key: Serde[Any], value: Serde[Any]) -> plan.Node:
+    def _source(
+        self,
+        topic: str,
+        name: str,
+        kind: plan.Kind,
+        key: Serde[Any],
+        value: Serde[Any],
+        timestamp: Callable[..., Any] | None,
+    ) -> plan.Node:
         check_name(topic, "topic")
         for node in self.plan.sources():
             if node.topic == topic:
@@ -268,8 +299,15 @@ class Topology:
                     "Keep the result of stream() or table(), and make a table of a stream by .to_table()"
                 )
         check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
-        rekeyed = key.topic_form is not None
-        return self._builder.add(plan.Source, name, kind=kind, topic=topic, key=key, value=value, rekeyed=rekeyed)
+        fields = {"kind": kind, "topic": topic, "key": key, "value": value, "rekeyed": key.topic_form is not None}
+        return self._builder.add(plan.Source, name, timestamp=_of_pair(topic, timestamp), **fields)
+
+
+def _of_pair(topic: str, timestamp: Callable[..., Any] | None) -> Callable[[Any, Any], Any] | None:
+    """A source's function of event times as a function of key and value."""
+    if timestamp is None or takes_key(f"topic '{topic}'", timestamp, "value", what="timestamp"):
+        return timestamp
+    return lambda _, value: timestamp(value)
 
 
 def check_topology(where: str, topology: Any) -> None:

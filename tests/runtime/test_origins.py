@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, Records, TopicPartition, TopicSpec
 from eddy.runtime.origins import Origins, Senders
+from eddy.runtime.timestamp_extractors import TimestampExtractors
 
 SOURCE, EXCHANGE = TopicPartition("source", 0), TopicPartition("exchange", 0)
 
@@ -28,10 +30,16 @@ def log() -> CountedLog:
     return log
 
 
-def put(log: LocalLog, topic: str, count: int, headers: Sequence[Headers] | None = None) -> None:
+def put(
+    log: LocalLog,
+    topic: str,
+    count: int,
+    headers: Sequence[Headers] | None = None,
+    values: Sequence[bytes] | None = None,
+) -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send(topic, 0, [b"k"] * count, [b"v"] * count, list(range(count)), headers)
+    producer.send(topic, 0, [b"k"] * count, values or [b"v"] * count, list(range(count)), headers)
     producer.commit({}, None)
     producer.close()
 
@@ -51,6 +59,19 @@ def test_deleted_source_records_are_told_by_their_range(log: CountedLog) -> None
     later = Senders(log, {"exchange"}, {"exchange"})
     later.see(records)
     assert "offsets 0 to 9" in str(later.of_record(records, 1))
+
+
+def test_a_record_is_found_by_its_own_event_time(log: CountedLog) -> None:
+    topology = eddy.Topology("app")
+    topology.stream("source", eddy.String, eddy.String, timestamp=lambda value: int(value))
+    (source,) = topology.plan.sources()
+    put(log, "source", 3, values=[b"1", b"2", b"0"])
+    put(log, "exchange", 3, [(Origins([(*SOURCE, 0, 2)]).header(3),), (), ()])
+    records = received(log)
+    for extractors, offset in ((TimestampExtractors({"source": source}), 2), (None, 0)):
+        senders = Senders(log, {"exchange"}, {"exchange"}, extractors)
+        senders.see(records)
+        assert str(senders.of_record(records, 0)) == f"'source' partition 0 offset {offset}"
 
 
 @pytest.mark.parametrize("noted", [False, True])

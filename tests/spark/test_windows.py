@@ -1,5 +1,6 @@
 """Windows on Spark: at a cut they are those of the worker, and a worker goes on from a backfill as from scratch."""
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -24,10 +25,18 @@ def ms(number: int) -> timedelta:
     return timedelta(milliseconds=number)
 
 
-def windows() -> eddy.Topology:
+def own_time(value: str) -> int:
+    """Of a value such as x@1000."""
+    return int(value.partition("@")[2])
+
+
+def windows(extracted: bool = False) -> eddy.Topology:
     """Windows of both forms of emission, where the source's partitions are and behind an exchange."""
     topology = eddy.Topology("app")
-    sales = topology.stream("in", S, S).filter(lambda key, value: value != "tick")
+    sales = topology.stream("in", S, S, timestamp=own_time if extracted else None)
+    if extracted:
+        sales = sales.map_values(lambda value: value and value.partition("@")[0], value=S)
+    sales = sales.filter(lambda key, value: value != "tick")
     shops = sales.group_by_key().windowed_by(eddy.TimeWindows(ms(10), ms(4), ms(6)), retention=ms(15))
     shops.count("shops").to("updates", value=N)
     goods = sales.group_by(lambda key, value: value, key=S)
@@ -55,14 +64,17 @@ class WindowsRig(Rig):
         names = ("in", "updates", "finals", "averages", "days", "visits", "sold")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
 
+    def read_times_from_values(self) -> None:
+        self.topology = functools.partial(windows, extracted=True)
+
     def send(self, rows: list[Sale]) -> None:
         self.write_at("in", rows)
 
     def run(self) -> None:
-        self.work(cut_interval_s=0.0)
+        self.work(cut_interval_s=0.0, on_error="dead-letter")
 
     def equal(self) -> None:
-        verdict = self.verify()
+        verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
         windowed = ("shops", "goods", "lengths", "means", "visits", "sold")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
@@ -106,6 +118,25 @@ def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
             one.run()
         now += 8
         assert rig.held() == scratch.held()
+    rig.equal()
+
+
+def test_event_times_of_the_author_s_function_are_the_worker_s(rig_of: Callable[[int], WindowsRig]) -> None:
+    rng, now = random.Random(f"{DAY} extracted"), 86_400_000
+    rig, scratch = rig_of(2), rig_of(2)
+    for one in (rig, scratch):
+        one.read_times_from_values()
+    for _ in range(3):
+        some = [
+            (key, value and b"%s@%d" % (value, time), rng.randrange(now)) for key, value, time in sales(rng, 40, now)
+        ]
+        some[7:7] = [(b"1", b"x", now), (b"2", b"x@-1", now), (b"3", b"y@253402300800000", now)]
+        rig.send(some), scratch.send(some)
+        scratch.run()
+        now += 12
+    scratch.equal()
+    rig.backfill(on_error="dead-letter")
+    assert rig.held() == scratch.held()
     rig.equal()
 
 

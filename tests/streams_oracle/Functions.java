@@ -51,6 +51,10 @@ final class Functions {
         };
     }
 
+    static long eventTime(String key, Long value) {
+        return value * 13 + (key == null ? 0 : key.length() * 5);
+    }
+
     private static Long none(Long value) {
         return value == 0 ? null : value;
     }

@@ -13,6 +13,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
@@ -70,17 +71,23 @@ final class Interpreter {
     private Object make(JsonNode step, int number) {
         String op = step.get("op").asText();
         if (op.equals("stream")) {
-            return builder.<String, Long>stream(step.get("topic").asText());
+            return builder.stream(step.get("topic").asText(), consumed(step));
         }
         if (op.equals("table")) {
             String topic = step.get("topic").asText();
-            return stored(step) ? builder.table(topic, store(number)) : builder.<String, Long>table(topic);
+            return stored(step) ? builder.table(topic, consumed(step), store(number)) : builder.table(topic, consumed(step));
         }
         if (op.equals("cogroup")) {
             return cogroup(step, number);
         }
         int of = step.get("of").asInt();
         return made.get(of) instanceof KTable ? ofTable(op, step, table(of), number) : ofStream(op, step, stream(of), number);
+    }
+
+    private static Consumed<String, Long> consumed(JsonNode step) {
+        Consumed<String, Long> consumed = Consumed.with(Serdes.String(), Serdes.Long());
+        return !step.path("timed").asBoolean() ? consumed : consumed.withTimestampExtractor((record, partitionTime) ->
+            record.value() == null ? record.timestamp() : Functions.eventTime((String) record.key(), (Long) record.value()));
     }
 
     private Object ofStream(String op, JsonNode step, KStream<String, Long> in, int number) {

@@ -2,13 +2,14 @@
 
 A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
-that by itself. An input record is (topic, key, value, time in ms); without a topic the wall clock advances by the time.
+that by itself. `timed` sources have a function of event times. An input record is (topic, key, value, time in ms);
+without a topic the wall clock advances by the time.
 """
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tests.streams_oracle.functions import Key, Value
+from tests.streams_oracle.functions import Key, Value, event_time
 
 __all__ = ["Answer", "Case", "Input", "Output", "Step", "by_key", "inputs_of", "is_table"]
 
@@ -26,6 +27,14 @@ class Case(NamedTuple):
 
     steps: list[Step]
     records: list[Input]
+
+    def timed(self) -> list[Input]:
+        """The records with their event times: of a source's own function, where it has one."""
+        own = {step["topic"] for step in self.steps if step.get("timed")}
+        return [
+            (topic, key, value, event_time(key, value) if topic in own and value is not None else time)
+            for topic, key, value, time in self.records
+        ]
 
 
 class Answer(NamedTuple):

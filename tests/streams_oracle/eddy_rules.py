@@ -50,7 +50,7 @@ def answer(case: Case) -> Answer:
         nodes.append(Node(step, [nodes[of] for of in inputs_of(step)], is_table(case.steps, number)))
     keyless = before_left_joins(case.steps)
     wall = 0
-    for number, (topic, key, value, time) in enumerate(case.records):
+    for number, (topic, key, value, time) in enumerate(case.timed()):
         epoch = Epoch(topic, [Record(key, value, number, time)], time)
         if topic is None:
             epoch = Epoch(None, [], wall + time, wall)

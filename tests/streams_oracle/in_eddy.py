@@ -9,7 +9,7 @@ from typing import Any
 
 import eddy
 from tests.streams_oracle.case import Answer, Case, Step, by_key
-from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value
+from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value, event_time
 from tests.streams_oracle.processors import Sums
 
 __all__ = ["answer"]
@@ -54,9 +54,10 @@ STORED = ("table", "to_table", "count", "reduce", "aggregate", "cogroup", "proce
 def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> Any:
     match step["op"]:
         case "stream":
-            return topology.stream(step["topic"], **SERDES)
+            return topology.stream(step["topic"], **SERDES, timestamp=event_time if step.get("timed") else None)
         case "table":
-            return topology.table(step["topic"], **SERDES, name=f"s{number}")
+            timestamp = event_time if step.get("timed") else None
+            return topology.table(step["topic"], **SERDES, name=f"s{number}", timestamp=timestamp)
         case "cogroup":
             return _cogroup(made, step, f"s{number}")
     of = made[step["of"]]

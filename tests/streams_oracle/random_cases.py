@@ -32,11 +32,8 @@ def case(seed: int) -> Case:
     steps: list[Step] = []
     for topic in TOPICS[: dice.randint(1, 3)]:
         table = dice.random() < 0.5
-        steps.append(
-            {"op": "table", "topic": topic, "stored": dice.random() < 0.5}
-            if table
-            else {"op": "stream", "topic": topic}
-        )
+        source: Step = {"op": "table", "stored": dice.random() < 0.5} if table else {"op": "stream"}
+        steps.append({**source, "topic": topic, "timed": dice.random() < 0.3})
     topics = [step["topic"] for step in steps]
     for _ in range(dice.randint(1, 6)):
         steps.append(_step(dice, steps))

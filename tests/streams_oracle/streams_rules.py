@@ -46,7 +46,7 @@ __all__ = ["answer"]
 def answer(case: Case) -> Answer:
     """What Kafka Streams makes of a case, by its rules."""
     model = Model(case.steps)
-    for number, (topic, key, value, time) in enumerate(case.records):
+    for number, (topic, key, value, time) in enumerate(case.timed()):
         if topic is None:
             model.advance(time)
         else:

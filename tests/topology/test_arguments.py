@@ -83,6 +83,7 @@ WRONG: dict[str, list[Any]] = {
 STREAM = {"name": "name", "key": "serde", "value": "serde"}
 RECURSION = {"name": "name", "max_depth": "whole", "limit": "whole", "on_limit": "choice"}
 F0, F1, F2, F3 = map(Function, range(4))
+SOURCE = {"key": "serde", "value": "serde", "timestamp": F1}
 OP = (lambda rows: rows.filter(lambda key, value: False), F1)
 
 
@@ -125,9 +126,9 @@ def processors(of: str) -> list[Call]:
 TABLE, JOINER = ("table", "collection"), (arguments(2), F2)
 FOLD = {"initializer": (arguments(0), F0), "name": ("n", "name")}
 CALLS = [
-    Call("topology", "stream", {"topic": (["new", "other"], "topic or list")}, {"key": "serde", "value": "serde"}),
-    Call("topology", "stream", {"topic": ("new", "topic or list")}, {"key": "serde", "value": "serde"}),
-    Call("topology", "table", {"topic": ("new", "topic")}, STREAM),
+    Call("topology", "stream", {"topic": (["new", "other"], "topic or list")}, SOURCE),
+    Call("topology", "stream", {"topic": ("new", "topic or list")}, SOURCE),
+    Call("topology", "table", {"topic": ("new", "topic")}, {**SOURCE, "name": "name"}),
     Call(
         "topology",
         "store",

@@ -21,8 +21,9 @@ import pyarrow as pa
 from eddy.connectors.log import Headers
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp, Step, calling, pair
 from eddy.errors import DataError, EddyError
-from eddy.runtime.decoding import decoded, note_unhashable
+from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.encoding import encoded
+from eddy.runtime.timestamp_extractors import extracted_times
 from eddy.serde import Native, Serde
 
 __all__ = [
@@ -245,6 +246,7 @@ class RecordsEntry:
     fail: bool
     left_out: frozenset[tuple[int, int]] = frozenset()
     by_time: bool = False
+    timestamp: Callable[[Any, Any], Any] | None = None
     reader: Reader = iter
     from_state: bool = False
     """Whether the records are rows of a changelog, rather than of the topic."""
@@ -262,7 +264,8 @@ class RecordsEntry:
     def decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
         """Decode records.
 
-        Returns the columns without records known to be rejected, the keys, the values, and the error of each bad row.
+        Returns the columns without records known to be rejected, with their event times (`log t`: those of the log),
+        the keys, the values, and the error of each bad row.
         """
         if self.left_out:
             keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
@@ -277,6 +280,11 @@ class RecordsEntry:
         values = decoded(raw["v"], value, "value", problems)
         if not self.key.hashable:
             note_unhashable(keys, problems)
+        if self.timestamp is not None and not self.from_state:
+            timeless: dict[int, str] = {}
+            times = extracted_times(self.timestamp, keys, values, raw["t"], problems, timeless)
+            raw = {**raw, "t": times, "log t": raw["t"]}
+            problems |= timeless
         if problems and self.fail:
             at = min(problems)
             where = f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}"
@@ -292,7 +300,7 @@ class RecordsEntry:
         v, vc = identified(values, self.value, f"{where}: value", nulls=True)
         for at in problems:
             k[at], v[at] = raw["k"][at], raw["v"][at]
-        places = list(map(self._place, raw["p"], raw["t"], raw["o"]))
+        places = list(map(self._place, raw["p"], raw.get("log t", raw["t"]), raw["o"]))
         bad = [problems.get(at) for at in range(len(k))]
         return [k, kc, v, vc, [1] * len(k), raw["t"], places, raw["h"], raw["p"], raw["o"], bad]
 

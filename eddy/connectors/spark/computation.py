@@ -216,7 +216,7 @@ class Computation:
         left_out = self._left_out.get(source.topic, frozenset())
         fail = self.on_error == "fail"
         by_time = source.topic in self.histories and self.histories[source.topic].by_time
-        return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time)
+        return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, source.timestamp)
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         """The frames to read for a source, with readers that return `RAW` records: files before the topic."""

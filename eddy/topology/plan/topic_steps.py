@@ -1,6 +1,6 @@
 """Steps with a topic: sources, sinks, constants, and exchanges between owners."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,9 @@ class Source(_OfTopic):
 
     reads = True
     begins = True
+
+    timestamp: Callable[[Any, Any], Any] | None = None
+    """The event time of a record, by its key and value; None for the timestamp of the log."""
 
     @property
     def topic_key(self) -> Serde[Any]:

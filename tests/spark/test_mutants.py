@@ -39,8 +39,8 @@ Timed = list[tuple[bytes | None, bytes | None, int]]
 """Key, value and time of records."""
 
 
-class _TooLongError(Exception):
-    pass
+class _TooLongError(BaseException):
+    """No `Exception`: a worker would take it for an error of the step that runs, and look for its record."""
 
 
 @contextmanager
@@ -125,7 +125,7 @@ class Drawn:
                 if outputs(rig, only) == {name: self._right[name] for name in only}:
                     self.dropped["no effect by itself"] += 1
                     return None
-            except Exception as error:
+            except (Exception, _TooLongError) as error:
                 self.dropped[type(error).__name__] += 1
                 return None
             verdict = rig.verify(stores=False)

@@ -66,7 +66,15 @@ if TYPE_CHECKING:
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.view import View
     from eddy.topology.topology import Topology
-    from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, TimeWindowed, TimeWindows, Windowed
+    from eddy.windows import (
+        CalendarWindows,
+        SessionWindowed,
+        SessionWindows,
+        SlidingWindows,
+        TimeWindowed,
+        TimeWindows,
+        Windowed,
+    )
 
 __all__ = [
     "Action",
@@ -121,6 +129,7 @@ __all__ = [
     "Serde",
     "SessionWindowed",
     "SessionWindows",
+    "SlidingWindows",
     "SlotTakenError",
     "StateError",
     "StateInUseError",
@@ -203,6 +212,7 @@ _HOMES = {
         "CalendarWindows",
         "SessionWindowed",
         "SessionWindows",
+        "SlidingWindows",
         "TimeWindowed",
         "TimeWindows",
         "Windowed",

@@ -4,6 +4,7 @@
     hopping     [n · advance, n · advance + size)
     calendar    days, weeks from Monday, or months in a time zone
     session     from a first record to a last one, with no gap between two that is longer than `gap`
+    sliding     [t - difference, t] and [t + 1, t + 1 + difference] for each record at t, with both ends
 
 All moments are milliseconds since 1970 in event time. A window is over once the event time is `grace` after its end.
 """
@@ -25,6 +26,7 @@ __all__ = [
     "CalendarWindows",
     "SessionWindowed",
     "SessionWindows",
+    "SlidingWindows",
     "Span",
     "TimeWindowed",
     "TimeWindows",
@@ -50,7 +52,7 @@ _key_of, _start_of = itemgetter(0), itemgetter(1)
 class Windowed(NamedTuple, Generic[K]):
     """A key with its window, from `start_ms` to `end_ms`, which is the first moment after it.
 
-    Of a session, the timestamps of its first and its last record.
+    Of a session, the timestamps of its first and its last record; of a sliding window, its first and its last moment.
     """
 
     key: K
@@ -297,8 +299,75 @@ class SessionWindows:
         return SessionWindowed(key)
 
 
+@dataclass(frozen=True)
+class SlidingWindows:
+    """Windows whose first and last moment are `difference` apart, one that ends with each record and one after it.
+
+    A record at t makes the window from t - difference to t, which begins at 1970 at the earliest, and, if there are
+    records in it, the window from t + 1 to t + 1 + difference. Each has all records of its key with a moment in it. A
+    record is late for a window if its source partition already has a timestamp of more than `grace` after its end.
+
+    >>> SlidingWindows(timedelta(minutes=5)).ending_with(400_000), SlidingWindows(timedelta(minutes=5)).after(400_000)
+    ((100000, 400000), (400001, 700001))
+    """
+
+    difference: timedelta
+    grace: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        check_span("SlidingWindows: difference", self.difference, _MILLISECOND, "timedelta(minutes=5)")
+        check_span("SlidingWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
+
+    @cached_property
+    def difference_ms(self) -> int:
+        """The time from the first moment of a window to its last."""
+        return self.difference // _MILLISECOND
+
+    @cached_property
+    def lag_ms(self) -> int:
+        """The grace, and a millisecond, since a window includes its end."""
+        return self.grace // _MILLISECOND + 1
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The first and the last end of a window with a moment."""
+        return [(time_ms, time_ms + self.difference_ms)]
+
+    def first_end(self, time_ms: int, event_time: int) -> int:
+        """The first end of a window that has a record's moment and is not over at an event time."""
+        return max(time_ms, event_time - self.lag_ms + 1)
+
+    def ending_with(self, time_ms: int) -> Span:
+        """The window that ends with a record, or the first one that there is."""
+        start = max(0, time_ms - self.difference_ms)
+        return start, start + self.difference_ms
+
+    def after(self, time_ms: int) -> Span:
+        """The window that begins after a record."""
+        return time_ms + 1, time_ms + 1 + self.difference_ms
+
+    def closes_at(self, end_ms: int) -> int:
+        """The end."""
+        return end_ms
+
+    def final_ms(self, end_ms: int) -> int:
+        """The end."""
+        return end_ms
+
+    def last_end(self, time_ms: int) -> int:
+        """The moment: each may be the end of a window."""
+        return max(-1, time_ms)
+
+    def next_end(self, time_ms: int) -> int:
+        """The moment."""
+        return time_ms
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a window, given that of keys."""
+        return TimeWindowed(key, self.difference)
+
+
 def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
-    """The serde of the keys of `TimeWindows` of a size: the key, then the start in 8 bytes.
+    """The serde of the keys of `TimeWindows` of a size, or of `SlidingWindows`: the key, then the start in 8 bytes.
 
     As Java's `TimeWindowedSerializer` writes them. A row is in the partition of its key, whatever its window.
     """

@@ -68,3 +68,27 @@ def sessions_behind_an_exchange(t: eddy.Topology) -> None:
     groups = stream.group_by(lambda key, value: value, key=S)
     longest = groups.windowed_by(eddy.SessionWindows(timedelta(milliseconds=5))).reduce(max, "longest")
     told(longest).to_table().to("out", value=S)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 3, *[("b", "x")] * 4, ("a", "x"), *[("b", "x")] * 5, ("a", "x")), *LATER]],
+    out=[
+        *((("a", start), n) for start, n in [(0, 3), (2, 2), (3, 2), (4, 1), (9, 1)]),
+        *((("b", start), n) for start, n in [(0, 2), (1, 3), (2, 4), (4, 5), (5, 5), (6, 5), (7, 5), (8, 5)]),
+        *((("b", start), n) for start, n in [(10, 4), (11, 3), (12, 2), (13, 1)]),
+    ],
+)
+def sliding_windows_close(t: eddy.Topology) -> None:
+    windows = eddy.SlidingWindows(timedelta(milliseconds=5))
+    told(t.stream("in", S, S).group_by_key().windowed_by(windows, "close").count("n")).to("out", value=N)
+
+
+@case(
+    [[*of("in", ("a", "x"), ("b", "yy"), ("c", "x"), ("d", "yyy")), *LATER]],
+    out={(1, 0): 2, (1, 2): 1, (2, 0): 1, (3, 0): 1},
+)
+def sliding_windows_behind_an_exchange(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S).filter(lambda key, value: not key.startswith("later"))
+    groups = stream.group_by(lambda key, value: len(value), key=N)
+    near = groups.windowed_by(eddy.SlidingWindows(timedelta(milliseconds=5))).count("near").to_stream()
+    near.map(lambda key, value: ((key.key, key.start_ms), value), key=Native).to_table().to("out", value=N)

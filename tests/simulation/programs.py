@@ -8,6 +8,7 @@ every order in which partitions may be read is without cycles, or the recursion 
 import pathlib
 import random
 import runpy
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -622,21 +623,22 @@ FULL = 8
 def clicks() -> eddy.Topology:
     """Clicks of each user in each window, at each change; and sums by page, once when their windows close."""
     topology = eddy.Topology("clicks")
-    by_user, by_page = clicks_in_windows(topology, "clicks")
-    by_user.to("by-user", value=eddy.Int64)
-    by_page.to("by-page", value=eddy.Int64)
+    for name, rows in clicks_in_windows(topology, "clicks").items():
+        rows.to(name, value=eddy.Int64)
     return topology
 
 
-def clicks_in_windows(topology: eddy.Topology, topic: str, scale: int = 1) -> tuple[Any, Any]:
-    """The counts by user, and the sums by page; `scale` has the milliseconds of one."""
+def clicks_in_windows(topology: eddy.Topology, topic: str, scale: int = 1) -> dict[str, Any]:
+    """The counts by user, the sums by page, and counts of clicks near each other; `scale`: the milliseconds of one."""
     came = topology.stream(topic, key=eddy.String, value=eddy.Int64).filter(_is_room)  # user -> page
     size, step, grace, kept = (timedelta(milliseconds=n * scale) for n in (WINDOW_MS, STEP_MS, GRACE_MS, KEPT_MS))
     tumbling, hopping = eddy.TimeWindows(size, grace=grace), eddy.TimeWindows(size, step, grace)
     by_user = came.group_by_key().windowed_by(tumbling, retention=kept).count("by-user")
     pages = came.group_by(lambda user, page: str(page), key=eddy.String).windowed_by(hopping, emit="close")
     by_page = pages.aggregate(lambda: 0, _clicked, "by-page", value=eddy.Int64)
-    return by_user, by_page.to_stream()
+    near = eddy.SlidingWindows(size, grace)
+    rushes = came.group_by(lambda user, page: str(page), key=eddy.String).windowed_by(near).count("rushes")
+    return {"by-user": by_user, "by-page": by_page.to_stream(), "rushes": rushes}
 
 
 def _clicked(page: str, number: int, total: int) -> int:
@@ -698,7 +700,47 @@ def clicks_expect(inputs: Inputs, scale: int = 1) -> Expected:
         "by-user": {windowed(*key): n for key, n in counts.items()},
         "by-page": Counter((window, total) for window, total in written.items() if window not in still_open),
     }
+    sinks["rushes"], more = _rushes(inputs, size, grace)
+    states |= more
     return Expected(sinks, states, len(still_open - set(written)))
+
+
+def _rushes(inputs: Inputs, size: int, grace: int) -> tuple[dict[Any, int], dict[str, Any]]:
+    """The sliding windows of the pages that were ever there, and the states behind them."""
+    rows, partitions = inputs["clicks"]
+    clock = dict.fromkeys(range(partitions), -1)
+    came: list[tuple[str, int, int, int]] = []
+    for _, page, partition, time in rows:
+        clock[partition] = max(clock[partition], time)
+        if page != 9 and time + size >= clock[partition] - grace:
+            came.append((str(page), time, max(time, clock[partition] - grace), page))
+    ever: dict[eddy.Windowed[str], int] = {}
+    times = {of: sorted((time, first) for page, time, first, _ in came if page == of) for of, *_ in came}
+    for page, time, first_end, _ in came:
+        for start in (max(0, time - size), time + 1):
+            end = start + size
+            near = times[page][bisect_left(times[page], (start,)) : bisect_right(times[page], (end + 1,))]
+            n = sum(first <= end for _, first in near)
+            if n and first_end <= end:
+                ever[eddy.Windowed(page, start, end)] = n
+    passed = min(clock.values()) - grace - 1
+    kept = [(page, time, first, n) for page, time, first, n in came if time + 1 + size > passed]
+    still_open = {window: n for window, n in ever.items() if window.end_ms > passed}
+    return ever, {
+        "rushes": still_open,
+        "rushes-calendar": {(window, window.end_ms): 1 for window in still_open},
+        "rushes-records": Counter(
+            (page, time.to_bytes(8, "big") + first.to_bytes(8, "big") + eddy.Int64.encode(n))
+            for page, time, first, n in kept
+        ),
+        "rushes-records-calendar": {(page, time + 1 + size): 1 for page, time, _, _ in kept},
+        "rushes-records-marks": {
+            (to, "clicks", partition): now - grace - 1
+            for partition, now in clock.items()
+            if now - grace - 1 >= 0
+            for to in range(partitions)
+        },
+    }
 
 
 PROGRAMS = [

@@ -175,6 +175,10 @@ BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
     "visits": lambda given, name: (
         _windowed(given, eddy.SessionWindows(_ms(2), _ms(4)), "close").count(name).to(name, value=N)
     ),
+    "sliding": lambda given, name: _windowed(given, eddy.SlidingWindows(_ms(3), _ms(2))).count(name).to(name, value=N),
+    "near": lambda given, name: (
+        _windowed(given, eddy.SlidingWindows(_ms(2), _ms(4)), "close").max(name).to(name, value=S)
+    ),
     "sql-avg": lambda given, name: given.sql("SELECT up, avg(length(node)) AS m FROM nodes GROUP BY up", name, "up"),
     "sql-text": lambda given, name: given.sql(
         "SELECT node, up || '!' AS loud FROM nodes WHERE up LIKE '_'", name, "node"

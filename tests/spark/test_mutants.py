@@ -28,7 +28,7 @@ FILES = {
     "operators.graph": "beyond depths links ranked reached totals",
     "operators.nested": "fixpoint operators outermost",
     "operators.waves": "body quarantine recursion total withheld",
-    "operators.windows": "assignment frontier session_fold windowed_fold",
+    "operators.windows": "assignment due frontier session_fold sliding_records windowed_fold",
     "state": "adjacency arrangement iteration_trace ordered_arrangement ranks table_state",
 }
 """The modules in which errors are drawn, by package."""

@@ -46,6 +46,10 @@ def windows(extracted: bool = False) -> eddy.Topology:
     goods.avg("means", of=lambda value: len(value) / 10).to("averages")
     days = sales.group_by_key().windowed_by(eddy.CalendarWindows("day", "Europe/Zurich"))
     days.max("greatest").group_by(lambda key, value: (value, key.key), key=S, value=S).count("days").to("days", value=N)
+    sliding = eddy.SlidingWindows(ms(7), ms(6))
+    sales.group_by_key().windowed_by(sliding).count("paces").to("paces", value=N)
+    longest = sales.group_by(lambda key, value: value, key=S).windowed_by(sliding, "close", ms(9)).max("longest")
+    longest.to("longest", value=S)
     visits = eddy.SessionWindows(ms(5), ms(2))
     sales.group_by_key().windowed_by(visits).count("visits").to("visits", value=N)
     sold = sales.group_by(lambda key, value: value, key=S).windowed_by(visits, "close", ms(9))
@@ -61,7 +65,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
-        names = ("in", "updates", "finals", "averages", "days", "visits", "sold")
+        names = ("in", "updates", "finals", "averages", "days", "visits", "sold", "paces", "longest")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
 
     def read_times_from_values(self) -> None:
@@ -76,10 +80,11 @@ class WindowsRig(Rig):
     def equal(self) -> None:
         verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
-        windowed = ("shops", "goods", "lengths", "means", "visits", "sold")
+        windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
-        others |= {"lengths-totals", "means-totals", "averages"}
+        others |= {"lengths-totals", "means-totals", "averages", "paces-records", "paces-records-calendar"}
+        others |= {"longest-records", "longest-records-calendar", "longest-records-marks"}
         assert {part.name for part in verdict.compared} >= {*states, *others}
 
 

@@ -29,6 +29,7 @@ import org.apache.kafka.streams.kstream.SessionWindowedSerializer;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
 import org.apache.kafka.streams.kstream.TimeWindows;
@@ -109,6 +110,7 @@ final class Interpreter {
                 : in.toTable(Named.as("t" + number), Materialized.with(Serdes.String(), Serdes.Long()));
             case "windowed" -> windowed(step, in, number);
             case "sessions" -> sessions(step, in, number);
+            case "sliding" -> windowed(step, in, number);
             case "process" -> process(step, in, number);
             case "process_values" -> processValues(in, number);
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
@@ -169,8 +171,12 @@ final class Interpreter {
      * topic, in hexadecimal.
      */
     private Object windowed(JsonNode step, KStream<String, Long> in, int number) {
-        var windows = TimeWindows.ofSizeAndGrace(millis(step, "size"), millis(step, "grace")).advanceBy(millis(step, "advance"));
-        TimeWindowedKStream<String, Long> groups = grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
+        KGroupedStream<String, Long> records = grouped(step, in, number);
+        Duration size = millis(step, "size"), grace = millis(step, "grace");
+        TimeWindowedKStream<String, Long> windowed = step.get("op").asText().equals("sliding")
+            ? records.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
+            : records.windowedBy(TimeWindows.ofSizeAndGrace(size, grace).advanceBy(millis(step, "advance")));
+        TimeWindowedKStream<String, Long> groups = windowed.emitStrategy(emitStrategy(step));
         // Without a longer retention a store in memory loses the windows that a record closes before they are emitted.
         var store = Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("s" + number)
             .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()

@@ -18,7 +18,8 @@ Input = tuple[str | None, Key, Value, int]
 Output = tuple[Value, int, int]
 """Value, time, and the number of the input record whose headers it has; -1 without headers."""
 
-MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", "windowed", "sessions")
+WINDOWED = ("windowed", "sessions", "sliding")
+MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", *WINDOWED)
 MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
 
 

@@ -40,6 +40,8 @@ class Node:
         self.event_times: dict[str, int] = {}
         self.sessions: dict[tuple[str, int, int], Value] = {}
         self.windows: dict[tuple[int, str], Value] = {}
+        self.gone: set[tuple[int, str]] = set()
+        self.slid: list[tuple[str, int, int, int]] = []
         self.out: list[tuple[Key, Value, int, int]] = []
 
     def shown(self) -> list[Record]:

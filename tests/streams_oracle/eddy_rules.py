@@ -20,9 +20,9 @@
   without rows is not in the table. A total of None is that of a new group to `aggregate`.
 """
 
-from tests.streams_oracle.case import Answer, Case, by_key, inputs_of, is_table
+from tests.streams_oracle.case import WINDOWED, Answer, Case, by_key, inputs_of, is_table
 from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
-from tests.streams_oracle.eddy_windows import sessions, windows
+from tests.streams_oracle.eddy_windows import sessions, sliding, windows
 from tests.streams_oracle.functions import KEYS, Key, Value
 from tests.streams_oracle.meaning import (
     AGGREGATES,
@@ -79,8 +79,8 @@ def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
         return taken + node.inputs[1].shown()
     if op == "repartition":
         return [record._replace(placed=False) for record in taken if keyless or record.key is not None]
-    if op in ("windowed", "sessions"):
-        return (windows if op == "windowed" else sessions)(node, epoch)
+    if op in WINDOWED:
+        return {"windowed": windows, "sessions": sessions, "sliding": sliding}[op](node, epoch)
     if op in PROCESSED:
         return _punctuation(node, epoch) + _sums(node, taken)
     if op not in JOINS:
@@ -131,7 +131,7 @@ def _is_rekeyed(node: Node) -> bool:
     op = node.step["op"]
     if op in KEEP_KEYS:
         return any(map(_is_rekeyed, node.inputs))
-    return op in (*REKEYS, "process", "windowed", "sessions")
+    return op in (*REKEYS, "process", *WINDOWED)
 
 
 def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:

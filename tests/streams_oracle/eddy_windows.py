@@ -1,10 +1,12 @@
 """Windows and sessions by eddy's rules: late by the record's own topic, closed when all topics have passed them."""
 
+from collections.abc import Collection
+
 from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
 from tests.streams_oracle.functions import Value
 from tests.streams_oracle.meaning import fold, group_key, merged, session_key, window_key, windows_of
 
-__all__ = ["sessions", "windows"]
+__all__ = ["sessions", "sliding", "windows"]
 
 
 def windows(node: Node, epoch: Epoch) -> list[Record]:
@@ -37,6 +39,55 @@ def windows(node: Node, epoch: Epoch) -> list[Record]:
         for group, end, value in rows
         if value is not None
     ]
+
+
+def sliding(node: Node, epoch: Epoch) -> list[Record]:
+    """As `windows`: those that records have made, each with all records of its time; none is late for its window."""
+    step, size = node.step, node.step["size"]
+    if epoch.topic in node.topics:
+        node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
+    touched: dict[str, Record] = {}
+    for record in node.inputs[0].shown():
+        group, over = group_key(step, record.key, record.value), node.event_times[str(epoch.topic)] - step["grace"]
+        if group is not None and record.value is not None and record.time + size >= over:
+            node.slid.append((group, record.time, record.value, over))
+            touched[group] = record
+    found = _slid(node, touched)
+    least = min(node.event_times.get(topic, -1) for topic in node.topics) - step["grace"]
+    changed = {
+        window: value
+        for window, value in found.items()
+        if window not in node.gone and node.windows.get(window) != value
+    }
+    node.windows |= changed
+    over_now = sorted((start + size, group) for start, group in node.windows if start + size < least)
+    rows = [(group, end, node.windows.pop((end - size, group))) for end, group in over_now]
+    node.gone |= {(end - size, group) for group, end, _ in rows}
+    if step["emit"] == "update":
+        return [
+            touched[group]._replace(key=window_key(step, group, start), value=value, placed=False)
+            for (start, group), value in sorted(changed.items())
+        ]
+    return [
+        Record(window_key(step, group, end - size), value, NO_HEADERS, end, placed=False) for group, end, value in rows
+    ]
+
+
+def _slid(node: Node, groups: Collection[str]) -> dict[tuple[int, str], Value]:
+    """The windows of some groups, with the totals of their records."""
+    step, size = node.step, node.step["size"]
+    made = {
+        (start, group)
+        for group, time, _, over in node.slid
+        for start in (max(0, time - size), time + 1)
+        if start + size >= over and group in groups
+    }
+    found: dict[tuple[int, str], Value] = {}
+    for start, group in made:
+        for of, time, value, over in node.slid:
+            if of == group and start <= time <= start + size and over <= start + size:
+                found[start, group] = fold(step, step, found.get((start, group)), value)
+    return found
 
 
 def sessions(node: Node, epoch: Epoch) -> list[Record]:

@@ -78,7 +78,7 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
     match step["op"]:
         case "merge":
             return of.merge(made[step["with"]])
-        case "windowed" | "sessions":
+        case "windowed" | "sessions" | "sliding":
             return _windowed(of, step, name)
         case "repartition":
             return of.repartition(name=name)
@@ -115,6 +115,9 @@ def _windowed(of: Any, step: Step, name: str) -> Any:
     span = {part: timedelta(milliseconds=step[part]) for part in ("size", "advance", "gap", "grace") if part in step}
     if step["op"] == "windowed":
         windows: Any = eddy.TimeWindows(span["size"], span["advance"], span["grace"])
+        encode = eddy.TimeWindowed(eddy.String, span["size"]).encode
+    elif step["op"] == "sliding":
+        windows = eddy.SlidingWindows(span["size"], span["grace"])
         encode = eddy.TimeWindowed(eddy.String, span["size"]).encode
     else:
         windows = eddy.SessionWindows(span["gap"], span["grace"])

@@ -6,7 +6,7 @@ of one record. A fold adds a value to a group's total, or takes it away.
 
 from collections.abc import Sequence
 
-from tests.streams_oracle.case import Step, inputs_of, is_table
+from tests.streams_oracle.case import WINDOWED, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value
 
 __all__ = [
@@ -137,7 +137,7 @@ def before_left_joins(steps: list[Step]) -> set[int]:
 def is_rekeyed(steps: list[Step], number: int) -> bool:
     """Whether records may have other keys than in the topic that they were read from."""
     op = steps[number]["op"]
-    if op in ("map", "flat_map", "select_key", "process", "windowed", "sessions"):
+    if op in ("map", "flat_map", "select_key", "process", *WINDOWED):
         return True
     keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values")
     return op in keeps and any(is_rekeyed(steps, of) for of in inputs_of(steps[number]))

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.streams_oracle.case import Case, Input, Step, inputs_of, is_table
+from tests.streams_oracle.case import WINDOWED, Case, Input, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, TESTS, VALUES
 from tests.streams_oracle.meaning import is_rekeyed
 
@@ -17,7 +17,7 @@ TOPICS = "abc"
 OF_STREAM = (
     "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
     "process", "process_values", "repartition", "count", "reduce", "aggregate", "cogroup", "to_table",
-    "join", "left_join", "windowed", "windowed", "sessions", "sessions",
+    "join", "left_join", "windowed", "windowed", "sessions", "sessions", "sliding", "sliding",
 )  # fmt: skip
 WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
@@ -62,7 +62,7 @@ def _step(dice: random.Random, steps: list[Step]) -> Step:
 def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[int], tables: list[int]) -> Step:
     ops = [op for op in OF_STREAM if tables or not op.endswith("join")]
     if not are_records_of_sources(steps, of):
-        ops = [op for op in ops if op not in ("windowed", "sessions")]
+        ops = [op for op in ops if op not in WINDOWED]
     if has_closing_windows(steps, of):
         ops = [op for op in ops if op in WITHOUT_STATE]
     op = dice.choice(ops)
@@ -71,10 +71,8 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
     match op:
         case "merge":
             step["with"] = dice.choice(streams)
-        case "windowed":
-            step |= _windows(dice)
-        case "sessions":
-            step |= {**_windows(dice), "gap": dice.choice((5, 10, 20)), "merge": dice.choice(("plus", "mix", "last"))}
+        case "windowed" | "sliding" | "sessions":
+            step |= _windows(dice, op)
         case "process":
             step |= {"stored": True, **_schedule(dice, steps, of)}
         case "process_values":
@@ -136,8 +134,13 @@ def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]
     return step
 
 
-def _windows(dice: random.Random) -> dict[str, Any]:
+def _windows(dice: random.Random, op: str) -> dict[str, Any]:
     size = dice.choice((10, 20, 30))
+    kind: dict[str, Any] = {}
+    if op == "sessions":
+        kind = {"gap": dice.choice((5, 10, 20)), "merge": dice.choice(("plus", "mix", "last"))}
+    elif op == "sliding":
+        kind["f"] = "plus"  # a window that is made later has the records before it in the order of time
     return {
         "size": size,
         "advance": dice.choice((size, 10, 15)) if size > 10 else size,
@@ -148,6 +151,7 @@ def _windows(dice: random.Random) -> dict[str, Any]:
         "start": dice.randrange(2),
         "bytes": dice.random() < 0.2,
         **_maybe_key(dice),
+        **kind,
     }
 
 

@@ -21,7 +21,7 @@
 from functools import partial
 from typing import Any
 
-from tests.streams_oracle.case import Answer, Case, Step, by_key, inputs_of, is_table
+from tests.streams_oracle.case import WINDOWED, Answer, Case, Step, by_key, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, Key, Value
 from tests.streams_oracle.meaning import (
     AGGREGATES,
@@ -38,7 +38,7 @@ from tests.streams_oracle.meaning import (
 )
 from tests.streams_oracle.streams_tables import Change, Node
 from tests.streams_oracle.streams_topics import Schedules, Sent, Topics
-from tests.streams_oracle.streams_windows import sessions, windows
+from tests.streams_oracle.streams_windows import sessions, sliding, windows
 
 __all__ = ["answer"]
 
@@ -127,7 +127,7 @@ class Model:
             part = step["parts"][at] if op == "cogroup" else step
             group = group_key(part, key, value)
             self._by_key(node, at, part["of"], group, value, time, "key" in part, self._fold)
-        elif op in ("windowed", "sessions"):
+        elif op in WINDOWED:
             group = group_key(step, key, value)
             self._by_key(node, at, step["of"], group, value, time, "key" in step, self._change_windows)
         elif op == "to_table":
@@ -184,7 +184,7 @@ class Model:
 
     def _change_windows(self, node: Node, at: int, key: Key, value: Value, time: int) -> None:
         if key is not None:
-            change = windows if node.step["op"] == "windowed" else sessions
+            change = {"windowed": windows, "sessions": sessions, "sliding": sliding}[node.step["op"]]
             current = self.number
             for window, total, since, number in change(node, key, value, time, current):
                 self.number = number

@@ -1,12 +1,13 @@
 """Windows and sessions by the rules of Kafka Streams: late, and closed, by the records that the step has seen."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.streams_oracle.functions import Value
 from tests.streams_oracle.meaning import fold, merged, session_key, window_key, windows_of
 from tests.streams_oracle.streams_tables import Node
 
-__all__ = ["sessions", "windows"]
+__all__ = ["sessions", "sliding", "windows"]
 
 NO_HEADERS = -1
 Change = tuple[str, Value, int, int]
@@ -33,6 +34,78 @@ def windows(node: Node, key: str, value: Value, time: int, number: int) -> Itera
             node.emitted.add((start, group))
             total, since = rows[start, group]
             yield window_key(step, group, start), total, since, number
+
+
+def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
+    """Add a record to the windows with its time; make those that it ends, that it begins, and that is behind it.
+
+    A window that is over is not kept, so that a later window behind its record is not made.
+    """
+    step, rows, size = node.step, node.windows, node.step["size"]
+    if value is None:
+        return
+    node.latest = max(node.latest, time)
+    closed = node.latest - step["grace"]
+    if time + size < closed:
+        return
+    own = max(0, time - size)
+    near = _near(node, key, time)
+    before, behind = near.before, near.behind
+    made = [own] if own not in near.there else []
+    if before is not None and before + 1 not in near.there and before + 1 + size >= time:
+        made.append(before + 1)
+    for start in [*near.changed, *made]:
+        total, latest = rows.get((start, key), (None, time))
+        if start == own and start in made and near.left is not None and near.left[1] >= own:
+            total, latest = near.left
+        if start + size >= closed:
+            rows[start, key] = fold(step, step, total, value), max(latest, time)
+            yield from _of_sliding(node, key, start, number)
+    if behind is not None and behind[1] > time and time + 1 not in near.there:
+        rows[time + 1, key] = behind
+        yield from _of_sliding(node, key, time + 1, number)
+    if step["emit"] == "close":
+        for start, group in sorted(row for row in rows.keys() - node.emitted if row[0] + size < closed):
+            node.emitted.add((start, group))
+            yield window_key(step, group, start), *rows[start, group], number
+
+
+class _Near(NamedTuple):
+    """The windows near a record, which are all that the step knows of earlier records.
+
+    `there` has the starts of all, `changed` of those with its time, `before` the time of the record before it; `left`
+    and `behind` the totals and latest times of windows with the records before it, and with those after it.
+    """
+
+    there: list[int]
+    changed: list[int]
+    before: int | None
+    left: tuple[Value, int] | None
+    behind: tuple[Value, int] | None
+
+
+def _near(node: Node, key: str, time: int) -> _Near:
+    rows, size = node.windows, node.step["size"]
+    early = time < size
+    first = 0 if early else max(0, time - 2 * size)
+    there = sorted(start for start, of in rows if of == key and first <= start <= time + 1)
+    changed = [start for start in reversed(there) if start <= time and (early or start + size >= time)]
+    behind = next((rows[start, key] for start in changed if start + size > time), None)
+    at_end = rows.get((0 if early else time - size, key))
+    if at_end is not None:
+        if early or at_end[1] < time:
+            return _Near(there, changed, at_end[1] if at_end[1] < time else None, None, behind)
+        return _Near([*there, time + 1], changed, None, None, behind)  # a record of this time has made all windows
+    left = next((rows[start, key] for start in reversed(there) if start + size < time), None)
+    return _Near(there, changed, left and left[1], left, behind)
+
+
+def _of_sliding(node: Node, key: str, start: int, number: int) -> Iterator[Change]:
+    total, latest = node.windows[start, key]
+    if node.step["emit"] == "update":
+        yield window_key(node.step, key, start), total, latest, number
+    elif node.step["emit"] == "suppress":
+        yield from _suppressed(node, (start, key), total, latest, number)
 
 
 def _suppressed(node: Node, window: tuple[int, str], total: Value, time: int, number: int) -> Iterator[Change]:

@@ -88,6 +88,10 @@ DIFFERENCES = {
         {"k@20-20": [1, None], "k@20-30": [2], "l@40-40": [1]},
         times=[20, 30, 40, 12],
     ),
+    "a sliding window behind a record whose own window is over": Difference(
+        [STREAM, {**WINDOWED, "op": "sliding", "grace": 10}], [("k", 1), ("k", 1), ("k", 1)],
+        {"k@20-30": [1]}, {"k@20-30": [1], "k@13-23": [1]}, times=[30, 12, 18],
+    ),
     "an aggregate of sessions that merge": Difference(
         [STREAM, {**SESSIONS, "fold": "aggregate", "f": "plus", "merge": "plus", "start": 1}], [("k", 1), ("k", 1)],
         {"k@0-0": [2, None], "k@0-10": [4]}, {"k@0-0": [2, None], "k@0-10": [3]},

@@ -3,7 +3,7 @@
 Whatever the cut into epochs, the pace of partitions, the number of partitions and workers, restarts and lost states.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
@@ -42,8 +42,16 @@ class Program:
     """Whether groups are of the values' last digit, so that records have to be sent."""
     filtered: bool
     topics: int
-    sessions: bool = False
-    """Whether windows are sessions with a gap of `size`."""
+    kind: Literal["time", "sessions", "sliding"] = "time"
+    """Sessions have a gap of `size`, sliding windows this difference."""
+
+    @property
+    def sessions(self) -> bool:
+        return self.kind == "sessions"
+
+    @property
+    def sliding(self) -> bool:
+        return self.kind == "sliding"
 
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
@@ -52,8 +60,10 @@ class Program:
         if self.filtered:
             stream = stream.filter(lambda key, value: value % 3 != 0)
         groups = stream.group_by(lambda key, value: str(value % 10), key=S) if self.by_value else stream.group_by_key()
-        windows: eddy.TimeWindows | eddy.SessionWindows
-        if self.sessions:
+        windows: eddy.TimeWindows | eddy.SessionWindows | eddy.SlidingWindows
+        if self.sliding:
+            windows = eddy.SlidingWindows(ms(self.size), ms(self.grace))
+        elif self.sessions:
             windows = eddy.SessionWindows(ms(self.size), ms(self.grace))
         else:
             windows = eddy.TimeWindows(ms(self.size), ms(self.advance), ms(self.grace))
@@ -84,6 +94,7 @@ class Oracle:
         times: dict[tuple[int, int], int] = {}
         sums: dict[Window, int] = {}
         alone: list[tuple[str, int, int]] = []
+        slid: list[tuple[str, int, int, int]] = []
         late = 0
         for topic, key, value, stamp in self.records:
             place = (topic, partition_of(key.encode(), self.partitions))
@@ -91,9 +102,11 @@ class Oracle:
             if program.filtered and value % 3 == 0:
                 continue
             group = str(value % 10) if program.by_value else key
-            if program.sessions:
+            if program.sessions or program.sliding:
                 if stamp + program.size + program.grace < times[place]:
                     late += 1
+                elif program.sliding:
+                    slid.append((group, stamp, value, times[place] - program.grace))
                 else:
                     alone.append((group, stamp, value))
                 continue
@@ -112,15 +125,38 @@ class Oracle:
             else:
                 total, last = 0, (group, stamp, stamp)
             sums[last] = total + value
+        sums |= self._slid(slid)
+        kept = [(group, stamp + 1, stamp + 1 + program.size) for group, stamp, _, _ in slid]
+        object.__setattr__(self, "kept", sum(not self._passed(times, window) for window in kept))
         object.__setattr__(self, "times", times)
         object.__setattr__(self, "sums", sums)
         object.__setattr__(self, "late", late)
 
+    def _slid(self, records: list[tuple[str, int, int, int]]) -> dict[Window, int]:
+        """The windows that records make; each record is (group, time, value, first end for which it is not late)."""
+        size, sums = self.program.size, dict[Window, int]()
+        for group, stamp, _, over in records:
+            for start in (max(0, stamp - size), stamp + 1):
+                end = start + size
+                there = [
+                    value
+                    for of, time, value, first_end in records
+                    if of == group and start <= time <= end and first_end <= end
+                ]
+                if over <= end and there:
+                    sums[group, start, end] = sum(there)
+        return sums
+
     sums: dict[Window, int] = None  # type: ignore[assignment]
     late: int = 0
+    kept: int = 0
+    """The records of sliding windows that may still be in one."""
 
     def passed(self, window: Window, later: int = 0) -> bool:
         """Whether all partitions with records of a window's group have passed its end, the grace, and `later`."""
+        return self._passed(self.times, window, later)
+
+    def _passed(self, times: Mapping[tuple[int, int], int], window: Window, later: int = 0) -> bool:
         group, _, end = window
         home = partition_of(group.encode(), self.partitions)
         places = [
@@ -131,7 +167,9 @@ class Oracle:
         ]
         if self.program.sessions:
             end += 2 * self.program.size + 1
-        return all(self.times.get(place, -1) >= end + self.program.grace + later for place in places)
+        elif self.program.sliding:
+            end += 1
+        return all(times.get(place, -1) >= end + self.program.grace + later for place in places)
 
     def closed(self) -> dict[tuple[str, int], int]:
         return {(w[0], w[1]): value for w, value in self.sums.items() if self.passed(w)}
@@ -141,7 +179,7 @@ class Oracle:
         ends = [start + self.program.size for start in range(0, 1_000, self.program.advance)]
         kept = {}
         for window, value in self.sums.items():
-            if self.program.sessions:
+            if self.program.kind != "time":
                 if not self.passed(window, self.program.retention):
                     kept[window] = value
                 continue
@@ -215,6 +253,11 @@ class Running:
             found |= {tuple(key): value for key, value in worker.store(name).all().items()}  # type: ignore[misc]
         return found
 
+    def records(self) -> int:
+        """The number of records that the workers keep for sliding windows."""
+        states = [worker.circuit.states["sums-records"] for worker in self.workers]
+        return sum(weight for state in states for _, weight in state.items())
+
 
 programs = st.builds(
     Program,
@@ -227,7 +270,7 @@ programs = st.builds(
     by_value=st.booleans(),
     filtered=st.booleans(),
     topics=st.integers(1, 2),
-    sessions=st.booleans(),
+    kind=st.sampled_from(["time", "sessions", "sliding"]),
 ).filter(lambda program: program.advance <= program.size and not (program.sessions and program.exact))
 record = st.tuples(st.integers(0, 1), st.sampled_from("abcd"), st.integers(1, 40), st.integers(0, 60))
 parts = st.lists(st.lists(record, max_size=8), max_size=5)
@@ -258,5 +301,7 @@ def test_windows_are_a_function_of_the_records_of_each_partition(
         last = {key: value for key, value in last.items() if value is not None}
         assert last == {(w[0], w[1]): value for w, value in oracle.sums.items()}
     assert running.table() == oracle.table()
+    if program.sliding:
+        assert running.records() == oracle.kept
     if program.exact:
         assert running.table("sums-totals").keys() == oracle.table().keys()

@@ -251,9 +251,35 @@ def test_a_record_behind_an_exchange_on_which_a_fold_fails_is_left_out_of_its_wi
         assert sorted((*key, total) for key, total in found) == [("a", 0, 10, 8), ("b", 0, 10, 2)]
 
 
+def test_a_record_that_sliding_windows_cannot_keep_is_told_and_in_none() -> None:
+    topology = eddy.Topology("app")
+    records = topology.stream("in", S, N).map_values(lambda value: value + LARGEST, value=N)
+    near = records.group_by_key().windowed_by(eddy.SlidingWindows(ms(10), ms(99)))
+    near.reduce(lambda total, value: total + value - LARGEST, "sums").to("out", value=N)
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error="skip")) as driver:
+        driver.input("in").pipe_all([("a", -3), ("a", 1), ("a", -4)], 20)
+        assert (driver.worker.statistics.skipped, driver.worker.statistics.set_aside) == (0, 1)
+        assert driver.store("sums").all() == {eddy.Windowed("a", 10, 20): LARGEST - 7}
+
+
+def test_records_are_kept_until_the_window_behind_them_is_over() -> None:
+    topology = eddy.Topology("app")
+    topology.stream("in", S, N).group_by_key().windowed_by(eddy.SlidingWindows(ms(10), ms(5))).count("n")
+    with eddy.TopologyTestDriver(topology) as driver:
+        kept = driver.worker.circuit.states["n-records"]
+        for time, count in [(20, 1), (36, 2), (37, 2), (100, 1)]:
+            driver.input("in").pipe("a", 1, time)
+            assert sum(weight for _, weight in kept.items()) == count
+        assert driver.worker.statistics.late == 0
+        driver.input("in").pipe("b", 1, 84)
+        assert driver.worker.statistics.late == 1
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [
+        (lambda: eddy.SlidingWindows(timedelta(0)), "SlidingWindows: difference="),
+        (lambda: eddy.SlidingWindows(ms(1), ms(-1)), "SlidingWindows: grace="),
         (lambda: eddy.TimeWindows(timedelta(0)), "TimeWindows: size=.* from a millisecond to 100 years"),
         (lambda: eddy.TimeWindows(timedelta(microseconds=10)), "TimeWindows: size=.* whole milliseconds"),
         (lambda: eddy.TimeWindows(10), "TimeWindows: size=10; a timedelta"),  # type: ignore[arg-type]

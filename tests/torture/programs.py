@@ -26,8 +26,6 @@ __all__ = ["NAMES", "PARTITIONS", "program_of"]
 
 PARTITIONS = 3
 NODES, ROOTS, LONGEST = 40, 30, 12
-_MARKS = "by-page-marks"
-"""A state whose keys have the name of the source's topic."""
 
 Build = Callable[[Callable[[str], str]], eddy.Topology]
 
@@ -152,11 +150,10 @@ SCALE = 250
 
 
 def clicks(of_run: Callable[[str], str]) -> eddy.Topology:
-    """Clicks of each user in each window, at each change; and sums by page, once when their windows close."""
+    """Clicks in windows of three kinds."""
     topology = eddy.Topology(of_run("clicks"))
-    by_user, by_page = programs.clicks_in_windows(topology, of_run("clicks"), SCALE)
-    by_user.to(of_run("by-user"), value=eddy.Int64)
-    by_page.to(of_run("by-page"), value=eddy.Int64)
+    for name, rows in programs.clicks_in_windows(topology, of_run("clicks"), SCALE).items():
+        rows.to(of_run(name), value=eddy.Int64)
     return topology
 
 
@@ -191,8 +188,9 @@ def program_of(name: str, run: str) -> Program:
     def expect(inputs: Inputs) -> Expected:
         plain: dict[str, Any] = {topic.removesuffix(f"-{run}"): rows for topic, rows in inputs.items()}
         found = foresee(plain)
-        marks = {(to, of_run(topic), p): end for (to, topic, p), end in found.states.get(_MARKS, {}).items()}
-        states = found.states | ({_MARKS: marks} if _MARKS in found.states else {})
+        states = dict(found.states)
+        for name in [name for name in states if name.endswith("-marks")]:
+            states[name] = {(to, of_run(topic), p): end for (to, topic, p), end in states[name].items()}
         return replace(found, sinks={of_run(topic): rows for topic, rows in found.sinks.items()}, states=states)
 
     return Program(name, lambda: build(of_run), {}, event, expect, timed=name == "clicks")

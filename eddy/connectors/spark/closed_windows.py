@@ -26,9 +26,9 @@ from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Int64, Native, Serde
 from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
-from eddy.windows import Windowed, Windows
+from eddy.windows import SlidingWindows, Windowed, Windows
 
-__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "assigned", "with_event_times"]
+__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "assigned", "slid", "with_event_times"]
 
 _CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
 """Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
@@ -40,6 +40,7 @@ WindowedNode = (
     | nodes.SessionAggregate
     | nodes.Suppressed
 )
+"""A step that passes on the rows of windows."""
 _HOMED = f"{RECORDS}, home int"
 _TIME = slice(1, 9)
 
@@ -90,6 +91,8 @@ class WindowStep:
             now = int.from_bytes(order[_TIME], "big") - 1
             for start, end in self.windows.of(time):
                 if end + self.windows.lag_ms > now:
+                    if isinstance(self.windows, SlidingWindows):
+                        end = self.windows.first_end(time, now)
                     rows.append((Windowed(key, start, end), value))
                     weights.append(weight)
                     stamps.append(stamp)
@@ -134,7 +137,7 @@ class ClosedWindows:
     """The windows of an aggregate that are over at some event times, and its states."""
 
     frames: Frames
-    node: WindowedNode
+    node: WindowedNode | nodes.Slide
     place: Placement
     times: EventTimes
     partitioner: Partitioner
@@ -172,6 +175,25 @@ class ClosedWindows:
         }
         return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
 
+    def records(self, facts: DataFrame) -> dict[str, tuple[str, DataFrame]]:
+        """As `states`, of the step that slides windows: its records, which end with the window after them."""
+        windows = self.node.assigned.windows
+        assert isinstance(windows, SlidingWindows)
+        behind = f.concat(f.expr("substring(k, 1, length(k) - 16)"), be64(f.col("t") + 1)).alias("k")
+        data = f.concat(be64(f.col("t")), f.expr("substring(k, -16, 8)"), f.coalesce("vc", "v")).alias("v")
+        none = f.lit(None).cast("binary")
+        rows = facts.groupBy(behind, data).agg(f.sum("w").alias("w"))
+        told = self.told(rows.select("k", none.alias("kc"), "v", none.alias("vc"), "w")).where(~f.col("over"))
+        end = be64(_number(f.expr("substring(k, -8)")) + windows.difference_ms)
+        whose = f.expr("substring(k, 1, length(k) - 8)").alias("k")
+        entry = f.concat(end, whose).alias("key"), f.lit(b"\x01").alias("value")
+        found = {
+            "": ("arrangement", told.select(whose, "kc", "v", "vc", "w")),
+            "calendar": ("encoded", told.select(whose, *entry).distinct()),
+            "marks": ("encoded", self._marks()),
+        }
+        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps}
+
     def _open(self, told: DataFrame) -> DataFrame:
         """The spans of the sessions of each key that are not over."""
         key = f.expr("substring(k, 1, length(k) - 16)").alias("g")
@@ -205,6 +227,28 @@ def assigned(
         return windowed
     facts = _sessions(windowed.under(frames, key, value, node.label), node.windows.closes_at(0))
     return PendingRows(facts, RowsEntry(key, value, True))
+
+
+def slid(facts: DataFrame, windows: SlidingWindows) -> DataFrame:
+    """Facts under their moments and first ends → under each window that records of their keys have made."""
+    key, difference = f.expr("substring(k, 1, length(k) - 16)"), f.lit(windows.difference_ms)
+    first_end = _number(f.expr("substring(k, -16, 8)"))
+    facts = facts.withColumns({"g": key, "first_end": first_end})
+    own = f.greatest(f.col("t") - difference, f.lit(0)).alias("start")
+    made = facts.where(own + difference >= f.col("first_end")).select("g", own)
+    made = made.union(facts.select("g", (f.col("t") + 1).alias("start"))).distinct()
+    end = f.col("start") + difference
+    found = facts.join(made, "g").where((f.col("t").between(f.col("start"), end)) & (f.col("first_end") <= end))
+    window = f.concat("g", be64(f.col("start")))
+    original = f.when(
+        f.col("kc").isNotNull(), f.concat(f.expr("substring(kc, 1, length(kc) - 16)"), be64(f.col("start")))
+    )
+    return found.withColumns({"k": window, "kc": original}).select(*names(FACTS))
+
+
+def _number(data: Any) -> Any:
+    """Eight bytes as a number that is not negative."""
+    return f.conv(f.hex(data), 16, 10).cast("long")
 
 
 def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:

@@ -31,7 +31,6 @@ from eddy.connectors.spark.arrow_functions import (
     TablesEntry,
 )
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned
 from eddy.connectors.spark.cut_clocks import DUE, CutClocks, Living, with_deadlines
 from eddy.connectors.spark.declared_folds import first_values_of, fold_of, sums_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
@@ -42,6 +41,7 @@ from eddy.connectors.spark.made import MADE, Made
 from eddy.connectors.spark.sql_expressions import own
 from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
 from eddy.connectors.spark.whole_graphs import GraphFunction, GraphResults, Reaching, Totalling
+from eddy.connectors.spark.window_steps import WindowSteps
 from eddy.errors import LoopLimitError
 from eddy.partitioner import Partitioner
 from eddy.serde import Int64, Native, Serde, String
@@ -58,7 +58,7 @@ __all__ = ["BY_A_WORKER", "StepCompiler"]
 BY_A_WORKER = "the errors of a recursion are computed by a worker alone"
 
 
-class StepCompiler(ABC):
+class StepCompiler(WindowSteps, ABC):
     """Compiles the steps of one plan.
 
     `inputs` has a frame of facts for each source, `clocks` the clocks after these facts.
@@ -79,8 +79,8 @@ class StepCompiler(ABC):
     ) -> None:
         self.frames, self.plan, self.traced, self.small = frames, plan, traced, one_task
         self.counts, self._inputs = topic_partitions, inputs
-        self._clocks, self._partitioner = clocks, partitioner
-        self._placements = place(plan, topic_partitions)
+        self.clocks, self.partitioner = clocks, partitioner
+        self.placements = place(plan, topic_partitions)
         self.scopes = Scopes(plan)
         self.top = self.scope = StepFrames(self._take)
         self.states: dict[str, StateRows] = {}
@@ -100,7 +100,7 @@ class StepCompiler(ABC):
 
     def serdes(self, node: Node) -> tuple[Serde[Any], Serde[Any]]:
         """The serdes of a step's rows."""
-        return self._placements[node].key, node.value or Native
+        return self.placements[node].key, node.value or Native
 
     def kept_bindings(self, loop: Loop) -> list[int]:
         """The bindings of an outermost loop whose rows a worker keeps in a state of the loop's own."""
@@ -232,9 +232,9 @@ class StepCompiler(ABC):
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         expiry, (table, deadlines, calendar) = node.expiry, (kept.name_of(node.name) for kept in node.keeps)
-        clocks = self._clocks.at(expiry.source or None, self._placements[node].partitions)
+        clocks = self.clocks.at(expiry.source or None, self.placements[node].partitions)
         last = with_deadlines(self._latest_rows(facts, "t"), expiry.after_ms)
-        living = self.frames.kept(self.frames.by_key(self.frames.through(last, Living(clocks, self._partitioner), DUE)))
+        living = self.frames.kept(self.frames.by_key(self.frames.through(last, Living(clocks, self.partitioner), DUE)))
         self.known(node, living.select(*names(ROWS)))
         self._capture_table(node, table)
         due, none = be64(f.col("due")), f.lit(None).cast("binary").alias("vc")
@@ -271,7 +271,7 @@ class StepCompiler(ABC):
         (source,) = node.inputs
         pending = self.scope[source]
         self.scope[node] = pending.then(RowStep(node.name, "with-keys")) if self.plan.needs_keys(node) else pending
-        if source in self._tables and node.single_partition and self._placements[source].partitions == 1:
+        if source in self._tables and node.single_partition and self.placements[source].partitions == 1:
             self._tables.add(node)
 
     def constant(self, node: nodes.Constant) -> None:
@@ -348,19 +348,6 @@ class StepCompiler(ABC):
         if in_one_order(fold.inputs[0], self.counts):
             return ["s", "t"]
         return [f.substring("s", 1, 1), "t", "s"]  # records of files first
-
-    def windows_assigned(self, node: nodes.AssignWindows) -> None:
-        """The records, each under its key with each of its windows that is not over."""
-        self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
-
-    def closed(self, node: WindowedNode) -> None:
-        """Leave out the windows that are over; the states are the table, the calendar and the marks."""
-        closed = ClosedWindows(self.frames, node, self._placements[node], self._clocks.event_times, self._partitioner)
-        told = closed.told(self.rows(node))
-        for name, (kind, frame) in closed.states(told).items():
-            self.scope.capture(name, kind, node, frame)
-        if node.final:
-            self.know(node, closed.finals(told))
 
     def _reduction(self, node: Node) -> None:
         """Capture the state of a count or an aggregate."""

@@ -19,9 +19,9 @@ from eddy.operators.batch import Batch, Row, keys_of
 from eddy.operators.context import Context, TimesRead
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead
-from eddy.windows import Span, TimeWindows, Windowed, Windows
+from eddy.windows import SlidingWindows, Span, TimeWindows, Windowed, Windows
 
-__all__ = ["AssignWindows", "windows_of_rows"]
+__all__ = ["AssignWindows", "sliding_records", "windows_of_rows"]
 
 
 _value_of = itemgetter(1)
@@ -57,7 +57,10 @@ class AssignWindows(Keyed):
         windows, times = self._windows, self._event_times(context, batch)
         if isinstance(windows, TimeWindows) and windows.tumbling and batch.rows and min(stamps) >= 0:
             return self._tumbling(windows, batch, stamps, times)
-        rows, late = windows_of_rows(self.name, windows, batch.rows, stamps, times)
+        if isinstance(windows, SlidingWindows):
+            rows, late = sliding_records(self.name, windows, batch.rows, stamps, times)
+        else:
+            rows, late = windows_of_rows(self.name, windows, batch.rows, stamps, times)
         self.late += late
         return batch.spread(rows).without_places()
 
@@ -100,11 +103,7 @@ def windows_of_rows(
     spans: Sequence[Span] = ()
     for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
         if stamp != last:
-            if stamp < 0:
-                raise DataError(
-                    f"windows '{name}': the record of key {key!r} has timestamp {stamp}; milliseconds since 1970 are "
-                    "needed. Write records with timestamps, or filter these out before"
-                )
+            _check_time(name, key, stamp)
             spans, last = of(stamp), stamp
         over = time - lag
         if spans[0][1] > over:
@@ -113,3 +112,23 @@ def windows_of_rows(
             made.append([(Windowed(key, start, end), value) for start, end in spans if end > over])
             late += len(spans) - len(made[-1])
     return made, late
+
+
+def sliding_records(
+    name: str, windows: SlidingWindows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
+) -> tuple[list[list[Row]], int]:
+    """The rows with their moments and the first ends for which they are not late, and the number of late ones."""
+    made: list[list[Row]] = []
+    for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
+        _check_time(name, key, stamp)
+        end = windows.first_end(stamp, time)
+        made.append([(Windowed(key, stamp, end), value)] if end <= stamp + windows.difference_ms else [])
+    return made, made.count([])
+
+
+def _check_time(name: str, key: Any, stamp: int) -> None:
+    if stamp < 0:
+        raise DataError(
+            f"windows '{name}': the record of key {key!r} has timestamp {stamp}; milliseconds since 1970 are "
+            "needed. Write records with timestamps, or filter these out before"
+        )

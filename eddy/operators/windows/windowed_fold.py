@@ -16,6 +16,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context, Moment
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.operator import ClocksRead, Operator, State
+from eddy.operators.windows.due import MOST_A_STEP, DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
@@ -26,8 +27,7 @@ __all__ = ["Emit", "OpenWindow", "WindowedFold"]
 K = TypeVar("K")
 
 Emit = Literal["update", "close"]
-_MOST_A_STEP = 20_000
-_Due = tuple[int, Windowed[K]]
+_Moved = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
 _end_of = itemgetter(2)
 
@@ -68,11 +68,11 @@ class WindowedFold(Operator):
         retention_ms: int,
         beside: Sequence[Table[Any, Any]] = (),
         forget: Callable[[Sequence[Windowed[Any]]], None] = lambda keys: None,
-        most: int = _MOST_A_STEP,
+        most: int = MOST_A_STEP,
     ) -> None:
         self.name, self._fold, self.table, self.calendar = name, fold, table, calendar
-        self._windows, self._frontier, self._owned = windows, frontier, owned
-        self._closes, self._retention_ms, self.most = emit == "close", retention_ms, most
+        self._windows, self._frontier, self.due = windows, frontier, DueKeys(calendar, frontier, owned, most)
+        self._closes, self._retention_ms = emit == "close", retention_ms
         self._forget, self._beside = forget, beside
 
     def states(self) -> Sequence[State]:
@@ -86,16 +86,14 @@ class WindowedFold(Operator):
 
     def wakes_at(self) -> Moment | None:
         """When a frontier reaches the first moment of its partition."""
-        firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
-        moments = {partition: end for partition, end in firsts.items() if end is not None}
-        return self._frontier.passes(moments) if moments else None
+        return self.due.wakes_at()
 
     def first_open(self, context: Context) -> OpenWindow | None:
         """Its first window, between epochs; None if there is none. `context` has the event times."""
-        firsts = ((self.calendar.first(partition), partition) for partition in self._owned())
-        end, partition = min(((end, partition) for end, partition in firsts if end is not None), default=(None, 0))
-        if end is None:
+        first = self.due.first()
+        if first is None:
             return None
+        end, partition = first
         latest = max(context.event_time.values(), default=-1)
         source = self._frontier.slowest(context, partition)
         return OpenWindow(self.name, *source, max(0, latest - end - self._windows.lag_ms))
@@ -127,9 +125,10 @@ class WindowedFold(Operator):
         )
 
     def _closing(self, context: Context, batch: Batch, delta: Batch, aside: Aside | None = None) -> Batch:
-        frontiers = {partition: self._frontier.at(context, partition) for partition in self._owned()}
+        frontiers = self.due.frontiers(context)
         new = self._new(delta, frontiers, aside.withheld_anew() if aside else ())
-        due = list(dict.fromkeys([*new, *self._due(frontiers)]))  # one that was withheld may be among both
+        earlier, self.left_due = self.due.due(frontiers)
+        due = list(dict.fromkeys([*new, *earlier]))  # one that was withheld may be among both
         if not due:
             return EMPTY if self._closes else delta
         if not self._closes:
@@ -143,7 +142,7 @@ class WindowedFold(Operator):
         times = [self._windows.final_ms(key.end_ms) for key in keys_of(rows)]
         return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
 
-    def _new(self, delta: Batch, frontiers: Mapping[int, int], withheld: Sequence[Windowed[Any]]) -> list[_Due[Any]]:
+    def _new(self, delta: Batch, frontiers: Mapping[int, int], withheld: Sequence[Windowed[Any]]) -> list[_Moved[Any]]:
         """Put new windows, and those that are withheld from now on, into the calendar; take those out that have no row
         any more.
 
@@ -177,22 +176,6 @@ class WindowedFold(Operator):
         end = self._windows.closes_at(end_ms)
         return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
-    def _due(self, frontiers: Mapping[int, int]) -> list[_Due[Any]]:
-        """The first windows that are due since earlier epochs; `left_due` gets the partitions that have more."""
-        found: list[_Due[Any]] = []
-        left_due = []
-        for partition, frontier in frontiers.items():
-            first = self.calendar.first(partition)
-            if first is None or first > frontier:
-                continue
-            left = self.most - len(found)
-            due = self.calendar.due(partition, frontier, left + 1)
-            found += due[:left]
-            if len(due) > left:
-                left_due.append(partition)
-        self.left_due = left_due
-        return found
-
     def _close(self, closed: list[Windowed[Any]], aside: Aside | None) -> list[Row]:
         """The rows of windows that close. Without retention they are removed from the table."""
         values = self.table.get_many(closed)
@@ -204,7 +187,7 @@ class WindowedFold(Operator):
             self._remove(list(zip(ends, closed, strict=True)), aside)
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
 
-    def _remove(self, due: list[_Due[Any]], aside: Aside | None) -> None:
+    def _remove(self, due: list[_Moved[Any]], aside: Aside | None) -> None:
         """Remove rows from the tables, without a retraction; withhold them no more."""
         keys = [key for _, key in due]
         self._forget(keys)

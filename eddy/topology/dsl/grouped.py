@@ -12,9 +12,9 @@ from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Float64, Int64, Native, Serde, Tuple
 from eddy.topology.arguments import check_choice, check_function, check_kind, check_name, check_serdes, check_whole
 from eddy.topology.dsl.builder import Builder, same_topology
+from eddy.topology.dsl.windowed_groups import assigned_windows, merger_of, slide
 from eddy.topology.plan import plan
-from eddy.topology.plan.windowed_steps import sources_of_records
-from eddy.windows import CalendarWindows, SessionWindows, TimeWindows, Windowed, Windows, check_span
+from eddy.windows import SessionWindows, SlidingWindows, Windowed, Windows, check_span
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.collected import CollectedTable
@@ -231,8 +231,9 @@ class KGroupedStream(_Grouped[K, V]):
         closes when all partitions of the source from which its records may come have such a timestamp.
 
         Args:
-            windows: `TimeWindows(size, advance, grace)`, `CalendarWindows(unit, zone, grace)` or
-                `SessionWindows(gap, grace)`. Sessions merge, and so do their aggregates.
+            windows: `TimeWindows(size, advance, grace)`, `CalendarWindows(unit, zone, grace)`,
+                `SlidingWindows(difference, grace)` or `SessionWindows(gap, grace)`. Sessions merge, and so do their
+                aggregates.
             emit: `update`: each change of a window's row, as an epoch leaves it; `close`: the row of each window once,
                 when it closes. Nothing is retracted when a window closes.
             retention: how long after its end the row of a closed window is in the table, in event time.
@@ -242,34 +243,10 @@ class KGroupedStream(_Grouped[K, V]):
         where = f"windowed_by after '{self._node.label}'"
         if self._windowed is not None:
             raise TopologyError(f"{where}: the groups have windows already; one windowed_by is possible")
-        if not isinstance(windows, TimeWindows | CalendarWindows | SessionWindows):
-            raise TopologyError(
-                f"{where}: windows={windows!r}; TimeWindows, CalendarWindows or SessionWindows are needed, such as "
-                "eddy.TimeWindows(timedelta(minutes=5))"
-            )
         check_choice(where, get_args(Emit), emit=emit)
         check_span(f"{where}: retention", retention, timedelta(0), "timedelta(days=1)")
-        own, asked = self._node.key or Native, self._key or Native
-        if not self._node.rekeyed and own.name != asked.name:
-            raise TopologyError(
-                f"{where}: group_by_key(key={asked.name}) of records whose keys are {own.name}; the same serde is "
-                "needed, so that windows are where their records are. Remove key="
-            )
-        key = windows.serde(asked)
-        assigned = self._builder.anonymous(
-            plan.AssignWindows,
-            "windows",
-            "stream",
-            None,
-            label=self._node.label,
-            inputs=(self._node,),
-            key=key,
-            value=self._value,
-            rekeyed=self._node.rekeyed,
-            windows=windows,
-            inner_key=asked,
-            sources=sources_of_records(where, self._node),
-        )
+        assigned = assigned_windows(where, self._builder, self._node, self._key, self._value, windows)
+        key = windows.serde(assigned.inner_key)
         groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)
         groups._merges = isinstance(windows, SessionWindows)
         groups._count, groups._fold, groups._sum = _OF_SESSIONS if groups._merges else _OF_WINDOWS
@@ -279,6 +256,12 @@ class KGroupedStream(_Grouped[K, V]):
             "retention_ms": retention // timedelta(milliseconds=1),
         }
         return groups
+
+    def _source(self, name: str) -> plan.Node:
+        assigned = None if self._windowed is None else self._windowed["assigned"]
+        if assigned is None or not isinstance(assigned.windows, SlidingWindows):
+            return super()._source(name)
+        return slide(self._builder, name, assigned, self._key, self._value)
 
     def _present(self, where: str, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
         if self._windowed is not None:
@@ -295,7 +278,7 @@ class KGroupedStream(_Grouped[K, V]):
                 "aggregate is needed. Write ….windowed_by(…).reduce(lambda total, number: total + number, …)"
             )
         if self._merges and node_type is self._fold:
-            fields["merger"] = _merger_of(name, fields)
+            fields["merger"] = merger_of(name, fields)
         elif fields.pop("merger", None) is not None:
             raise TopologyError(f"aggregate '{name}': merger= merges sessions, and there are none; remove it")
         return super()._add(node_type, name, **fields, **(self._windowed or {}))
@@ -441,28 +424,6 @@ def _needs(subtractor: Any, where: str) -> None:
 
 _OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate, plan.WindowedSum
 _OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.Sum
-
-
-def _merger_of(name: str, fields: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:
-    """The function that merges the aggregates of two sessions. Raises: TopologyError if there is none."""
-    if fields.get("merger") is not None:
-        return fields["merger"]
-    if fields.get("reducers") is not None:
-        reducer = fields["reducers"][0]
-        return lambda key, aggregate, other: reducer(aggregate, other)
-    selection = fields.get("selection")
-    if selection is None:
-        raise TopologyError(
-            f"aggregate '{name}': sessions merge, so that their aggregates have to; a function is needed. Write "
-            "aggregate(…, merger=lambda key, aggregate, other: …)"
-        )
-
-    def merged(key: Any, aggregate: Any, other: Any) -> Any:
-        for value in (other,) if selection.n is None else other:
-            aggregate = selection.adding(key, value, aggregate)
-        return aggregate
-
-    return merged
 
 
 def _nothing() -> Any:

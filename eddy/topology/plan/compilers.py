@@ -165,6 +165,9 @@ class Spark(Protocol):
     def windows_assigned(self, node: Node) -> None:
         """Facts, each under its key with each of its windows that is not over."""
 
+    def slid(self, node: Node) -> None:
+        """Facts, each under its key with each sliding window that there is with its moment."""
+
     def closed(self, node: Node) -> None:
         """Leave out the windows that are over, from the step's table and, where these alone are passed on, keep them
         alone in its rows.

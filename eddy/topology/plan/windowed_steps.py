@@ -8,10 +8,13 @@ from eddy.errors import TopologyError
 from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
 from eddy.operators.windows import assignment
+from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition
 from eddy.operators.windows.session_fold import SessionFold
+from eddy.operators.windows.sliding_records import SlidingRecords
 from eddy.operators.windows.windowed_fold import Emit, WindowedFold
-from eddy.serde import Int64, Native, Serde
+from eddy.serde import Bytes, Int64, Native, Serde
+from eddy.state.arrangement import Arrangement
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
@@ -19,12 +22,13 @@ from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
-from eddy.windows import Windows
+from eddy.windows import SlidingWindows, Windows
 
 __all__ = [
     "AssignWindows",
     "SessionAggregate",
     "SessionCount",
+    "Slide",
     "Suppressed",
     "WindowedAggregate",
     "WindowedCount",
@@ -77,12 +81,92 @@ class AssignWindows(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Windowed(Node):
-    """A fold by key and window whose windows close, in the place of a fold by key."""
+class _ByFrontier(Node):
+    """A step that ends with windows, by the frontier of its partitions."""
 
     crosses = True
-    closes = True
     assigned: AssignWindows
+
+    @property
+    def first(self) -> "_ByFrontier":
+        """The first step of these windows that closes any: it has their marks."""
+        return self
+
+    @property
+    def exchange(self) -> Node | None:
+        """The exchange through which its records come, if there is one."""
+        (source,) = self.first.inputs
+        return source if source.sends else None
+
+    @property
+    def marks(self) -> tuple[StateKept, ...]:
+        """The marks after an exchange, at the first step."""
+        return (StateKept("marks", "key-value", "others"),) if self.first is self and self.exchange else ()
+
+    def frontier(self, circuit: CircuitBuilder) -> Frontier:
+        """The frontier; behind an exchange the first step also places the marks."""
+        windows, topics = self.assigned.windows, self.assigned.topics_of_windows
+        exchange, first = self.exchange, self.first
+        if exchange is None:
+            return OwnPartition(windows, topics)
+        store = DeclaredStore(name=f"{first.name}-marks", key=Native, value=Int64)
+        marks = circuit.state_store(self, store)
+        if first is self:
+            operator = Marks(store.name, circuit.gate(exchange), windows, topics, marks)
+            circuit.emit(operator, circuit.received(exchange))
+        counts = zip(topics, map(circuit.partition_count, self.assigned.sources), strict=True)
+        return Marked(marks, [(topic, partition) for topic, count in counts for partition in range(count)])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slide(_ByFrontier):
+    """Records, each under its key with each sliding window that there is with its moment."""
+
+    linear = False
+    does = "windows"
+    retention_ms = 0
+    records: Serde[Any]
+    """The serde of the values of the records."""
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """None: its keys are others."""
+        return ()
+
+    @property
+    def same_partitions(self) -> Iterable[tuple[Node, Node]]:
+        """A row remains in its partition."""
+        return [(self, self.inputs[0])]
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """The records, their calendar, and the marks after an exchange."""
+        return (StateKept("", "arrangement", "others"), StateKept("calendar", "calendar", "others"), *self.marks)
+
+    def build(self, circuit: CircuitBuilder) -> int:
+        """Place the operator; behind an exchange also the marks, before it."""
+        key, count, ownership = self.assigned.inner_key, circuit.partition_count(self), circuit.ownership
+        windows = self.assigned.windows
+        assert isinstance(windows, SlidingWindows)
+        records = Arrangement[Any, bytes](
+            circuit.spec(self, self.name, "arrangement", Bytes).with_key(key), circuit.store
+        )
+        spec = circuit.spec(self, f"{self.name}-calendar", "calendar", Int64).with_key(key)
+        calendar, frontier = Calendar[Any](spec, circuit.store), self.frontier(circuit)
+        due = DueKeys(calendar, frontier, lambda: ownership.of(count))
+        operator = SlidingRecords(self.name, records, calendar, windows, frontier, due, self.records)
+        return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
+
+    def on_spark(self, spark: Spark) -> None:
+        """The windows that there are, and the records of each, by Spark's own join."""
+        spark.slid(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Windowed(_ByFrontier):
+    """A fold by key and window whose windows close, in the place of a fold by key."""
+
+    closes = True
     emit: Emit
     retention_ms: int
 
@@ -99,18 +183,17 @@ class _Windowed(Node):
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
         """Its table, the calendar, and the marks after an exchange."""
-        marks = (StateKept("marks", "key-value", "others"),) if self.aggregate is self and self.exchange else ()
-        return (TABLE, StateKept("calendar", "calendar", "others"), *marks)
+        return (TABLE, StateKept("calendar", "calendar", "others"), *self.marks)
 
     @property
-    def exchange(self) -> Node | None:
-        """The exchange through which its records come, if there is one."""
+    def first(self) -> "_ByFrontier":
+        """The aggregate, or the step before it that slides windows."""
         (source,) = self.aggregate.inputs
-        return source if source.sends else None
+        return source if isinstance(source, Slide) else self.aggregate
 
     @property
     def aggregate(self) -> "_Windowed":
-        """The aggregate of the windows: it has their marks."""
+        """The aggregate of the windows."""
         return self
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
@@ -129,7 +212,7 @@ class _Windowed(Node):
             table,
             calendar,
             windows,
-            self._frontier(circuit),
+            self.frontier(circuit),
             lambda: ownership.of(count),
             self.emit,
             self.retention_ms,
@@ -145,19 +228,6 @@ class _Windowed(Node):
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
         """The tables of the fold from which a row is removed along with its window's."""
         return ()
-
-    def _frontier(self, circuit: CircuitBuilder) -> Frontier:
-        windows, topics = self.assigned.windows, self.assigned.topics_of_windows
-        exchange = self.exchange
-        if exchange is None:
-            return OwnPartition(windows, topics)
-        store = DeclaredStore(name=f"{self.aggregate.name}-marks", key=Native, value=Int64)
-        marks = circuit.state_store(self, store)
-        if self.aggregate is self:
-            operator = Marks(store.name, circuit.gate(exchange), windows, topics, marks)
-            circuit.emit(operator, circuit.received(exchange))
-        counts = zip(topics, map(circuit.partition_count, self.assigned.sources), strict=True)
-        return Marked(marks, [(topic, partition) for topic, count in counts for partition in range(count)])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,6 +247,13 @@ class WindowedCount(_Windowed, Count):  # type: ignore[misc]
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedAggregate(_Windowed, Aggregate):
     """A fold by key and window."""
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The order of records; of sliding windows it also decides which of them joined a window together."""
+        if self.commutes or not isinstance(self.assigned.windows, SlidingWindows):
+            return super().arrival
+        return Arrival("a fold of sliding windows, which records make as they arrive", folds=True)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold."""

@@ -1,0 +1,70 @@
+"""The steps of windows on Spark, a part of the compiler of steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from eddy.connectors.spark.arrow_functions import RowsEntry
+from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid
+from eddy.connectors.spark.cut_clocks import CutClocks
+from eddy.connectors.spark.frames import Frames
+from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.partitioner import Partitioner
+from eddy.serde import Serde
+from eddy.topology.plan import plan as nodes
+from eddy.topology.plan.placement import Placement
+from eddy.windows import SlidingWindows
+
+__all__ = ["WindowSteps"]
+
+
+class WindowSteps(ABC):
+    """Compiles steps of windows into the scope of a compiler of steps."""
+
+    frames: Frames
+    scope: StepFrames
+    clocks: CutClocks
+    partitioner: Partitioner
+    placements: Mapping[nodes.Node, Placement]
+
+    @abstractmethod
+    def serdes(self, node: nodes.Node) -> tuple[Serde[Any], Serde[Any]]:
+        """The serdes of a step's rows."""
+
+    @abstractmethod
+    def rows(self, node: nodes.Node) -> DataFrame:
+        """The rows of a step under its serdes, partitioned by key."""
+
+    @abstractmethod
+    def know(self, node: nodes.Node, frame: DataFrame, home: StepFrames | None = None) -> None:
+        """Set the rows of a step to `frame`, which is partitioned by key."""
+
+    def windows_assigned(self, node: nodes.AssignWindows) -> None:
+        """The records, each under its key with each of its windows that is not over."""
+        self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
+
+    def slid(self, node: nodes.Slide) -> None:
+        """The records, each under its key with each sliding window that there is with its moment."""
+        (source,) = node.inputs
+        windows = node.assigned.windows
+        assert isinstance(windows, SlidingWindows)
+        facts = self.scope[source].under(self.frames, *self.serdes(source), source.label)
+        facts = self.frames.kept(facts.where("k IS NOT NULL AND v IS NOT NULL"))
+        for name, (kind, frame) in self._closed(node).records(facts).items():
+            self.scope.capture(name, kind, node, frame)
+        self.scope[node] = PendingRows(slid(facts, windows), RowsEntry(*self.serdes(node), True))
+
+    def closed(self, node: WindowedNode) -> None:
+        """Leave out the windows that are over; the states are the table, the calendar and the marks."""
+        closed = self._closed(node)
+        told = closed.told(self.rows(node))
+        for name, (kind, frame) in closed.states(told).items():
+            self.scope.capture(name, kind, node, frame)
+        if node.final:
+            self.know(node, closed.finals(told))
+
+    def _closed(self, node: WindowedNode | nodes.Slide) -> ClosedWindows:
+        times = self.clocks.event_times
+        return ClosedWindows(self.frames, node, self.placements[node], times, self.partitioner)

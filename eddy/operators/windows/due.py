@@ -1,0 +1,53 @@
+"""The keys of a calendar that are due by the frontiers of the owned partitions."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Generic, TypeVar
+
+from eddy.operators.context import Context, Moment
+from eddy.operators.windows.frontier import Frontier
+from eddy.state.calendar import Calendar
+
+__all__ = ["MOST_A_STEP", "DueKeys"]
+
+K = TypeVar("K")
+
+MOST_A_STEP = 20_000
+
+
+class DueKeys(Generic[K]):
+    """The first entries of a calendar, whose moments are ends of windows; at most `most` are due in a step."""
+
+    def __init__(
+        self, calendar: Calendar[K], frontier: Frontier, owned: Callable[[], Collection[int]], most: int = MOST_A_STEP
+    ) -> None:
+        self._calendar, self._frontier, self._owned, self.most = calendar, frontier, owned, most
+
+    def wakes_at(self) -> Moment | None:
+        """When a frontier reaches the first moment of its partition."""
+        firsts = {partition: self._calendar.first(partition) for partition in self._owned()}
+        moments = {partition: end for partition, end in firsts.items() if end is not None}
+        return self._frontier.passes(moments) if moments else None
+
+    def first(self) -> tuple[int, int] | None:
+        """The first moment, and its partition; None if there is none."""
+        firsts = ((self._calendar.first(partition), partition) for partition in self._owned())
+        return min(((end, partition) for end, partition in firsts if end is not None), default=None)
+
+    def frontiers(self, context: Context) -> dict[int, int]:
+        """The frontier of each owned partition."""
+        return {partition: self._frontier.at(context, partition) for partition in self._owned()}
+
+    def due(self, frontiers: Mapping[int, int]) -> tuple[list[tuple[int, K]], list[int]]:
+        """The first entries that are due since earlier epochs, and the partitions that have more of them."""
+        found: list[tuple[int, K]] = []
+        left_due = []
+        for partition, frontier in frontiers.items():
+            first = self._calendar.first(partition)
+            if first is None or first > frontier:
+                continue
+            left = self.most - len(found)
+            due = self._calendar.due(partition, frontier, left + 1)
+            found += due[:left]
+            if len(due) > left:
+                left_due.append(partition)
+        return found, left_due

@@ -1,0 +1,191 @@
+"""Records of sliding windows: each under every window that there is with its moment.
+
+    a record at t     joins the windows that records of its key have made, and makes two: from t - difference to t, and
+                      after it; the records that came before join these, in the order of time
+
+The rows are folded as those of any windows. A record is kept while a window that is not over can have it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+from struct import Struct
+from typing import Any
+
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.context import Context
+from eddy.operators.errors.set_aside import Aside, refused
+from eddy.operators.operator import ClocksRead, Operator, State
+from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.frontier import Frontier
+from eddy.serde import Serde
+from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.calendar import Calendar
+from eddy.windows import SlidingWindows, Span, Windowed
+
+__all__ = ["SlidingRecords"]
+
+_TIMES = Struct(">qq")
+_Kept = tuple[int, int, bytes]
+"""A record: its moment, the first end of a window for which it is not late, and the bytes of both and of its value."""
+
+
+class SlidingRecords(Operator):
+    """Records (Windowed(K, t, first end), V) in, rows (Windowed(K, start, end), V) out.
+
+    `records` has, by K, the records that windows may still have: t, first end, and value, in bytes. `calendar` has each
+    K at the end of the window after t, when that is over.
+
+    Cost: O(records of the key within twice the difference) for each record.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        records: Arrangement[Any, bytes],
+        calendar: Calendar[Any],
+        windows: SlidingWindows,
+        frontier: Frontier,
+        due: DueKeys[Any],
+        value: Serde[Any],
+    ) -> None:
+        self.name, self.records, self.calendar = name, records, calendar
+        self._windows, self._frontier, self.due, self._value = windows, frontier, due, value
+
+    def states(self) -> Sequence[State]:
+        """The records, and the calendar."""
+        return (self.records, self.calendar)
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clocks of the frontier."""
+        return self._frontier.reads
+
+    def wakes_at(self) -> Any:
+        """When the first record can be in no window any more."""
+        return self.due.wakes_at()
+
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        self.left_due = ()
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Add the records, in the order of the rows; then remove those that can be in no window any more."""
+        (batch,) = inputs
+        made = self._added(batch) if batch.rows else EMPTY
+        moments = dict.fromkeys((self._windows.after(time)[1], key) for key, time, _ in keys_of(batch.rows))
+        self.calendar.move([key for _, key in moments], repeat(None, len(moments)), [moment for moment, _ in moments])
+        frontiers = self.due.frontiers(context)
+        earlier, self.left_due = self.due.due(frontiers)
+        self._remove(dict.fromkeys([*self._over([*moments], frontiers), *earlier]))
+        return made
+
+    def _over(self, moments: list[tuple[int, Any]], frontiers: Mapping[int, int]) -> Iterator[tuple[int, Any]]:
+        """The new moments that have passed already: their records, and later ones, are of one epoch."""
+        passed = max(frontiers.values(), default=-1)
+        moments = [moment for moment in moments if moment[0] <= passed]
+        spec = self.calendar.spec
+        homes = spec.partitions_of(spec.key.identify_many([key for _, key in moments]))
+        return (moment for home, moment in zip(homes, moments, strict=True) if moment[0] <= frontiers.get(home, -1))
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the records that cannot be kept."""
+        batch = aside.without_kept(inputs[0])
+        errors = {index: error for index, row in enumerate(batch.rows) if (error := self._refused(row)) is not None}
+        return self.step(context, aside.without(batch, errors))
+
+    def _refused(self, row: Row) -> Exception | None:
+        (key, time, end), value = row
+        try:
+            data = self._data(time, end, value)
+        except Exception as error:
+            return error
+        return refused(self.records.spec, (key, data))
+
+    def _data(self, time: int, end: int, value: Any) -> bytes:
+        return _TIMES.pack(time, end) + self._value.encode(value)
+
+    def _added(self, batch: Batch) -> Batch:
+        keys = list(dict.fromkeys(key[0] for key in keys_of(batch.rows)))
+        there = {
+            key: _Records(self._windows, pairs_of(bag))
+            for key, bag in zip(keys, self.records.get_many(keys), strict=True)
+        }
+        delta: dict[tuple[Any, bytes], int] = {}
+        rows: list[Row] = []
+        weights: list[int] = []
+        places: list[int] = []
+        for place, (((key, time, end), value), weight) in enumerate(zip(batch.rows, batch.weights, strict=True)):
+            data = self._data(time, end, value)
+            delta[key, data] = delta.get((key, data), 0) + weight
+            before = len(rows)
+            for span, kept, times in there[key].add((time, end, data), weight):
+                rows.append((Windowed(key, *span), value if kept is None else self._value.decode(kept[_TIMES.size :])))
+                weights.append(times)
+            places += [place] * (len(rows) - before)
+        self.records.integrate(delta)
+        base = batch.at(places)
+        return Batch(rows, weights, base.time, base.times, base.headers)
+
+    def _remove(self, due: Collection[tuple[int, Any]]) -> None:
+        """Remove the records of keys whose windows after them end at these moments."""
+        if not due:
+            return
+        keys = list(dict.fromkeys(key for _, key in due))
+        self.records.integrate(
+            {
+                (key, data): -weight
+                for key, bag in zip(keys, self.records.get_many(keys), strict=True)
+                for data, weight in pairs_of(bag)
+                if (self._windows.after(_TIMES.unpack_from(data)[0])[1], key) in due
+            }
+        )
+        self.calendar.move([key for _, key in due], [moment for moment, _ in due], repeat(None, len(due)))
+
+
+class _Records:
+    """The records of a key in the order of time, while others are added."""
+
+    def __init__(self, windows: SlidingWindows, bag: Iterable[tuple[bytes, int]]) -> None:
+        self._windows = windows
+        self._weights = dict(bag)
+        self._sorted: list[_Kept] = sorted((*_TIMES.unpack_from(data), data) for data in self._weights)
+
+    def add(self, record: _Kept, weight: int) -> Iterator[tuple[Span, bytes | None, int]]:
+        """The windows that records join, by rising start, each with the record and its weight.
+
+        The record that is added joins those with its moment, and is None there; earlier records join those that it
+        makes.
+        """
+        time, _, data = record
+        near = list(self._between(time - 1 - self._windows.difference_ms, time + 1 + self._windows.difference_ms))
+        there = {span for kept in near for span in self._made_by(kept)}
+        for span in sorted(there.union(self._made_by(record))):
+            if span not in there:
+                for kept in near:
+                    if _has(span, kept):
+                        yield span, kept[2], self._weights[kept[2]]
+            if _has(span, record):
+                yield span, None, weight
+        if data not in self._weights:
+            self._sorted.insert(bisect_left(self._sorted, record), record)
+        self._weights[data] = self._weights.get(data, 0) + weight
+
+    def _between(self, first: int, last: int) -> Iterator[_Kept]:
+        """The records from a moment to another one."""
+        for place in range(bisect_left(self._sorted, (first,)), len(self._sorted)):
+            if self._sorted[place][0] > last:
+                return
+            yield self._sorted[place]
+
+    def _made_by(self, record: _Kept) -> Iterator[Span]:
+        """The windows that a record makes: those for which it is not late."""
+        own = self._windows.ending_with(record[0])
+        if own[1] >= record[1]:
+            yield own
+        yield self._windows.after(record[0])
+
+
+def _has(span: Span, record: _Kept) -> bool:
+    """Whether a window has a record, which is not late for it."""
+    return span[0] <= record[0] <= span[1] and record[1] <= span[1]

@@ -1,0 +1,82 @@
+"""The steps of groups with windows: windows are assigned, records of sliding windows follow them, sessions merge."""
+
+from collections.abc import Callable
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.serde import Native, Serde
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.plan import plan
+from eddy.topology.plan.windowed_steps import sources_of_records
+from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, SlidingWindows, TimeWindows, Windows
+
+__all__ = ["assigned_windows", "merger_of", "slide"]
+
+
+def assigned_windows(
+    where: str,
+    builder: Builder,
+    node: plan.Node,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+    windows: Windows,
+) -> plan.AssignWindows:
+    """Add the step that gives windows to the records of a group. Raises: TopologyError."""
+    if not isinstance(windows, TimeWindows | CalendarWindows | SlidingWindows | SessionWindows):
+        raise TopologyError(
+            f"{where}: windows={windows!r}; TimeWindows, CalendarWindows, SlidingWindows or SessionWindows are "
+            "needed, such as eddy.TimeWindows(timedelta(minutes=5))"
+        )
+    own, asked = node.key or Native, key or Native
+    if not node.rekeyed and own.name != asked.name:
+        raise TopologyError(
+            f"{where}: group_by_key(key={asked.name}) of records whose keys are {own.name}; the same serde is "
+            "needed, so that windows are where their records are. Remove key="
+        )
+    return builder.anonymous(
+        plan.AssignWindows,
+        "windows",
+        "stream",
+        None,
+        label=node.label,
+        inputs=(node,),
+        key=SessionWindowed(asked) if isinstance(windows, SlidingWindows) else windows.serde(asked),
+        value=value,
+        rekeyed=node.rekeyed,
+        windows=windows,
+        inner_key=asked,
+        sources=sources_of_records(where, node),
+    )
+
+
+def slide(
+    builder: Builder, name: str, assigned: plan.AssignWindows, key: Serde[Any] | None, value: Serde[Any] | None
+) -> plan.Node:
+    """Add the step that gives the records of a group the sliding windows that there are, at the owners of its keys."""
+    source = builder.by_key(assigned, name, assigned.key, value)
+    fields = {"assigned": assigned, "records": source.value or Native}
+    return builder.add(
+        plan.Slide, f"{name}-records", label=name, kind="stream", inputs=(source,), key=key, value=value, **fields
+    )
+
+
+def merger_of(name: str, fields: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:
+    """The function that merges the aggregates of two sessions. Raises: TopologyError if there is none."""
+    if fields.get("merger") is not None:
+        return fields["merger"]
+    if fields.get("reducers") is not None:
+        reducer = fields["reducers"][0]
+        return lambda key, aggregate, other: reducer(aggregate, other)
+    selection = fields.get("selection")
+    if selection is None:
+        raise TopologyError(
+            f"aggregate '{name}': sessions merge, so that their aggregates have to; a function is needed. Write "
+            "aggregate(…, merger=lambda key, aggregate, other: …)"
+        )
+
+    def merged(key: Any, aggregate: Any, other: Any) -> Any:
+        for value in (other,) if selection.n is None else other:
+            aggregate = selection.adding(key, value, aggregate)
+        return aggregate
+
+    return merged

@@ -18,6 +18,7 @@ from eddy.runtime.administration import commands
 from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
+from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
@@ -61,6 +62,8 @@ class Assembly:
     stops: frozenset[str]
     take_any_timestamp: bool
     """Whether the internal topics accept any timestamp."""
+    idle: IdlePartitions | None
+    """The idle partitions of the sources that have `idle_after`, if an operator reads their event time."""
 
 
 def open_store(config: Config, application: str, member: str) -> Store:
@@ -130,7 +133,14 @@ def assemble(
         min(metadata.incarnations, default=uuid.uuid4().hex),
         Scopes(plan).stopping(),
         take_any_timestamp(own.values()),
+        _idle_partitions(log, sources, circuit),
     )
+
+
+def _idle_partitions(log: Log, sources: Mapping[str, Source], circuit: Circuit) -> IdlePartitions | None:
+    read = circuit.reads.sources
+    after = {topic: node.idle_after_ms for topic, node in sources.items() if node.idle_after_ms and topic in read}
+    return IdlePartitions(log, after) if after else None
 
 
 def _partitioner_check(

@@ -1,6 +1,7 @@
 """The clocks of a worker's epochs: the event time of each source partition, and ticks of the wall clock.
 
     event time    max of the timestamps of the records before the position, without rejected records
+                  with `idle_after`, of a partition that is idle at least the wall clock less that
     tick          max of now and of all ticks committed on the partitions owned
 
 Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker
@@ -11,27 +12,42 @@ from collections.abc import Callable, Collection
 from itertools import compress
 from typing import Any
 
+from eddy.connectors.log import Records, TopicPartition
 from eddy.operators.circuit import Circuit
 from eddy.operators.context import Context, TimesRead
 from eddy.runtime.decoding import Rejected
+from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.isolation import Part
 from eddy.runtime.positions import Positions
 
 __all__ = ["Clocks"]
 
+_NO_OFFSET = -1
+
 
 class Clocks:
     """The clocks of one worker; `wall` returns the seconds since 1970."""
 
-    def __init__(self, circuit: Circuit, positions: Positions, wall: Callable[[], float]) -> None:
-        self._circuit, self._positions, self._wall = circuit, positions, wall
+    def __init__(
+        self, circuit: Circuit, positions: Positions, wall: Callable[[], float], idle: IdlePartitions | None = None
+    ) -> None:
+        self._circuit, self._positions, self._wall, self._idle = circuit, positions, wall, idle
         self._sources, self._reads_wall = circuit.reads
         self._tick: int | None = None
+        self._moved: dict[TopicPartition, int] | None = None
         self.read = bool(self._sources) or self._reads_wall
 
     def polled(self) -> None:
         """Note that the log was polled: the next epoch gets a new tick."""
-        self._tick = None
+        self._tick = self._moved = None
+
+    def committed(self, records: Collection[Records]) -> None:
+        """Note that an epoch with these records was committed."""
+        if self._idle is not None:
+            now = self.wall_ms()
+            self._idle.read(now, records)
+            self._idle.seen(now, self._moved or ())
+            self._moved = {}
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
         """The context of an epoch with the records of `part`, without those rejected."""
@@ -54,12 +70,18 @@ class Clocks:
                 before = read[place].before if place in read else times.get(place, -1)
                 read[place] = TimesRead(before, offsets, stamps)
                 times[place] = max(before, max(stamps, default=-1))
+        for place, time in self._idle_times().items():
+            if place not in read:
+                read[place] = TimesRead(times.get(place, -1), [_NO_OFFSET], [time])
+                times[place] = time
         return Context(event_time=times, tick=self._tick, read=read, **others)
 
     def due(self) -> bool:
         """Whether an epoch has work without records."""
         if not self.read:
             return self._circuit.due()
+        if self._idle_times():
+            return True
         tick = self.now() if self._reads_wall else None
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
@@ -73,8 +95,20 @@ class Clocks:
             return timeout_s
         if self.due():
             return 0.0
-        tick = self._circuit.next_tick
+        ticks = [self._circuit.next_tick]
+        if self._idle is not None:
+            ticks.append(self._idle.next_ms(self.wall_ms(), self._positions.entry.positions))
+        tick = min((tick for tick in ticks if tick is not None), default=None)
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
+
+    def _idle_times(self) -> dict[TopicPartition, int]:
+        """The event times to which those of idle partitions move in this poll's epochs."""
+        if self._idle is None:
+            return {}
+        if self._moved is None:
+            entry = self._positions.entry
+            self._moved = self._idle.due(self.wall_ms(), entry.positions, entry.event_time)
+        return self._moved
 
     def wall_ms(self) -> int:
         """Now, in milliseconds since 1970."""

@@ -164,6 +164,7 @@ class Epoch:
         parts.holding.commit(held)
         parts.purging.due |= entry.counters != parts.positions.entry.counters
         parts.positions.adopt(entry, ends)
+        parts.clocks.committed(records)
         self._store(ends)
         observe("stored")
         self._count(sum(map(len, records)), written, set_aside)

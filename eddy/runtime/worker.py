@@ -130,7 +130,7 @@ class Worker:
             recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
             unlogged=UnloggedStores(circuit.states.values(), self.local_store, made.positions),
             rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
-            clocks=Clocks(circuit, made.positions, wall),
+            clocks=Clocks(circuit, made.positions, wall, made.idle),
             cuts=cuts,
             holding=Holding(circuit, plan, made.stops, cuts.leads),
             purging=Purging(made.internal, log, self.group, config.purge_interval_s, clock, self.statistics),

@@ -1,7 +1,7 @@
 """Topology: the start of a program. It creates sources, and holds the plan that the DSL builds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eddy.errors import TopologyError
@@ -25,6 +25,7 @@ from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 from eddy.topology.plan.description import describe, mermaid
 from eddy.topology.plan.picture import picture
+from eddy.windows import check_span
 
 if TYPE_CHECKING:
     from eddy.topology.sql.view import View
@@ -34,6 +35,7 @@ __all__ = ["Topology", "check_topology"]
 K = TypeVar("K")
 V = TypeVar("V")
 _BYTES: Any = Bytes
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Topology:
@@ -60,17 +62,23 @@ class Topology:
         key: Serde[K] = _BYTES,
         value: Serde[V] = _BYTES,
         timestamp: Callable[..., int | datetime] | None = None,
+        idle_after: timedelta | None = None,
     ) -> KStream[K, V]:
         """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order.
 
         `timestamp(value)`, or `timestamp(key, value)`, is the event time of a record with a value, in place of the
         timestamp that the log has: whole milliseconds since 1970, or a datetime with a time zone. A record for which
         it raises, or returns anything else, is rejected as `Config.on_error` says.
+
+        A partition without records holds windows open. With `idle_after` it is idle after that time of the wall clock,
+        and its event time is then at least the wall clock less `idle_after`. Records that come later are judged by it.
         """
         if not isinstance(topic, list | tuple):
-            source = self._source(topic, topic, "stream", key, value, timestamp)  # type: ignore[arg-type]
+            times = timestamp, idle_after
+            source = self._source(topic, topic, "stream", key, value, *times)  # type: ignore[arg-type]
             return KStream(self._builder, source)
-        streams = [self.stream(name, key, value, timestamp) for name in check_names("stream: topics", topic)]
+        names = check_names("stream: topics", topic)
+        streams = [self.stream(name, key, value, timestamp, idle_after) for name in names]
         return streams[0].merge(*streams[1:]) if len(streams) > 1 else streams[0]
 
     def table(
@@ -290,8 +298,11 @@ class Topology:
         key: Serde[Any],
         value: Serde[Any],
         timestamp: Callable[..., Any] | None,
+        idle_after: timedelta | None = None,
     ) -> plan.Node:
         check_name(topic, "topic")
+        if idle_after is not None:
+            check_span(f"topic '{topic}': idle_after", idle_after, _MILLISECOND, "timedelta(minutes=5)")
         for node in self.plan.sources():
             if node.topic == topic:
                 raise TopologyError(
@@ -300,7 +311,11 @@ class Topology:
                 )
         check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
         fields = {"kind": kind, "topic": topic, "key": key, "value": value, "rekeyed": key.topic_form is not None}
-        return self._builder.add(plan.Source, name, timestamp=_of_pair(topic, timestamp), **fields)
+        fields |= {
+            "timestamp": _of_pair(topic, timestamp),
+            "idle_after_ms": (idle_after or timedelta()) // _MILLISECOND,
+        }
+        return self._builder.add(plan.Source, name, **fields)
 
 
 def _of_pair(topic: str, timestamp: Callable[..., Any] | None) -> Callable[[Any, Any], Any] | None:

@@ -378,3 +378,37 @@ def test_a_plan_without_clocks_has_none_in_its_cuts_and_positions(rig_of: Callab
     rig.backfill()
     assert b"event_times" not in rig.cut.encode()
     assert [position.metadata for position in rig.log.committed("app", [TopicPartition("in", 0)]).values()] == ["0 0"]
+
+
+def idling() -> eddy.Topology:
+    """Signs of life, kept for a while, of a source that may be idle, and how many there are in windows."""
+    topology = eddy.Topology("app")
+    signs = topology.stream("in", S, S, idle_after=timedelta(milliseconds=AFTER_MS))
+    signs.to_table("live", timedelta(milliseconds=AFTER_MS), "event time").to("out")
+    windows = signs.group_by_key().windowed_by(eddy.TimeWindows(timedelta(milliseconds=AFTER_MS)))
+    windows.count("counts").to("counts")
+    return topology
+
+
+def test_rows_of_an_idle_source_are_verified_by_the_clocks_of_the_cut_and_windows_are_left_out(
+    rig_of: Callable[..., ExpiryRig],
+) -> None:
+    rig, now = rig_of("event time", 3), 1_000
+    rig.topology = idling
+    rig.send(signs(random.Random(DAY), 40, now))
+    config = eddy.Config(state_dir=rig.state, cut_interval_s=0.0)
+    with closing(eddy.Worker(idling(), rig.log, config, wall=lambda: now / 1000)) as worker:
+        worker.run_until_idle()
+        assert worker.store("live").all()
+        now += 10 * AFTER_MS
+        worker.run_until_idle()
+        worker.step()
+        assert worker.store("live").all() == {}
+    assert min(rig.cut.event_times["in"]) == now - AFTER_MS
+    verdict = rig.verify()
+    assert (verdict.status, verdict.differs) == (2, False), list(verdict.lines())
+    assert {part.name for part in verdict.compared} >= {"live", "live-deadlines", "live-calendar", "out"}
+    assert {"counts", "counts-calendar"} <= verdict.undetermined.keys()
+    assert all("idle_after" in reason for reason in verdict.undetermined.values())
+    with pytest.raises(ConfigurationError, match="topic 'in' has idle_after"):
+        rig.backfill()

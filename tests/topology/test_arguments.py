@@ -70,6 +70,7 @@ WRONG: dict[str, list[Any]] = {
     "collection": [7, None, "rows", lambda: None, eddy.Topology("other")],
     "rows": [7, "rows", [7], [("a", 1, 2)], [["a", 1]], {"a": 1}, [("a", [1])]],
     "span": [7, None, "1 h", timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max],
+    "span or none": [7, "1 h", timedelta(0), timedelta(microseconds=999), timedelta(-1), timedelta.max],
     "windows": [7, None, "1 h", timedelta(hours=1), eddy.TimeWindows],
     "time after": [7, None, "1 h", timedelta(-1), timedelta(microseconds=999), timedelta.max],
     "text": [7, None, b"SELECT 1", ["SELECT 1"]],
@@ -126,8 +127,10 @@ def processors(of: str) -> list[Call]:
 TABLE, JOINER = ("table", "collection"), (arguments(2), F2)
 FOLD = {"initializer": (arguments(0), F0), "name": ("n", "name")}
 CALLS = [
-    Call("topology", "stream", {"topic": (["new", "other"], "topic or list")}, SOURCE),
-    Call("topology", "stream", {"topic": ("new", "topic or list")}, SOURCE),
+    Call(
+        "topology", "stream", {"topic": (["new", "other"], "topic or list")}, {**SOURCE, "idle_after": "span or none"}
+    ),
+    Call("topology", "stream", {"topic": ("new", "topic or list")}, {**SOURCE, "idle_after": "span or none"}),
     Call("topology", "table", {"topic": ("new", "topic")}, {**SOURCE, "name": "name"}),
     Call(
         "topology",

@@ -3,6 +3,7 @@
 Whatever the cut into epochs, the pace of partitions, the number of partitions and workers, restarts and lost states.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +24,8 @@ S, N = eddy.String, eddy.Int64
 TOPICS = ("in", "more")
 Record = tuple[int, str, int, int]
 """The number of its topic, its key, value and timestamp."""
+IDLE = -1
+"""In place of a topic: all partitions are idle, and their event time is at least the timestamp."""
 Window = tuple[str, int, int]
 """A key with the start and the end of a window."""
 
@@ -45,6 +48,9 @@ class Program:
     kind: Literal["time", "sessions", "sliding"] = "time"
     """Sessions have a gap of `size`, sliding windows this difference."""
 
+    idle_after: int = 0
+    """The time after which a partition without records is idle; 0 for never."""
+
     @property
     def sessions(self) -> bool:
         return self.kind == "sessions"
@@ -55,7 +61,8 @@ class Program:
 
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
-        streams = [made.stream(topic, key=S, value=N) for topic in TOPICS[: self.topics]]
+        idle = ms(self.idle_after) if self.idle_after else None
+        streams = [made.stream(topic, key=S, value=N, idle_after=idle) for topic in TOPICS[: self.topics]]
         stream = streams[0].merge(*streams[1:]) if self.topics > 1 else streams[0]
         if self.filtered:
             stream = stream.filter(lambda key, value: value % 3 != 0)
@@ -98,8 +105,9 @@ class Oracle:
         late = 0
         for topic, key, value, stamp in self.records:
             place = (topic, partition_of(key.encode(), self.partitions))
-            times[place] = max(times.get(place, -1), stamp)
-            if program.filtered and value % 3 == 0:
+            moved = itertools.product(range(program.topics), range(self.partitions)) if topic == IDLE else [place]
+            times |= {at: max(times.get(at, -1), stamp) for at in moved}
+            if topic == IDLE or (program.filtered and value % 3 == 0):
                 continue
             group = str(value % 10) if program.by_value else key
             if program.sessions or program.sliding:
@@ -222,12 +230,19 @@ class Running:
         self.log.create_topics(TopicSpec(topic, partitions) for topic in (*TOPICS, "out"))
         self.partitions = partitions
         self.config = eddy.Config(max_epoch_records=most)
+        self.now_ms, self.idle_after = 0, program.idle_after
         self.stores = [MemoryStore() for _ in range(count)]
         self.workers = [self._worker(number) for number in range(count)]
 
     def _worker(self, number: int) -> eddy.Worker:
         return eddy.Worker(
-            self.topology, self.log, self.config, member=str(number), store=self.stores[number], clock=lambda: 0.0
+            self.topology,
+            self.log,
+            self.config,
+            member=str(number),
+            store=self.stores[number],
+            clock=lambda: 0.0,
+            wall=lambda: self.now_ms / 1000,
         )
 
     def replace(self, number: int) -> None:
@@ -235,6 +250,13 @@ class Running:
         self.workers[number].close()
         self.stores[number] = MemoryStore()
         self.workers[number] = self._worker(number)
+
+    def idle(self, by_ms: int) -> list[Record]:
+        """All records are read; then there are none for a while."""
+        self.finish()
+        self.now_ms += self.idle_after + by_ms
+        self.finish()
+        return [(IDLE, "", 0, self.now_ms - self.idle_after)]
 
     def finish(self) -> None:
         deadline = Deadline(PATIENCE_S)
@@ -271,6 +293,7 @@ programs = st.builds(
     filtered=st.booleans(),
     topics=st.integers(1, 2),
     kind=st.sampled_from(["time", "sessions", "sliding"]),
+    idle_after=st.sampled_from([0, 0, 2]),
 ).filter(lambda program: program.advance <= program.size and not (program.sessions and program.exact))
 record = st.tuples(st.integers(0, 1), st.sampled_from("abcd"), st.integers(1, 40), st.integers(0, 60))
 parts = st.lists(st.lists(record, max_size=8), max_size=5)
@@ -282,17 +305,21 @@ def test_windows_are_a_function_of_the_records_of_each_partition(
 ) -> None:
     parts = [[(topic % program.topics, *rest) for topic, *rest in part] for part in parts]  # type: ignore[misc]
     running = Running(program, partitions, count, most)
+    came: list[Record] = []
     for part in parts:
         write(running.log, part, partitions)
-        match data.draw(st.sampled_from(["finish", "step", "replace"])):
+        came += part
+        match data.draw(st.sampled_from(["finish", "step", "replace", *(["idle"] if program.idle_after else [])])):
             case "finish":
                 running.finish()
+            case "idle":
+                came += running.idle(data.draw(st.integers(0, 20)))
             case "step":
                 running.workers[data.draw(st.integers(0, count - 1))].step()
             case _:
                 running.replace(data.draw(st.integers(0, count - 1)))
     running.finish()
-    oracle = Oracle(program, partitions, [record for part in parts for record in part])
+    oracle = Oracle(program, partitions, came)
     out = written(running.log, partitions)
     if program.emit != "update":
         assert sorted(out) == sorted(oracle.closed().items())

@@ -196,7 +196,8 @@ class Verify:
     def _clocks(self, application: Application, cut: Cut) -> CutClocks:
         """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
         reads, specs = application.circuit.reads, application.specs
-        lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files}
+        idle = {source.topic for source in self.topology.plan.sources() if source.idle_after_ms}
+        lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files or topic in idle}
         clocks = CutClocks.of(cut, lossy)
         read = {topic for topic, offsets in cut.inputs.items() if any(offsets)}
         if (lossy & read) - clocks.event_times.keys() or (reads.wall and read and not clocks.ticks):

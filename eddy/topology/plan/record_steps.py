@@ -1,13 +1,15 @@
 """The way of records from their sources to a step, for steps that need the clocks of the sources."""
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from eddy.topology.plan.node import Node
+from eddy.topology.plan.topic_steps import Source
 
 __all__ = ["is_source_of_records", "record_steps"]
 
 
-def is_source_of_records(node: Node) -> bool:
+def is_source_of_records(node: Node) -> TypeGuard[Source]:
     """Whether a step reads a topic as a stream."""
     return node.reads and node.kind == "stream"
 

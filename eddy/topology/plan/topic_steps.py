@@ -49,6 +49,8 @@ class Source(_OfTopic):
 
     timestamp: Callable[[Any, Any], Any] | None = None
     """The event time of a record, by its key and value; None for the timestamp of the log."""
+    idle_after_ms: int = 0
+    """The time after which a partition without records is idle, in milliseconds; 0 for never."""
 
     @property
     def topic_key(self) -> Serde[Any]:

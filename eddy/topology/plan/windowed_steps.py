@@ -22,6 +22,7 @@ from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
+from eddy.topology.plan.topic_steps import Source
 from eddy.windows import SlidingWindows, Windows
 
 __all__ = [
@@ -48,7 +49,7 @@ class AssignWindows(Node):
     windows: Windows
     inner_key: Serde[Any]
     """The serde of the keys without windows."""
-    sources: tuple[Node, ...]
+    sources: tuple[Source, ...]
     """The sources whose event times decide what is late."""
 
     @property
@@ -75,9 +76,25 @@ class AssignWindows(Node):
         """The windows of each record."""
         return assignment.AssignWindows(self.label, self.windows, self.topics_of_windows)
 
+    @property
+    def only_by_worker(self) -> str:  # type: ignore[override]
+        """Which records are late after an idle time, if partitions may be idle."""
+        idle = [source.topic for source in self.sources if source.idle_after_ms]
+        if not idle:
+            return ""
+        return f"topic '{idle[0]}' has idle_after, so that records may be late by the wall clock of a worker"
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The wall clock, if partitions may be idle."""
+        return Arrival(self.only_by_worker) if self.only_by_worker else None
+
     def on_spark(self, spark: Spark) -> None:
         """The windows of each record, by the event time of its partition at it."""
-        spark.windows_assigned(self)
+        if self.only_by_worker:
+            spark.by_a_worker(self)
+        else:
+            spark.windows_assigned(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -414,12 +431,12 @@ def aggregate_of_windows(where: str, table: Node) -> _Windowed:
     return node
 
 
-def sources_of_records(where: str, facts: Node) -> tuple[Node, ...]:
+def sources_of_records(where: str, facts: Node) -> tuple[Source, ...]:
     """The sources whose records these facts are, in their partitions.
 
     Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
     """
-    found = []
+    found: list[Source] = []
     for node in record_steps(facts):
         if is_source_of_records(node):
             found.append(node)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.tables.version import Version
     from eddy.topology.dsl.collected import CollectedTable
+    from eddy.topology.dsl.global_table import GlobalKTable
     from eddy.topology.dsl.grouped import CogroupedKStream, KGroupedStream, KGroupedTable
     from eddy.topology.dsl.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.dsl.stream import KStream
@@ -92,6 +93,7 @@ __all__ = [
     "EddyError",
     "FencedError",
     "Float64",
+    "GlobalKTable",
     "Int64",
     "InvariantError",
     "Json",
@@ -196,6 +198,7 @@ _HOMES = {
     "eddy.tables.version": ("Version",),
     "eddy.program.open_tables": ("Tables", "open_tables"),
     "eddy.topology.dsl.collected": ("CollectedTable",),
+    "eddy.topology.dsl.global_table": ("GlobalKTable",),
     "eddy.topology.dsl.grouped": ("CogroupedKStream", "KGroupedStream", "KGroupedTable"),
     "eddy.live.query.explain": ("QueryPlan",),
     "eddy.live.query.named": ("Claims", "Queries"),

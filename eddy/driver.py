@@ -20,6 +20,7 @@ from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
 from eddy.topology.arguments import check_flag, check_name, check_number, check_serdes, check_whole
 from eddy.topology.compiler.circuit_compiler import sink_serdes
+from eddy.topology.plan.topic_steps import TopicRead
 from eddy.topology.topology import Topology, check_topology
 
 __all__ = ["InputTopic", "KeyValueStore", "OutputRecord", "OutputTopic", "TopologyTestDriver"]
@@ -74,7 +75,7 @@ class TopologyTestDriver:
         self.topology = topology
         self.log = LocalLog(None)
         plan = topology.plan
-        names = {node.topic for node in plan.sources()} | {node.topic for node in plan.sinks()}
+        names = {node.topic for node in (*plan.sources(), *plan.global_tables(), *plan.sinks())}
         self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
         self._now = 0.0
         self._closed = False
@@ -184,7 +185,8 @@ class InputTopic(Generic[K, V]):
     """A source topic of a driver. Without a given time, each record is a millisecond after the last one."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
-        sources = {node.topic: node for node in driver.topology.plan.sources()}
+        plan = driver.topology.plan
+        sources: dict[str, TopicRead] = {node.topic: node for node in (*plan.sources(), *plan.global_tables())}
         if topic not in sources:
             raise TopologyError(f"driver: '{topic}' is no source; one of {sorted(sources)} is needed")
         self._driver, self._topic, self._source = driver, topic, sources[topic]

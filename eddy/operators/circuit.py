@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eddy.errors import DataError, EddyError, UnwritableRowError
 from eddy.operators.batch import EMPTY, Batch
@@ -34,6 +34,7 @@ from eddy.operators.windows.windowed_fold import OpenWindow, WindowedFold
 from eddy.serde import reason_of
 from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
+from eddy.state.table_state import Table
 
 __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive"]
 
@@ -142,6 +143,7 @@ class Circuit:
         ]
         self.holding = {op.name: _partitions(op) for op in self._holding}
         self.states: dict[str, State] = {state.spec.name: state for step in steps for state in step.operator.states()}
+        self.global_tables: dict[str, Table[Any, Any]] = {}
 
     @property
     def unsettled(self) -> bool:
@@ -277,7 +279,7 @@ class Circuit:
         """Let the largest states drop cells until all states together are within the bound, or none can drop more."""
         if self.max_cells is None:
             return
-        states = list(self.states.values())
+        states: list[State] = [*self.states.values(), *self.global_tables.values()]
         while states and sum(state.cells for state in states) > self.max_cells:
             if not max(states, key=lambda state: state.cells).age():
                 return

@@ -18,6 +18,7 @@ from eddy.runtime.administration import commands
 from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
+from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
 from eddy.runtime.metadata import Metadata, read_metadata
@@ -62,6 +63,7 @@ class Assembly:
     stops: frozenset[str]
     take_any_timestamp: bool
     """Whether the internal topics accept any timestamp."""
+    global_tables: GlobalTables
     idle: IdlePartitions | None
     """The idle partitions of the sources that have `idle_after`, if an operator reads their event time."""
 
@@ -133,8 +135,16 @@ def assemble(
         min(metadata.incarnations, default=uuid.uuid4().hex),
         Scopes(plan).stopping(),
         take_any_timestamp(own.values()),
+        _global_tables(topology, log, config, store, circuit, counts),
         _idle_partitions(log, sources, circuit),
     )
+
+
+def _global_tables(
+    topology: Topology, log: Log, config: Config, store: Store, circuit: Circuit, counts: Mapping[str, int]
+) -> GlobalTables:
+    tables = {node.topic: (node, circuit.global_tables[node.name]) for node in topology.plan.global_tables()}
+    return GlobalTables(log, store, tables, counts, config.on_error != "fail")
 
 
 def _idle_partitions(log: Log, sources: Mapping[str, Source], circuit: Circuit) -> IdlePartitions | None:

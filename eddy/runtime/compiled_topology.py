@@ -18,9 +18,9 @@ __all__ = ["CompiledTopology", "UserTopics", "user_topics"]
 
 
 def user_topics(topology: Topology) -> list[str]:
-    """The topics that a topology reads and writes, sources first."""
-    sources = [source.topic for source in topology.plan.sources()]
-    return list(dict.fromkeys([*sources, *(sink.topic for sink in topology.plan.sinks())]))
+    """The topics that a topology reads and writes, sources first, global tables last."""
+    plan = topology.plan
+    return list(dict.fromkeys(node.topic for node in (*plan.sources(), *plan.sinks(), *plan.global_tables())))
 
 
 @dataclass(frozen=True, slots=True)

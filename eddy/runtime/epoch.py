@@ -22,6 +22,7 @@ from eddy.runtime.cuts import Cuts
 from eddy.runtime.decoding import Decoder, Rejected
 from eddy.runtime.dropped_rows import LATE, Dropping
 from eddy.runtime.encoding import Encoder, SinkTopic
+from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.holding import Holding
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
@@ -76,6 +77,7 @@ class Parts:
     internal: InternalTopics
     positions: Positions
     recovery: Recovery
+    global_tables: GlobalTables
     rejections: Rejections
     unlogged: UnloggedStores
     clocks: Clocks

@@ -55,9 +55,11 @@ class KeyValueStore(Generic[K, V]):
 
 def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
     """The store of a table, or a state store, by name. Raises: TopologyError if there is none."""
-    state = circuit.states.get(name)
+    state = circuit.states.get(name) or circuit.global_tables.get(name)
     if not isinstance(state, Table | PartitionedMap):
-        tables = sorted(n for n, s in circuit.states.items() if isinstance(s, Table | PartitionedMap))
+        tables = sorted(
+            n for n, s in {**circuit.states, **circuit.global_tables}.items() if isinstance(s, Table | PartitionedMap)
+        )
         raise TopologyError(
             f"worker: no table has a store '{name}', and no store is declared so; one of {tables} is needed"
         )

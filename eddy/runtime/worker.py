@@ -128,6 +128,7 @@ class Worker:
             internal=made.internal,
             positions=made.positions,
             recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
+            global_tables=made.global_tables,
             unlogged=UnloggedStores(circuit.states.values(), self.local_store, made.positions),
             rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
             clocks=Clocks(circuit, made.positions, wall, made.idle),
@@ -200,6 +201,7 @@ class Worker:
         if self.state is WorkerState.RESTORING:
             self._restore()
             return 0
+        self._parts.global_tables.advance(self.config.max_epoch_records)
         return self._process(Part(self._parts.decoder.extractors.polled(polled.records)))
 
     @property
@@ -291,10 +293,8 @@ class Worker:
             return
         self._on(Event.CLOSED)
         with ExitStack() as ends:  # each is closed, even if closing another one fails or is interrupted
-            ends.callback(self.local_store.close)
-            ends.callback(self._consumer.close)
-            ends.callback(self._producer.close)
-            ends.callback(self.circuit.close)
+            for part in (self.local_store, self._consumer, self._producer, self.circuit, self._parts.global_tables):
+                ends.callback(part.close)
 
     def _process(self, part: Part) -> int:
         """Compute and commit the records of a poll, or a part of them that is isolated."""
@@ -404,15 +404,15 @@ class Worker:
         self.circuit.recall(self.recovery.set_aside)
         self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)
-        if not self.recovery.done:
-            self._consumer.pause(self._owned)
+        self._consumer.pause(self._owned)
         self._on(Event.TAKEN_OVER)
 
     def _restore(self) -> None:
         """Restore one slice. No record is processed before the restore is complete. Raises: as `_idle`."""
         self.doing = "restore"
-        self.statistics.restored += self.recovery.step(self.config.restore_records)
-        if self.recovery.done:
+        tables, most = self._parts.global_tables, self.config.restore_records
+        self.statistics.restored += self.recovery.step(most) + tables.restore(most)
+        if self.recovery.done and tables.done:
             self.circuit.forget()
             self._consumer.seek(self.positions.entry.positions)  # records polled meanwhile were not processed
             self._consumer.resume(self._owned)
@@ -466,7 +466,7 @@ class Worker:
     @property
     def restoring(self) -> int:
         """The number of changelog offsets still to be restored."""
-        return self.recovery.left
+        return self.recovery.left + self._parts.global_tables.left
 
     @property
     def _due(self) -> bool:

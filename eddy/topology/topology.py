@@ -17,6 +17,7 @@ from eddy.topology.arguments import (
     takes_key,
 )
 from eddy.topology.dsl.builder import Builder
+from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.dsl.relation import Relation, constant
@@ -102,6 +103,20 @@ class Topology:
             )
             return records.to_table(name)
         return KTable(self._builder, self._source(topic, name, "table", key, value, timestamp))
+
+    def global_table(
+        self, topic: str, key: Serde[K] = _BYTES, value: Serde[V] = _BYTES, name: str | None = None
+    ) -> GlobalKTable[K, V]:
+        """The latest value of each key of `topic`, whole at every worker, for joins of streams by any key.
+
+        A worker reads the topic before its first record, and what has come since at the beginning of each epoch. The
+        topic may have any number of partitions. The table is called `name`, by default as the topic.
+        """
+        self._check_topic(topic, key, value)
+        fields = {"kind": "table", "topic": topic, "key": key, "value": value}
+        return GlobalKTable(
+            self._builder, self._builder.add(plan.GlobalTable, topic if name is None else name, **fields)
+        )
 
     def store(
         self,
@@ -300,22 +315,26 @@ class Topology:
         timestamp: Callable[..., Any] | None,
         idle_after: timedelta | None = None,
     ) -> plan.Node:
-        check_name(topic, "topic")
+        self._check_topic(topic, key, value)
         if idle_after is not None:
             check_span(f"topic '{topic}': idle_after", idle_after, _MILLISECOND, "timedelta(minutes=5)")
-        for node in self.plan.sources():
-            if node.topic == topic:
-                raise TopologyError(
-                    f"topology '{self.name}': topic '{topic}' is read twice; one source a topic is needed. "
-                    "Keep the result of stream() or table(), and make a table of a stream by .to_table()"
-                )
-        check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
         fields = {"kind": kind, "topic": topic, "key": key, "value": value, "rekeyed": key.topic_form is not None}
         fields |= {
             "timestamp": _of_pair(topic, timestamp),
             "idle_after_ms": (idle_after or timedelta()) // _MILLISECOND,
         }
         return self._builder.add(plan.Source, name, **fields)
+
+    def _check_topic(self, topic: str, key: Serde[Any], value: Serde[Any]) -> None:
+        """Check what a step reads. Raises: TopologyError."""
+        check_name(topic, "topic")
+        for node in (*self.plan.sources(), *self.plan.global_tables()):
+            if node.topic == topic:
+                raise TopologyError(
+                    f"topology '{self.name}': topic '{topic}' is read twice; one source a topic is needed. "
+                    "Keep the result of stream() or table(), and make a table of a stream by .to_table()"
+                )
+        check_serdes(f"topic '{topic}'", optional=False, key=key, value=value)
 
 
 def _of_pair(topic: str, timestamp: Callable[..., Any] | None) -> Callable[[Any, Any], Any] | None:

@@ -132,6 +132,7 @@ CALLS = [
     ),
     Call("topology", "stream", {"topic": ("new", "topic or list")}, {**SOURCE, "idle_after": "span or none"}),
     Call("topology", "table", {"topic": ("new", "topic")}, {**SOURCE, "name": "name"}),
+    Call("topology", "global_table", {"topic": ("new", "topic")}, {"key": "serde", "value": "serde", "name": "name"}),
     Call(
         "topology",
         "store",
@@ -192,6 +193,15 @@ CALLS = [
     Call("stream", "group_by_key", {}, {"key": "serde", "value": "serde"}),
     Call("stream", "group_by", {"function": (arguments(2), F2)}, {"key": "serde", "value": "serde"}),
     Call("stream", "join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),
+    *(
+        Call(
+            "stream",
+            verb,
+            {"table": ("global", "collection"), "joiner": JOINER, "select": (arguments(1), F1)},
+            {"name": "name", "value": "serde"},
+        )
+        for verb in ("join", "left_join")
+    ),
     Call("stream", "left_join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),
     Call("stream", "recursively", {"op": OP}, {**RECURSION, "include_seeds": "flag"}),
     *processors("stream"),
@@ -310,6 +320,7 @@ def collections() -> dict[str, Any]:
         "stream": stream,
         "table": table,
         "relation": relation,
+        "global": topology.global_table("g", key=S, value=S),
         "grouped_stream": stream.group_by_key(),
         "grouped_table": relation.group_by_key(),
         "windowed": stream.group_by_key().windowed_by(eddy.TimeWindows(timedelta(hours=1))).count("windowed"),

@@ -92,6 +92,7 @@ class _PlanCompiler:
         self._tables: dict[Node, Table[Any, Any]] = {}
         self._arrangements: dict[tuple[Node, str], Arrangement[Any, Any]] = {}
         self._state_stores: dict[str, PartitionedMap[Any, Any]] = {}
+        self._global_tables: dict[str, Table[Any, Any]] = {}
 
     def circuit(self) -> Circuit:
         """Compile every node that is not inside a recursion; recursions compile their bodies."""
@@ -131,7 +132,9 @@ class _PlanCompiler:
         scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
         care = self._guarding.care
-        return Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care)
+        circuit = Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care)
+        circuit.global_tables = self._global_tables
+        return circuit
 
     def _check_scope(self, node: Node) -> None:
         around = self._around(node)
@@ -212,6 +215,13 @@ class _PlanCompiler:
         """A new slot, for the records of a topic."""
         slot = self._inputs[topic] = self._scope.slot()
         return slot
+
+    def global_table(self, node: Node) -> Table[Any, Any]:
+        """The table of a global table, whose rows no operator writes."""
+        if node.name not in self._global_tables:
+            spec = replace(self.spec(node, node.name, "table", node.value), changelog=None)
+            self._global_tables[node.name] = Table(spec, self.world.store)
+        return self._global_tables[node.name]
 
     def received(self, node: Node) -> int:
         """The slot for the rows of a node that other workers sent."""

@@ -1,11 +1,11 @@
 """KStream: facts that happened. Names and their meaning follow Kafka Streams, in snake_case."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from eddy.errors import DataError, TopologyError
+from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
 from eddy.operators.expiring_table import ExpiryClock
 from eddy.operators.processors.task import Factory
@@ -20,7 +20,9 @@ from eddy.topology.arguments import (
     name_or,
     takes_key,
 )
+from eddy.topology.dsl.addressing import addressed, of_topic
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
+from eddy.topology.dsl.global_table import GlobalKTable, global_join
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
@@ -247,9 +249,9 @@ class KStream(Generic[K, V]):
         names = check_names(f"to after '{self._node.label}': topics", topics)
         check_function(f"to after '{self._node.label}'", topic, "key", "value", what="topic")
         check_serdes(f"to after '{self._node.label}'", key=key, value=value)
-        chosen: KStream[K, tuple[str, V]] = self.map_values(_addressed(topic, names))
+        chosen: KStream[K, tuple[str, V]] = self.map_values(addressed(topic, names))
         for name in names:
-            part: KStream[K, V] = chosen.flat_map_values(_of_topic(name))
+            part: KStream[K, V] = chosen.flat_map_values(of_topic(name))
             add_sink(self._builder, part._node, name, key, value or self._node.value)
 
     def to_table(
@@ -311,19 +313,44 @@ class KStream(Generic[K, V]):
         value: Serde[V2] | None = None,
     ) -> "KStream[K, V2]": ...
 
+    @overload
     def join(
         self,
-        table: KTable[K, W],
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[K, V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    def join(
+        self,
+        table: KTable[K, W] | GlobalKTable[Any, W],
         joiner: Callable[..., Any],
         name: str | None = None,
         value: Serde[Any] | None = None,
+        *,
+        select: Callable[..., Any] | None = None,
     ) -> Any:
         """Join each record with the table's value of its key, as of the epoch; drop records whose key the table does
         not have.
 
-        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`.
+        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`. A
+        global table is joined by the key `select(value)`, or `select(key, value)`.
         """
-        return self._join(table, joiner, name, value, left=False)
+        return self._join(table, joiner, name, value, select, left=False)
 
     @overload
     def left_join(
@@ -343,15 +370,39 @@ class KStream(Generic[K, V]):
         value: Serde[V2] | None = None,
     ) -> "KStream[K, V2]": ...
 
+    @overload
     def left_join(
         self,
-        table: KTable[K, W],
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[K, V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    def left_join(
+        self,
+        table: KTable[K, W] | GlobalKTable[Any, W],
         joiner: Callable[..., Any],
         name: str | None = None,
         value: Serde[Any] | None = None,
+        *,
+        select: Callable[..., Any] | None = None,
     ) -> Any:
         """Join each record with the table's value of its key, or with None; as `join`."""
-        return self._join(table, joiner, name, value, left=True)
+        return self._join(table, joiner, name, value, select, left=True)
 
     def recursively(
         self,
@@ -388,11 +439,20 @@ class KStream(Generic[K, V]):
         node = close_recursion(self._builder, name, "stream", self._node, build, bound, include_seeds)
         return KStream(self._builder, node)
 
-    def _join(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:
+    def _join(
+        self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, select: Any, left: bool
+    ) -> Any:
+        if isinstance(table, GlobalKTable):
+            return KStream(self._builder, global_join(self, table, joiner, select, name, value, left))
         if not isinstance(table, KTable):
             raise TopologyError(
                 f"join after '{self._node.label}': {type(table).__name__} cannot be joined to a stream; "
                 "a KTable is needed. Make it one: other.to_table()"
+            )
+        if select is not None:
+            raise TopologyError(
+                f"join after '{self._node.label}': select={select!r} makes the key of a global table, and "
+                f"'{table._node.label}' is none; remove it, and give the records that key before: .select_key(…)"
             )
         same_topology("join", self._builder, [table._builder])
         name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
@@ -422,20 +482,6 @@ class KStream(Generic[K, V]):
     ) -> Any:
         node = self._builder.transform(self._node, verb, function, name, key, value, method=method)
         return KStream(self._builder, node)
-
-
-def _addressed(topic: Callable[[Any, Any], str], names: Sequence[str]) -> Callable[[Any, Any], tuple[str, Any]]:
-    def addressed(key: Any, value: Any) -> tuple[str, Any]:
-        name = topic(key, value)
-        if name not in names:
-            raise DataError(f"to: the function names topic {name!r}; one of topics={[*names]} is needed")
-        return name, value
-
-    return addressed
-
-
-def _of_topic(name: str) -> Callable[[tuple[str, Any]], list[Any]]:
-    return lambda pair: [pair[1]] if pair[0] == name else []
 
 
 def _first(

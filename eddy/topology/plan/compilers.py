@@ -55,6 +55,9 @@ class States(Protocol):
     def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
         """A declared state store, whose partitions are those of a node's rows; the same one for all who name it."""
 
+    def global_table(self, node: Node) -> Table[Any, Any]:
+        """The table of a global table, whose rows no operator writes."""
+
     def lookup(self, node: Node, name: str) -> Any:
         """The state with the rows of an input of a join; a state that is made for it is called `name`."""
 

@@ -164,6 +164,8 @@ class Node:
     """Whether the step reads a topic of the user."""
     writes: ClassVar[bool] = False
     """Whether the step writes to a topic of the user."""
+    is_global: ClassVar[bool] = False
+    """Whether every worker has the step's rows whole, from a topic that it reads without a group."""
     begins: ClassVar[bool] = False
     """Whether the step's rows derive from no other step."""
     is_collection: ClassVar[bool] = True

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from eddy.errors import TopologyError
 from eddy.topology.plan.expiring_tables import ExpiringTable
+from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
 from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.plan.node import Kind, Node
@@ -45,6 +46,8 @@ __all__ = [
     "DeclaredStore",
     "Exchange",
     "ExpiringTable",
+    "GlobalJoin",
+    "GlobalTable",
     "HeldErrors",
     "Join",
     "Kind",
@@ -136,6 +139,10 @@ class Plan:
     def sources(self) -> Iterator[Source]:
         """The sources."""
         return (cast("Source", node) for node in self.nodes if node.reads)
+
+    def global_tables(self) -> Iterator[GlobalTable]:
+        """The global tables."""
+        return (cast("GlobalTable", node) for node in self.nodes if node.is_global)
 
     def sinks(self) -> Iterator[Sink]:
         """The sinks."""

@@ -13,7 +13,7 @@ from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.node import TABLE, Node, StateKept
 
-__all__ = ["Constant", "Exchange", "Sink", "Source"]
+__all__ = ["Constant", "Exchange", "Sink", "Source", "TopicRead"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,16 +41,10 @@ class _OfTopic(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Source(_OfTopic):
-    """The records of a topic, as facts or as the table of their latest values."""
+class TopicRead(_OfTopic):
+    """A step that reads a topic."""
 
-    reads = True
     begins = True
-
-    timestamp: Callable[[Any, Any], Any] | None = None
-    """The event time of a record, by its key and value; None for the timestamp of the log."""
-    idle_after_ms: int = 0
-    """The time after which a partition without records is idle, in milliseconds; 0 for never."""
 
     @property
     def topic_key(self) -> Serde[Any]:
@@ -68,6 +62,18 @@ class Source(_OfTopic):
     def does(self) -> str:
         """The rows of its topic."""
         return f"row of topic {self.topic}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source(TopicRead):
+    """The records of a topic, as facts or as the table of their latest values."""
+
+    reads = True
+
+    timestamp: Callable[[Any, Any], Any] | None = None
+    """The event time of a record, by its key and value; None for the timestamp of the log."""
+    idle_after_ms: int = 0
+    """The time after which a partition without records is idle, in milliseconds; 0 for never."""
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """Its topic."""

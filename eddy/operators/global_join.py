@@ -1,0 +1,48 @@
+"""A join of records with a table that every worker has whole: records stay in their partitions."""
+
+from collections.abc import Callable
+from itertools import compress
+from operator import itemgetter
+from typing import Any
+
+from eddy.operators.batch import Batch, keys_of
+from eddy.operators.context import Context
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import RowWise
+from eddy.state.table_state import Table
+
+__all__ = ["GlobalJoin"]
+
+_VALUE = itemgetter(1)
+
+
+class GlobalJoin(Keyed, RowWise):
+    """Records (K, V) in, (key, joiner(value, the table's value of `select(key, value)`)) out.
+
+    In a left join, a key that the table does not have, or None, is joined with None; in an inner join it is dropped. A
+    record without a value is dropped, as at other joins. Changes of the table make no record.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table[Any, Any],
+        select: Callable[[Any, Any], Any],
+        joiner: Callable[[Any, Any], Any],
+        left: bool,
+    ) -> None:
+        self.name, self._table, self._select, self._joiner, self._left = name, table, select, joiner, left
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Look up the selected key of each record."""
+        batch = self.with_values(inputs[0])
+        asked = [self._select(key, value) for key, value in batch.rows]
+        known = list(dict.fromkeys(key for key in asked if key is not None))
+        found = dict(zip(known, self._table.get_many(known), strict=True))
+        others = list(map(found.get, asked))
+        if not self._left and None in others:
+            mask = [other is not None for other in others]
+            self.dropped += asked.count(None)
+            batch, others = batch.select(mask), list(compress(others, mask))
+        joined = map(self._joiner, map(_VALUE, batch.rows), others)
+        return batch.with_rows(list(zip(keys_of(batch.rows), joined, strict=True)))

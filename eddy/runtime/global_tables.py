@@ -1,0 +1,124 @@
+"""Global tables: topics that every worker reads whole, without a group, before it processes records.
+
+    start     the rows of an earlier start are removed, and the topics are read to the ends that they have then
+    then      at the beginning of each epoch, records that have come meanwhile are taken
+
+A table is in the worker's store, in no changelog and in no transaction: its topic is what restores it. An epoch that is
+retried may see a later table.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from eddy.connectors.log import Follower, Log, Records, TopicPartition
+from eddy.runtime.decoded_columns import decoded, note_unhashable
+from eddy.runtime.decoding import reject
+from eddy.state.store import Store
+from eddy.state.table_state import Table
+from eddy.topology.plan.global_steps import GlobalTable
+
+__all__ = ["GlobalTables"]
+
+_log = logging.getLogger("eddy.worker")
+_POLLS = 8
+"""The most polls at the beginning of an epoch."""
+
+
+class GlobalTables:
+    """The global tables of one worker. `tables` has, by topic, the step and its state.
+
+    `skips`: records that do not decode are left out, and told; else they are errors.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        store: Store,
+        tables: Mapping[str, tuple[GlobalTable, Table[object, object]]],
+        partitions: Mapping[str, int],
+        skips: bool,
+    ) -> None:
+        self._log, self._store, self._tables, self._skips = log, store, tables, skips
+        self._partitions = [TopicPartition(topic, p) for topic in tables for p in range(partitions[topic])]
+        self._follower: Follower | None = None
+        self._ends: dict[TopicPartition, int] = {}
+        self._records = 0
+        self._began_s = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the tables are as the topics were when the worker began."""
+        return not self._tables or (self._follower is not None and not self._ends)
+
+    @property
+    def left(self) -> int:
+        """The number of offsets still to be read for that."""
+        return sum(self._ends.values())
+
+    def restore(self, max_records: int) -> int:
+        """Read one slice of the topics. Returns the number of records in it. Raises: DataError; ConnectorError."""
+        if self.done:
+            return 0
+        follower = self._follower = self._follower or self._begin()
+        found = follower.poll(max_records, 0.1)
+        self._take(found)
+        for records in found:
+            place = TopicPartition(records.topic, records.partition)
+            if place in self._ends and records.next_offset >= self._ends[place]:
+                del self._ends[place]
+        self._records += (taken := sum(map(len, found)))
+        if not self._ends:
+            seconds = time.monotonic() - self._began_s
+            _log.info("global tables %s: %d records read in %.1f s", sorted(self._tables), self._records, seconds)
+        return taken
+
+    def advance(self, max_records: int) -> None:
+        """Take the records that have come. Raises: DataError; ConnectorError."""
+        if self._follower is not None:
+            for _ in range(_POLLS):
+                found = self._follower.poll(max_records, 0.0)
+                if not found:
+                    return
+                self._take(found)
+
+    def close(self) -> None:
+        """Release the client."""
+        if self._follower is not None:
+            self._follower.close()
+
+    def _begin(self) -> Follower:
+        self._began_s = time.monotonic()
+        for _, table in self._tables.values():
+            self._store.delete_prefix(table.spec.name.encode() + b"\x00")
+            table.forget()
+        begins, ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
+        self._ends = {place: end for place, end in ends.items() if end > begins[place]}
+        return self._log.follower(begins)
+
+    def _take(self, found: Sequence[Records]) -> None:
+        by_topic: dict[str, dict[object, object]] = {}
+        for records in found:
+            by_topic.setdefault(records.topic, {}).update(self._rows(records))
+        for topic, news in by_topic.items():
+            table = self._tables[topic][1]
+            table.put_many(news, table.get_many(list(news)))
+            self._store.write(table.spec.stored(table.changes()))
+            table.commit()
+
+    def _rows(self, records: Records) -> dict[object, object]:
+        node, _ = self._tables[records.topic]
+        problems: dict[int, str] = {}
+        keys = decoded(records.keys, node.topic_key, "key", problems)
+        values = decoded(records.values, node.topic_value, "value", problems)
+        note_unhashable(keys, problems)
+        for index, reason in problems.items():
+            error = reject(records, index, reason).error()
+            if not self._skips:
+                raise error
+            _log.warning("global table '%s': record left out: %s", node.name, error)
+        return {
+            key: value
+            for index, (key, value) in enumerate(zip(keys, values, strict=True))
+            if key is not None and index not in problems
+        }

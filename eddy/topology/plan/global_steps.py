@@ -1,0 +1,87 @@
+"""Global tables: topics that every worker reads whole, and joins of records with them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.operators import global_join
+from eddy.operators.operator import Operator
+from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.node import Arrival, Node
+from eddy.topology.plan.topic_steps import TopicRead
+
+__all__ = ["GlobalJoin", "GlobalTable"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GlobalTable(TopicRead):
+    """The latest values of a topic, whole at every worker. No worker's positions are of it."""
+
+    is_global = True
+    only_by_worker = "each worker reads a global table at its own pace"
+
+    def headline(self, application: str, stores: Sequence[str]) -> str:
+        """Its topic."""
+        return f"Global table: {self.name} (topics: [{self.topic}], whole at every worker)"
+
+    def partition_count(self, topic_partitions: Mapping[str, int]) -> int:
+        """One, whatever its topic has."""
+        return 1
+
+    def build(self, circuit: CircuitBuilder) -> int:
+        """A slot without rows: the table changes between epochs."""
+        circuit.global_table(self)
+        return circuit.source(self.topic)
+
+    @property
+    def arrival(self) -> Arrival:
+        """All of it."""
+        return Arrival(f"a global table: {self.only_by_worker}")
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: see `arrival`."""
+        spark.by_a_worker(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GlobalJoin(Node):
+    """Facts, each with a global table's value for a key that is made from it."""
+
+    keeps_records = True
+    takes_keyless = True
+    does = "join"
+    only_by_worker = GlobalTable.only_by_worker
+
+    select: Callable[[Any, Any], Any]
+    joiner: Callable[[Any, Any], Any]
+    left: bool = False
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """The facts alone."""
+        return [(self, self.inputs[0])]
+
+    @property
+    def record_inputs(self) -> tuple[Node, ...]:
+        """The facts."""
+        return self.inputs[:1]
+
+    @property
+    def arrival(self) -> Arrival:
+        """The value of the table."""
+        return Arrival("a join with a global table: each record is joined with the table as it was at its worker")
+
+    @property
+    def drops(self) -> bool:  # type: ignore[override]
+        """An inner join drops rows without a match."""
+        return not self.left
+
+    def operator(self, states: States) -> Operator:
+        """Look-ups in the table."""
+        return global_join.GlobalJoin(
+            self.name, states.global_table(self.inputs[1]), self.select, self.joiner, self.left
+        )
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: see `arrival`."""
+        spark.by_a_worker(self)

@@ -28,6 +28,7 @@ _NAMES = (
         "kafka-deep",
         "kafka-restore",
         "kafka-restart",
+        "global-table",
         "faust",
         "spark",
     ),

@@ -17,6 +17,7 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
@@ -46,6 +47,7 @@ final class Interpreter {
     private final JsonNode steps;
     private final List<Object> made = new ArrayList<>();
     private final List<Integer> stores = new ArrayList<>();
+    private GlobalKTable<String, Long> global;
 
     Interpreter(JsonNode steps, Properties settings) {
         builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(settings)));
@@ -85,6 +87,13 @@ final class Interpreter {
         return made.get(of) instanceof KTable ? ofTable(op, step, table(of), number) : ofStream(op, step, stream(of), number);
     }
 
+    private GlobalKTable<String, Long> global() {
+        if (global == null) {
+            global = builder.globalTable("g", Consumed.with(Serdes.String(), Serdes.Long()));
+        }
+        return global;
+    }
+
     private static Consumed<String, Long> consumed(JsonNode step) {
         Consumed<String, Long> consumed = Consumed.with(Serdes.String(), Serdes.Long());
         return !step.path("timed").asBoolean() ? consumed : consumed.withTimestampExtractor((record, partitionTime) ->
@@ -113,6 +122,10 @@ final class Interpreter {
             case "sliding" -> windowed(step, in, number);
             case "process" -> process(step, in, number);
             case "process_values" -> processValues(in, number);
+            case "global_join" -> in.join(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
+                (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
+            case "global_left_join" -> in.leftJoin(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
+                (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "count" -> grouped(step, in, number).count(store(number));

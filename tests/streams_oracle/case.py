@@ -3,7 +3,8 @@
 A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
 that by itself. `timed` sources have a function of event times. An input record is (topic, key, value, time in ms);
-without a topic the wall clock advances by the time.
+without a topic the wall clock advances by the time. The topic `GLOBAL` is that of a global table, which all steps of
+`GLOBAL_JOINS` look up.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ Input = tuple[str | None, Key, Value, int]
 Output = tuple[Value, int, int]
 """Value, time, and the number of the input record whose headers it has; -1 without headers."""
 
+GLOBAL = "g"
+GLOBAL_JOINS = ("global_join", "global_left_join")
 WINDOWED = ("windowed", "sessions", "sliding")
 MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", *WINDOWED)
 MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")

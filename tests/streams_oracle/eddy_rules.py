@@ -20,7 +20,9 @@
   without rows is not in the table. A total of None is that of a new group to `aggregate`.
 """
 
-from tests.streams_oracle.case import WINDOWED, Answer, Case, by_key, inputs_of, is_table
+from collections.abc import Mapping
+
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Answer, Case, by_key, inputs_of, is_table
 from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
 from tests.streams_oracle.eddy_windows import sessions, sliding, windows
 from tests.streams_oracle.functions import KEYS, Key, Value
@@ -32,7 +34,9 @@ from tests.streams_oracle.meaning import (
     before_left_joins,
     fold,
     group_key,
+    looked_up,
     pair_of,
+    put,
     records_of,
     value_of,
 )
@@ -40,7 +44,7 @@ from tests.streams_oracle.meaning import (
 __all__ = ["answer"]
 
 REKEYS = ("map", "flat_map", "select_key")
-KEEP_KEYS = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge")
+KEEP_KEYS = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", *GLOBAL_JOINS)
 
 
 def answer(case: Case) -> Answer:
@@ -49,9 +53,12 @@ def answer(case: Case) -> Answer:
     for number, step in enumerate(case.steps):
         nodes.append(Node(step, [nodes[of] for of in inputs_of(step)], is_table(case.steps, number)))
     keyless = before_left_joins(case.steps)
-    wall = 0
+    wall, shared = 0, dict[str, int]()
     for number, (topic, key, value, time) in enumerate(case.timed()):
         epoch = Epoch(topic, [Record(key, value, number, time)], time)
+        if topic == GLOBAL:
+            put(shared, key, value)
+            continue
         if topic is None:
             epoch = Epoch(None, [], wall + time, wall)
             wall += time
@@ -60,7 +67,7 @@ def answer(case: Case) -> Answer:
             if node.table:
                 node.change(_table(node, epoch))
             else:
-                node.records = _stream(node, epoch, at in keyless)
+                node.records = _stream(node, epoch, at in keyless, shared)
             node.out += [(record.key, record.value, record.time, record.headers) for record in node.shown()]
     stores = {
         number: {str(key): value for key, value in node.rows.items()}
@@ -70,7 +77,7 @@ def answer(case: Case) -> Answer:
     return Answer([by_key(node.out) for node in nodes], stores)  # type: ignore[arg-type]
 
 
-def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
+def _stream(node: Node, epoch: Epoch, keyless: bool, shared: Mapping[str, int]) -> list[Record]:
     step, op = node.step, node.step["op"]
     if op == "stream":
         return epoch.records if step["topic"] == epoch.topic else []
@@ -83,6 +90,12 @@ def _stream(node: Node, epoch: Epoch, keyless: bool) -> list[Record]:
         return {"windowed": windows, "sessions": sessions, "sliding": sliding}[op](node, epoch)
     if op in PROCESSED:
         return _punctuation(node, epoch) + _sums(node, taken)
+    if op in GLOBAL_JOINS:
+        return [
+            record._replace(value=value)
+            for record in taken
+            for value in looked_up(step, record.key, record.value, shared)
+        ]
     if op not in JOINS:
         rekeys = op in REKEYS
         return [

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import eddy
-from tests.streams_oracle.case import Answer, Case, Step, by_key
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, Answer, Case, Step, by_key
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value, event_time
 from tests.streams_oracle.processors import Sums
 
@@ -61,6 +61,8 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
         case "cogroup":
             return _cogroup(made, step, f"s{number}")
     of = made[step["of"]]
+    if step["op"] in GLOBAL_JOINS:
+        return _looked_up(topology, of, step, f"s{number}")
     if step["op"].startswith("process"):
         return _processed(topology, of, step, f"s{number}")
     return (_of_table if isinstance(of, eddy.KTable) else _of_stream)(made, of, step, f"s{number}")
@@ -72,6 +74,15 @@ def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
     if step["op"] == "process":
         return of.process(factory, [name], f"p{name}", **SERDES)
     return of.process_values(factory, [name], f"p{name}", value=eddy.Int64)
+
+
+def _looked_up(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
+    node = next(topology.plan.global_tables(), None)
+    table = (
+        topology.global_table(GLOBAL, **SERDES) if node is None else eddy.GlobalKTable(topology._builder, node)
+    )  # private: one table for all joins
+    join = of.join if step["op"] == "global_join" else of.left_join
+    return join(table, PAIRS[step["f"]], name=name, value=eddy.Int64, select=KEYS[step["key"]])
 
 
 def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:

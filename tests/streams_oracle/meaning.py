@@ -4,9 +4,9 @@ A table's value is a function of the values of its key in the tables that it is 
 of one record. A fold adds a value to a group's total, or takes it away.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tests.streams_oracle.case import WINDOWED, Step, inputs_of, is_table
+from tests.streams_oracle.case import GLOBAL_JOINS, WINDOWED, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value
 
 __all__ = [
@@ -17,8 +17,10 @@ __all__ = [
     "fold",
     "group_key",
     "is_rekeyed",
+    "looked_up",
     "merged",
     "pair_of",
+    "put",
     "records_of",
     "session_key",
     "value_of",
@@ -56,6 +58,15 @@ def records_of(step: Step, key: Key, value: Value) -> list[tuple[Key, Value]]:
     return [(key, value)]
 
 
+def looked_up(step: Step, key: Key, value: Value, table: Mapping[str, int]) -> list[Value]:
+    """The values that a join with a global table makes of a record: one or none."""
+    at = KEYS[step["key"]](key, value)
+    other = None if at is None else table.get(at)
+    if value is None or (other is None and step["op"] == "global_join"):
+        return []
+    return [PAIRS[step["f"]](value, other)]
+
+
 def value_of(step: Step, key: Key, values: Sequence[Value]) -> Value:
     """The value of a key in a table without groups, from its values in the tables that it is made of."""
     value = values[0]
@@ -72,6 +83,14 @@ def value_of(step: Step, key: Key, values: Sequence[Value]) -> Value:
         case _:
             missing = value is None and values[1] is None
     return None if missing else PAIRS[step["f"]](*values)
+
+
+def put(table: dict[str, int], key: Key, value: Value) -> None:
+    """A record of a global table's topic."""
+    if key is not None and value is not None:
+        table[key] = value
+    elif key is not None:
+        table.pop(key, None)
 
 
 def pair_of(step: Step, key: Key, value: Value) -> tuple[Key, Value]:
@@ -129,7 +148,7 @@ def before_left_joins(steps: list[Step]) -> set[int]:
     found: set[int] = set()
     for number, step in reversed([*enumerate(steps)]):
         joins_records = step["op"] in JOINS and not is_table(steps, number)
-        if number in found or (joins_records and step["op"] == "left_join"):
+        if number in found or (joins_records and step["op"] == "left_join") or step["op"] == "global_left_join":
             found.update(inputs_of(step)[:1] if joins_records else inputs_of(step))
     return found
 
@@ -139,5 +158,5 @@ def is_rekeyed(steps: list[Step], number: int) -> bool:
     op = steps[number]["op"]
     if op in ("map", "flat_map", "select_key", "process", *WINDOWED):
         return True
-    keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values")
+    keeps = ("filter", "filter_not", "map_values", "flat_map_values", "split", "merge", "process_values", *GLOBAL_JOINS)
     return op in keeps and any(is_rekeyed(steps, of) for of in inputs_of(steps[number]))

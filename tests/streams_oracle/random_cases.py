@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.streams_oracle.case import WINDOWED, Case, Input, Step, inputs_of, is_table
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Case, Input, Step, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, TESTS, VALUES
 from tests.streams_oracle.meaning import is_rekeyed
 
@@ -18,6 +18,7 @@ OF_STREAM = (
     "filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "merge", "split",
     "process", "process_values", "repartition", "count", "reduce", "aggregate", "cogroup", "to_table",
     "join", "left_join", "windowed", "windowed", "sessions", "sessions", "sliding", "sliding",
+    "global_join", "global_left_join",
 )  # fmt: skip
 WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
@@ -37,6 +38,8 @@ def case(seed: int) -> Case:
     topics = [step["topic"] for step in steps]
     for _ in range(dice.randint(1, 6)):
         steps.append(_step(dice, steps))
+    if any(step["op"] in GLOBAL_JOINS for step in steps):
+        topics.append(GLOBAL)
     clock = any(step.get("by") == "wall clock" for step in steps)
     return Case(steps, [_record(dice, topics, clock) for _ in range(dice.randint(1, 16))])
 
@@ -60,7 +63,7 @@ def _step(dice: random.Random, steps: list[Step]) -> Step:
 
 
 def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[int], tables: list[int]) -> Step:
-    ops = [op for op in OF_STREAM if tables or not op.endswith("join")]
+    ops = [op for op in OF_STREAM if tables or op not in ("join", "left_join")]
     if not are_records_of_sources(steps, of):
         ops = [op for op in ops if op not in WINDOWED]
     if has_closing_windows(steps, of):
@@ -73,6 +76,8 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
             step["with"] = dice.choice(streams)
         case "windowed" | "sliding" | "sessions":
             step |= _windows(dice, op)
+        case "global_join" | "global_left_join":
+            step |= {"f": dice.choice(JOINERS), "key": dice.choice([*KEYS])}
         case "process":
             step |= {"stored": True, **_schedule(dice, steps, of)}
         case "process_values":
@@ -178,7 +183,7 @@ def has_event_time_schedule(steps: list[Step], of: int) -> bool:
 def are_records_of_sources(steps: list[Step], of: int) -> bool:
     """Whether a stream has nothing but records of sources, in their partitions: windows need these."""
     op = steps[of]["op"]
-    if op == "merge" or op in WITHOUT_STATE:
+    if op == "merge" or op in (*WITHOUT_STATE, *GLOBAL_JOINS):
         return all(are_records_of_sources(steps, number) for number in inputs_of(steps[of]))
     if op in ("join", "left_join") and not is_table(steps, of):
         return not is_rekeyed(steps, steps[of]["of"]) and are_records_of_sources(steps, steps[of]["of"])

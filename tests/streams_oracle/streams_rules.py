@@ -21,7 +21,7 @@
 from functools import partial
 from typing import Any
 
-from tests.streams_oracle.case import WINDOWED, Answer, Case, Step, by_key, inputs_of, is_table
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Answer, Case, Step, by_key, inputs_of, is_table
 from tests.streams_oracle.functions import KEYS, Key, Value
 from tests.streams_oracle.meaning import (
     AGGREGATES,
@@ -32,7 +32,9 @@ from tests.streams_oracle.meaning import (
     fold,
     group_key,
     is_rekeyed,
+    looked_up,
     pair_of,
+    put,
     records_of,
     value_of,
 )
@@ -47,7 +49,9 @@ def answer(case: Case) -> Answer:
     """What Kafka Streams makes of a case, by its rules."""
     model = Model(case.steps)
     for number, (topic, key, value, time) in enumerate(case.timed()):
-        if topic is None:
+        if topic == GLOBAL:
+            put(model.shared, key, value)
+        elif topic is None:
             model.advance(time)
         else:
             model.pipe(topic, key, value, time, number)
@@ -66,6 +70,7 @@ class Model:
         self.number = 0
         self.nodes: list[Node] = []
         self.sources: dict[str, Node] = {}
+        self.shared: dict[str, int] = {}
         self.topics = Topics()
         self.stream_time, self.wall_clock = Schedules(), Schedules()
         self.rekeyed: list[bool] = []
@@ -141,6 +146,9 @@ class Model:
             self._put(node, at, key, value, time)
         elif op in PROCESSED:
             self._sum(node, key, value, time)
+        elif op in GLOBAL_JOINS:
+            for made in looked_up(step, key, value, self.shared):
+                self._pass(node, key, made, time)
         else:
             for made in [(key, value)] if op in ("stream", "merge") else records_of(step, key, value):
                 self._pass(node, *made, time)

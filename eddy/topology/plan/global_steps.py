@@ -48,7 +48,6 @@ class GlobalJoin(Node):
     """Facts, each with a global table's value for a key that is made from it."""
 
     keeps_records = True
-    takes_keyless = True
     does = "join"
     only_by_worker = GlobalTable.only_by_worker
 
@@ -65,6 +64,11 @@ class GlobalJoin(Node):
     def record_inputs(self) -> tuple[Node, ...]:
         """The facts."""
         return self.inputs[:1]
+
+    @property
+    def takes_keyless(self) -> bool:  # type: ignore[override]
+        """A left join takes them (KIP-962)."""
+        return self.left
 
     @property
     def arrival(self) -> Arrival:

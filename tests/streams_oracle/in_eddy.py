@@ -78,9 +78,8 @@ def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
 
 def _looked_up(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
     node = next(topology.plan.global_tables(), None)
-    table = (
-        topology.global_table(GLOBAL, **SERDES) if node is None else eddy.GlobalKTable(topology._builder, node)
-    )  # private: one table for all joins
+    builder = topology._builder  # private: one table for all joins
+    table = topology.global_table(GLOBAL, **SERDES) if node is None else eddy.GlobalKTable(builder, node)
     join = of.join if step["op"] == "global_join" else of.left_join
     return join(table, PAIRS[step["f"]], name=name, value=eddy.Int64, select=KEYS[step["key"]])
 

@@ -58,9 +58,10 @@ if TYPE_CHECKING:
     from eddy.runtime.worker import Worker
     from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
     from eddy.tables.version import Version
+    from eddy.topology.dsl.cogrouped import CogroupedKStream, WindowedCogroupedKStream
     from eddy.topology.dsl.collected import CollectedTable
     from eddy.topology.dsl.global_table import GlobalKTable
-    from eddy.topology.dsl.grouped import CogroupedKStream, KGroupedStream, KGroupedTable
+    from eddy.topology.dsl.grouped import KGroupedStream, KGroupedTable
     from eddy.topology.dsl.relation import RecursiveRelation, Relation, RelationTable
     from eddy.topology.dsl.stream import KStream
     from eddy.topology.dsl.table import KTable
@@ -149,6 +150,7 @@ __all__ = [
     "Version",
     "View",
     "Windowed",
+    "WindowedCogroupedKStream",
     "Worker",
     "create_topics",
     "kafka",
@@ -197,9 +199,10 @@ _HOMES = {
     "eddy.live.server.live_view": ("LiveView", "Patch"),
     "eddy.tables.version": ("Version",),
     "eddy.program.open_tables": ("Tables", "open_tables"),
+    "eddy.topology.dsl.cogrouped": ("CogroupedKStream", "WindowedCogroupedKStream"),
     "eddy.topology.dsl.collected": ("CollectedTable",),
     "eddy.topology.dsl.global_table": ("GlobalKTable",),
-    "eddy.topology.dsl.grouped": ("CogroupedKStream", "KGroupedStream", "KGroupedTable"),
+    "eddy.topology.dsl.grouped": ("KGroupedStream", "KGroupedTable"),
     "eddy.live.query.explain": ("QueryPlan",),
     "eddy.live.query.named": ("Claims", "Queries"),
     "eddy.live.query.query": ("LiveTable", "Query", "live_table", "query_from_json"),

@@ -282,6 +282,14 @@ CALLS = [
     Call("grouped_stream", "cogroup", {"aggregator": (arguments(3), F3)}),
     Call("cogrouped", "cogroup", {"grouped": ("grouped_stream", "collection"), "aggregator": (arguments(3), F3)}),
     Call("cogrouped", "aggregate", FOLD, {"value": "serde"}),
+    Call(
+        "cogrouped",
+        "windowed_by",
+        {"windows": (eddy.TimeWindows(timedelta(hours=1)), "windows")},
+        {"emit": "choice", "retention": "time after"},
+    ),
+    Call("windowed_cogrouped", "aggregate", FOLD, {"value": "serde"}),
+    Call("merged_cogrouped", "aggregate", {**FOLD, "merger": (arguments(3), F3)}),
     Call("grouped_table", "count", {"name": ("n", "name")}),
     Call(
         "grouped_table",
@@ -296,7 +304,7 @@ CALLS = [
     ),
     Call("view", "to_table", {}, {"name": "name"}),
 ]
-ALSO = {"windowed": "table", "sessions": "grouped_stream"}
+ALSO = {"windowed": "table", "sessions": "grouped_stream", "merged_cogrouped": "windowed_cogrouped"}
 """Collections that have methods which others of their class have not."""
 CLASSES = {
     "topology": eddy.Topology,
@@ -306,6 +314,7 @@ CLASSES = {
     "grouped_stream": eddy.KGroupedStream,
     "grouped_table": eddy.KGroupedTable,
     "cogrouped": eddy.CogroupedKStream,
+    "windowed_cogrouped": eddy.WindowedCogroupedKStream,
 }
 
 
@@ -325,7 +334,9 @@ def collections() -> dict[str, Any]:
         "grouped_table": relation.group_by_key(),
         "windowed": stream.group_by_key().windowed_by(eddy.TimeWindows(timedelta(hours=1))).count("windowed"),
         "sessions": stream.group_by_key().windowed_by(eddy.SessionWindows(timedelta(hours=1))),
-        "cogrouped": stream.group_by_key().cogroup(lambda key, value, total: total),
+        "cogrouped": (cogrouped := stream.group_by_key().cogroup(lambda key, value, total: total)),
+        "windowed_cogrouped": cogrouped.windowed_by(eddy.TimeWindows(timedelta(hours=1))),
+        "merged_cogrouped": cogrouped.windowed_by(eddy.SessionWindows(timedelta(hours=1))),
         "view": topology.sql("SELECT value FROM t", {"t": table}, name="view", key="value"),
     }
 

@@ -251,6 +251,45 @@ def test_a_record_behind_an_exchange_on_which_a_fold_fails_is_left_out_of_its_wi
         assert sorted((*key, total) for key, total in found) == [("a", 0, 10, 8), ("b", 0, 10, 2)]
 
 
+@pytest.mark.parametrize("by_value", [False, True])
+@pytest.mark.parametrize(
+    ("windows", "found"),
+    [
+        (eddy.TimeWindows(ms(10)), {(0, 10): "1x2", (10, 20): "y"}),
+        (eddy.SessionWindows(ms(5), ms(9)), {(3, 5): "1x2", (12, 12): "y"}),
+        (eddy.SlidingWindows(ms(2), ms(9)), {(1, 3): "1", (2, 4): "1x", (3, 5): "1x2", (4, 6): "x2", (5, 7): "2"}),
+    ],
+)
+def test_streams_of_different_values_are_folded_into_windows_together(
+    windows: Windows, found: dict[tuple[int, int], str], by_value: bool
+) -> None:
+    topology = eddy.Topology("app")
+    numbers, words = topology.stream("numbers", S, N).group_by_key(), topology.stream("words", S, S)
+    groups = words.group_by(lambda key, value: key, key=S) if by_value else words.group_by_key()
+    both = numbers.cogroup(lambda key, value, text: f"{text}{value}").cogroup(
+        groups, lambda key, word, text: text + word
+    )
+    merging = {"merger": lambda key, one, later: one + later} if isinstance(windows, eddy.SessionWindows) else {}
+    both.windowed_by(windows, retention=ms(99)).aggregate(str, "texts", S, **merging)
+    with eddy.TopologyTestDriver(topology, partitions=3) as driver:
+        driver.input("numbers").pipe("a", 1, 3)
+        driver.input("words").pipe("a", "x", 4)
+        driver.input("numbers").pipe("a", 2, 5)
+        driver.input("words").pipe("a", "y", 12)
+        driver.input("words").pipe("a", None, 12)
+        texts = {key[1:]: text for key, text in driver.store("texts").all().items()}
+        assert {span: text for span, text in texts.items() if span in found} == found
+        assert len(texts) == len(found) + isinstance(windows, eddy.SlidingWindows)
+
+
+def test_streams_of_different_keys_are_in_no_windows_together() -> None:
+    topology = eddy.Topology("app")
+    one, other = topology.stream("one", S, N).group_by_key(), topology.stream("other", N, N).group_by_key()
+    both = one.cogroup(lambda key, value, total: value).cogroup(other, lambda key, value, total: value)
+    with pytest.raises(eddy.TopologyError, match="the streams have keys of string and int64; one serde is needed"):
+        both.windowed_by(MINUTE)
+
+
 def test_a_record_that_sliding_windows_cannot_keep_is_told_and_in_none() -> None:
     topology = eddy.Topology("app")
     records = topology.stream("in", S, N).map_values(lambda value: value + LARGEST, value=N)
@@ -309,7 +348,7 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
         (lambda s: s.group_by_key().windowed_by(MINUTE).windowed_by(MINUTE), "have windows already"),
         (
             lambda s: s.group_by_key().windowed_by(MINUTE).cogroup(lambda k, v, a: a),
-            "groups with windows have no cogroup",
+            "have windows already; groups without are needed",
         ),
         (lambda s: s.group_by_key(key=eddy.Bytes).windowed_by(MINUTE), "group_by_key\\(key=bytes\\) of records"),
         (

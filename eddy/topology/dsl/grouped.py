@@ -10,17 +10,18 @@ from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Float64, Int64, Native, Serde, Tuple
-from eddy.topology.arguments import check_choice, check_function, check_kind, check_name, check_serdes, check_whole
-from eddy.topology.dsl.builder import Builder, same_topology
+from eddy.topology.arguments import check_choice, check_function, check_name, check_serdes, check_whole
+from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.windowed_groups import assigned_windows, merger_of, slide
 from eddy.topology.plan import plan
 from eddy.windows import SessionWindows, SlidingWindows, Windowed, Windows, check_span
 
 if TYPE_CHECKING:
+    from eddy.topology.dsl.cogrouped import CogroupedKStream
     from eddy.topology.dsl.collected import CollectedTable
     from eddy.topology.dsl.table import KTable
 
-__all__ = ["CogroupedKStream", "KGroupedStream", "KGroupedTable"]
+__all__ = ["KGroupedStream", "KGroupedTable"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -320,47 +321,13 @@ class KGroupedStream(_Grouped[K, V]):
         """
         if self._windowed is not None:
             raise TopologyError(
-                f"cogroup after '{self._node.label}': groups with windows have no cogroup; groups without are needed. "
-                "Make a stream of all records by merge, and aggregate its windows"
+                f"cogroup after '{self._node.label}': the groups have windows already; groups without are needed. "
+                "Write grouped.cogroup(…).windowed_by(…).aggregate(…)"
             )
+        from eddy.topology.dsl.cogrouped import CogroupedKStream
+
         made: CogroupedKStream[K, A] = CogroupedKStream(self._builder)
         return made.cogroup(self, aggregator)
-
-
-class CogroupedKStream(Generic[K, A]):
-    """Grouped streams of equal keys, each with the function that folds its records into one aggregate."""
-
-    def __init__(self, builder: Builder) -> None:
-        self._builder = builder
-        self._parts: list[tuple[KGroupedStream[Any, Any], Callable[[Any, Any, Any], Any]]] = []
-
-    def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> "CogroupedKStream[K, A]":
-        """Add a grouped stream. `aggregator(key, value, aggregate)` folds its records. Returns this object."""
-        check_kind("cogroup", KGroupedStream, [grouped], "A stream becomes one by .group_by_key()")
-        same_topology("cogroup", self._builder, [grouped._builder])
-        check_function("cogroup", aggregator, "key", "value", "aggregate", what="aggregator")
-        self._parts.append((grouped, aggregator))
-        return self
-
-    def aggregate(self, initializer: Callable[[], A], name: str, value: Serde[A] | None = None) -> "KTable[K, A]":
-        """Fold the records of all streams, starting with `initializer()`, in a store called `name`.
-
-        None deletes the group; its next record starts it again.
-        """
-        check_function(f"cogroup '{check_name(name, 'step')}'", initializer, what="initializer")
-        aggregators = [aggregator for _, aggregator in self._parts]
-        marked = [
-            self._builder.transform(grouped._source(f"{name}-{place}"), "map-values", _marked(place), None)
-            for place, (grouped, _) in enumerate(self._parts)
-        ]
-        key = next((grouped._key for grouped, _ in self._parts if grouped._key), None)
-        merged = self._builder.anonymous(plan.Merge, "merge", "stream", None, label=name, inputs=tuple(marked), key=key)
-
-        def adder(key: Any, pair: tuple[int, Any], aggregate: Any) -> Any:
-            place, record = pair
-            return aggregators[place](key, record, aggregate)
-
-        return KGroupedStream[K, Any](self._builder, merged)._aggregate(name, value, initial=initializer, adder=adder)
 
 
 class _Present:
@@ -372,11 +339,6 @@ class _Present:
     def __call__(self, value: Any) -> list[Any]:
         found = value if value is None or self._of is None else self._of(value)
         return [] if found is None else [found]
-
-
-def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
-    """The values of a stream with its place among the others; without a value a record is in no group."""
-    return lambda value: None if value is None else (place, value)
 
 
 class KGroupedTable(_Grouped[K, V]):

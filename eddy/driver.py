@@ -148,6 +148,23 @@ class TopologyTestDriver:
         self._now += seconds
         self.run()
 
+    def advance_event_time(self, to_ms: int) -> None:
+        """Advance the event time of all source partitions to at least this one, as records of that time would that no
+        step takes, and run the work that becomes due: windows close, rows expire, schedules are called.
+
+        Raises: TopologyError unless it is a whole number of milliseconds since 1970, and a step reads event times.
+        """
+        self._check_open("advance_event_time")
+        check_whole("driver: advance_event_time", 0, optional=False, to_ms=to_ms)
+        if not self.worker.circuit.reads.sources:
+            raise TopologyError(
+                f"driver: advance_event_time: no step of '{self.topology.name}' reads event times; windows, rows that "
+                "expire by event time, or a schedule by event time are needed. For the clock of the wall: "
+                "advance_wall_clock_time"
+            )
+        self.worker.clocks.advance(to_ms)
+        self.run()
+
     def close(self) -> None:
         """Stop the worker and drop the log. A second call does nothing."""
         self._closed = True

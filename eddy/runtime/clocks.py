@@ -35,11 +35,16 @@ class Clocks:
         self._sources, self._reads_wall = circuit.reads
         self._tick: int | None = None
         self._moved: dict[TopicPartition, int] | None = None
+        self._to_ms = -1
         self.read = bool(self._sources) or self._reads_wall
 
     def polled(self) -> None:
         """Note that the log was polled: the next epoch gets a new tick."""
         self._tick = self._moved = None
+
+    def advance(self, to_ms: int) -> None:
+        """Let the next epoch move all event times to at least this one."""
+        self._to_ms = to_ms
 
     def committed(self, records: Collection[Records]) -> None:
         """Note that an epoch with these records was committed."""
@@ -47,7 +52,8 @@ class Clocks:
             now = self.wall_ms()
             self._idle.read(now, records)
             self._idle.seen(now, self._moved or ())
-            self._moved = {}
+        if self._moved:
+            self._moved, self._to_ms = {}, -1
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
         """The context of an epoch with the records of `part`, without those rejected."""
@@ -102,12 +108,14 @@ class Clocks:
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
 
     def _idle_times(self) -> dict[TopicPartition, int]:
-        """The event times to which those of idle partitions move in this poll's epochs."""
-        if self._idle is None:
+        """The event times of idle partitions, or of those that are to advance, from this poll's epochs on."""
+        if self._idle is None and self._to_ms < 0:
             return {}
         if self._moved is None:
-            entry = self._positions.entry
-            self._moved = self._idle.due(self.wall_ms(), entry.positions, entry.event_time)
+            positions, times = self._positions.entry.positions, self._positions.entry.event_time
+            self._moved = {} if self._idle is None else self._idle.due(self.wall_ms(), positions, times)
+            sources = [tp for tp in positions if tp.topic in self._sources and times.get(tp, -1) < self._to_ms]
+            self._moved |= dict.fromkeys(sources, self._to_ms)
         return self._moved
 
     def wall_ms(self) -> int:

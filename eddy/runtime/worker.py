@@ -88,7 +88,7 @@ class Worker:
         self._partitions = made.partitions
         self._parts = parts = self._parts_of(made, stopwatch, wall, observe)
         self.circuit, self.internal, self.positions = parts.circuit, parts.internal, parts.positions
-        self.recovery, self._clocks = parts.recovery, parts.clocks
+        self.recovery, self.clocks = parts.recovery, parts.clocks
         self._cuts, self._holding = parts.cuts, parts.holding
         self._epoch: Epoch | None = None
         self._isolation: Isolation | None = None
@@ -184,9 +184,9 @@ class Worker:
         if (part := self._next_part()) is not None:
             return self._process(part)
         self.doing = "poll"
-        self._clocks.polled()
+        self.clocks.polled()
         if self.state is WorkerState.PROCESSING:
-            timeout_s = self._clocks.wait_s(timeout_s)
+            timeout_s = self.clocks.wait_s(timeout_s)
         polled = self._consumer.poll(self._room, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
         if polled.assigned or polled.revoked:
             self.statistics.rebalances += 1
@@ -371,7 +371,7 @@ class Worker:
         raise self._parts.decoder.refusal(*part.where(numbers[0]), error) from error
 
     def _blamed(self, part: Part, error: DataError) -> dict[int, DataError]:
-        context = self._clocks.context(part, self._parts.decoder.rejected)
+        context = self.clocks.context(part, self._parts.decoder.rejected)
         return records_to_blame(self.circuit, self._parts.decoder, self._parts.sinks, part, error, context)
 
     def _advance(self) -> None:
@@ -392,7 +392,7 @@ class Worker:
         refuse_growth(assignment, self._partitions)
         share = Share.of(assignment, self._partitions)
         ownership = self.circuit.ownership.partitions = share.numbers
-        self.circuit.ownership.term = self._clocks.wall_ms()
+        self.circuit.ownership.term = self.clocks.wall_ms()
         self._owned = share.partitions
         self._strangers.look()
         self._rewind()
@@ -440,7 +440,7 @@ class Worker:
         Rows that expire while the last epoch runs are not waited for.
         Raises: ConnectorError that is permanent.
         """
-        if self._catches_up or (self.positions.entry.positions and self._clocks.left()):
+        if self._catches_up or (self.positions.entry.positions and self.clocks.left()):
             return False
         try:
             return self.quiescent()
@@ -471,7 +471,7 @@ class Worker:
     @property
     def _due(self) -> bool:
         """Whether the worker has work without records: constants to send, or an operator whose work is due."""
-        return bool(self.positions.entry.positions) and self._clocks.due()
+        return bool(self.positions.entry.positions) and self.clocks.due()
 
     def _idle(self, records: list[Records]) -> None:
         """Work without input: commit positions that control records have moved, write a cut, purge consumed rows.

@@ -152,7 +152,7 @@ def test_a_worker_waits_for_the_first_moment_of_either_clock() -> None:
     world.send(1_000)
     worker.run_until_idle()
     assert worker.circuit.next_tick == 1_000
-    assert worker._clocks.wait_s(60.0) == pytest.approx(0.501)  # private: how long it would wait
+    assert worker.clocks.wait_s(60.0) == pytest.approx(0.501)
     assert worker.idle()
     world.send(5_000)
     worker.run_until_idle()

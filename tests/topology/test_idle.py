@@ -87,6 +87,30 @@ def test_rows_expire_and_schedules_run_when_their_partition_is_idle() -> None:
         assert told == [2 * 60_000]
 
 
+def test_a_driver_advances_event_time_without_records() -> None:
+    topology = eddy.Topology("app")
+    records = topology.stream("in", S, S)
+    windows = eddy.TimeWindows(MINUTE, grace=MINUTE)
+    records.group_by(lambda key, value: value, key=S).windowed_by(windows, "close").count("n").to("out", value=N)
+    with eddy.TopologyTestDriver(topology, partitions=3) as driver:
+        driver.input("in").pipe_all([("a", "x"), ("b", "x")], 30_000)
+        driver.advance_event_time(119_999)
+        assert driver.output("out").read_key_values() == []
+        driver.input("in").pipe("c", "x", 59_999)
+        driver.advance_event_time(120_000)
+        assert [n for _, n in driver.output("out").read_key_values()] == [3]
+        driver.advance_event_time(60_000)
+        driver.input("in").pipe("c", "x", 59_999)
+        assert driver.worker.statistics.late == 1
+        for wrong in (-1, 1.5, None):
+            with pytest.raises(eddy.TopologyError, match="advance_event_time: to_ms="):
+                driver.advance_event_time(wrong)  # type: ignore[arg-type]
+    topology = eddy.Topology("app")
+    topology.stream("in", S, S).to("out")
+    with eddy.TopologyTestDriver(topology) as driver, pytest.raises(eddy.TopologyError, match="reads event times"):
+        driver.advance_event_time(1)
+
+
 def test_an_idle_time_that_is_none_is_refused_where_it_is_written() -> None:
     for wrong in (timedelta(0), 5, timedelta(microseconds=3)):
         with pytest.raises(eddy.TopologyError, match=r"topic 'in': idle_after=.* from a millisecond"):

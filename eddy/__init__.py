@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         TopologyError,
         UnknownSchemaError,
     )
+    from eddy.join_windows import JoinWindows
     from eddy.live.dataflow.action import Action
     from eddy.live.query.explain import QueryPlan
     from eddy.live.query.named import Claims, Queries
@@ -97,6 +98,7 @@ __all__ = [
     "GlobalKTable",
     "Int64",
     "InvariantError",
+    "JoinWindows",
     "Json",
     "KGroupedStream",
     "KGroupedTable",
@@ -189,6 +191,7 @@ _HOMES = {
         "TopologyError",
         "UnknownSchemaError",
     ),
+    "eddy.join_windows": ("JoinWindows",),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordMetadata"),
     "eddy.operators.processors.state_store": ("StateStore",),

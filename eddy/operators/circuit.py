@@ -30,6 +30,7 @@ from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
 from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marks
+from eddy.operators.windows.stream_join import StreamStreamJoin
 from eddy.operators.windows.windowed_fold import OpenWindow, WindowedFold
 from eddy.serde import reason_of
 from eddy.source_lines import describe_exception
@@ -337,7 +338,7 @@ class Circuit:
 
     def open_windows(self, context: Context) -> list[OpenWindow]:
         """The first open window of each step that has one, between epochs. `context` has the event times."""
-        found = (op.first_open(context) for op in self.operators if isinstance(op, WindowedFold))
+        found = (op.first_open(context) for op in self.operators if isinstance(op, WindowedFold | StreamStreamJoin))
         return [window for window in found if window is not None]
 
     @property

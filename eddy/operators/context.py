@@ -10,6 +10,7 @@ __all__ = [
     "Arrivals",
     "Context",
     "EventTimes",
+    "FirstOf",
     "Moment",
     "Tick",
     "TickOrWatermark",
@@ -126,5 +127,15 @@ class TickOrWatermark(NamedTuple):
         return Tick(self.at_ms).reached(context) or self.watermark.reached(context)
 
 
-Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals
+class FirstOf(NamedTuple):
+    """The first of several moments, none of which is a tick or at rest."""
+
+    moments: Sequence["Wake | Watermark"]
+
+    def reached(self, context: Context) -> bool:
+        """Whether an epoch with this context has to step the operator without input."""
+        return any(moment.reached(context) for moment in self.moments)
+
+
+Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals | FirstOf
 """When an operator wants a step without input."""

@@ -124,6 +124,7 @@ def processors(of: str) -> list[Call]:
     return [Call(of, "process", given, {**others, "key": "serde"}), Call(of, "process_values", given, others)]
 
 
+HOUR = timedelta(hours=1)
 TABLE, JOINER = ("table", "collection"), (arguments(2), F2)
 FOLD = {"initializer": (arguments(0), F0), "name": ("n", "name")}
 CALLS = [
@@ -203,6 +204,15 @@ CALLS = [
         for verb in ("join", "left_join")
     ),
     Call("stream", "left_join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),
+    *(
+        Call(
+            "stream",
+            verb,
+            {parameter: ("stream", "collection"), "joiner": JOINER, "windows": (eddy.JoinWindows(HOUR), "windows")},
+            {"name": "name", "value": "serde"},
+        )
+        for verb, parameter in (("join", "table"), ("left_join", "table"), ("outer_join", "other"))
+    ),
     Call("stream", "recursively", {"op": OP}, {**RECURSION, "include_seeds": "flag"}),
     *processors("stream"),
     *processors("table"),

@@ -1,5 +1,6 @@
 """Checked by mypy, not run: what an editor knows of a topology's types."""
 
+from datetime import timedelta
 from typing import assert_type
 
 import eddy
@@ -42,6 +43,13 @@ def program() -> None:
     assert_type(words.group_by(lambda key, value: len(value)).count("lengths"), eddy.KTable[int, int])
     assert_type(words.split(all=lambda key, value: True), dict[str, eddy.KStream[str, bytes]])
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
+    near = eddy.JoinWindows(timedelta(minutes=5))
+    assert_type(words.join(words, lambda one, other: (one, other), near), eddy.KStream[str, tuple[bytes, bytes]])
+    assert_type(words.left_join(words, lambda one, other: other, near), eddy.KStream[str, bytes | None])
+    assert_type(
+        words.outer_join(words, lambda one, other: (one, other), near, name="near"),
+        eddy.KStream[str, tuple[bytes | None, bytes | None]],
+    )
     words.join(words, lambda one, other: one)  # type: ignore[call-overload]
 
     sizes = words.group_by_key().aggregate(lambda: 0, lambda key, value, size: size + len(value), "sizes")

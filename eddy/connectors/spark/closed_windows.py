@@ -28,7 +28,16 @@ from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
 from eddy.windows import SlidingWindows, Windowed, Windows
 
-__all__ = ["ClosedWindows", "WindowStep", "WindowedNode", "assigned", "slid", "with_event_times"]
+__all__ = [
+    "ClosedWindows",
+    "WindowStep",
+    "WindowedNode",
+    "assigned",
+    "closing_times",
+    "marks_of",
+    "slid",
+    "with_event_times",
+]
 
 _CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
 """Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
@@ -150,14 +159,9 @@ class ClosedWindows:
         return self.frames.kept(self.frames.by_key(self.frames.through(rows, closing, _CLOSING)))
 
     def _closing_times(self) -> list[int]:
-        """By partition, the event time that closes its windows: the least of the sources' same partition.
-
-        Or, for rows that were sent through an exchange, of all partitions of the sources.
-        """
-        topics, count = self.node.assigned.topics_of_windows, self.place.partitions
-        if self.node.exchange is not None:
-            return [min(time for topic in topics for time in self.times[topic])] * count
-        return [min(self.times[topic][partition] for topic in topics) for partition in range(count)]
+        """By partition, the event time that closes its windows."""
+        node = self.node
+        return closing_times(self.times, node.assigned, self.place.partitions, node.exchange is not None)
 
     def finals(self, told: DataFrame) -> DataFrame:
         """The rows of the windows that are over."""
@@ -165,15 +169,15 @@ class ClosedWindows:
 
     def states(self, told: DataFrame) -> dict[str, tuple[str, DataFrame]]:
         """The kind and the rows of each state, by name."""
-        there = told.where(~f.col("removed"))
+        node, there = self.node, told.where(~f.col("removed"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         found = {
             "": ("table", there.select(*names(ROWS))),
             "calendar": ("encoded", there.select("k", *entry)),
-            "marks": ("encoded", self._marks()),
+            "marks": ("encoded", marks_of(self.frames, self.times, node.assigned, self.place, self.partitioner)),
             "open": ("table", self._open(told)),
         }
-        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
+        return {kept.name_of(node.name): found[kept.suffix] for kept in node.keeps if kept.suffix in found}
 
     def records(self, facts: DataFrame) -> dict[str, tuple[str, DataFrame]]:
         """As `states`, of the step that slides windows: its records, which end with the window after them."""
@@ -190,7 +194,7 @@ class ClosedWindows:
         found = {
             "": ("arrangement", told.select(whose, "kc", "v", "vc", "w")),
             "calendar": ("encoded", told.select(whose, *entry).distinct()),
-            "marks": ("encoded", self._marks()),
+            "marks": ("encoded", marks_of(self.frames, self.times, self.node.assigned, self.place, self.partitioner)),
         }
         return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps}
 
@@ -201,21 +205,35 @@ class ClosedWindows:
         spans = rows.groupBy("g").agg(f.collect_list("span").alias("spans"))
         return self.frames.through(spans, _spans, ROWS)
 
-    def _marks(self) -> DataFrame:
-        """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
-        windows, homes = self.node.assigned.windows, _keys_in_partitions(self.place.partitions, self.partitioner)
-        ends = {
-            (topic, partition): windows.last_end(time - windows.lag_ms)
-            for topic in self.node.assigned.topics_of_windows
-            for partition, time in enumerate(self.times[topic])
-        }
-        rows = [
-            (home, Native.encode((to, *place)), Int64.encode(end))
-            for to, home in enumerate(homes)
-            for place, end in ends.items()
-            if end >= 0
-        ]
-        return self.frames.rows(rows, "k binary, key binary, value binary")
+
+def closing_times(times: EventTimes, assigned: nodes.AssignWindows, count: int, exchanged: bool) -> list[int]:
+    """By partition, the event time that closes windows: the least of the sources' same partition.
+
+    Or, for rows that were sent through an exchange, of all partitions of the sources.
+    """
+    topics = assigned.topics_of_windows
+    if exchanged:
+        return [min(time for topic in topics for time in times[topic])] * count
+    return [min(times[topic][partition] for topic in topics) for partition in range(count)]
+
+
+def marks_of(
+    frames: Frames, times: EventTimes, assigned: nodes.AssignWindows, place: Placement, partitioner: Partitioner
+) -> DataFrame:
+    """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
+    windows, homes = assigned.windows, _keys_in_partitions(place.partitions, partitioner)
+    ends = {
+        (topic, partition): windows.last_end(time - windows.lag_ms)
+        for topic in assigned.topics_of_windows
+        for partition, time in enumerate(times[topic])
+    }
+    rows = [
+        (home, Native.encode((to, *source)), Int64.encode(end))
+        for to, home in enumerate(homes)
+        for source, end in ends.items()
+        if end >= 0
+    ]
+    return frames.rows(rows, "k binary, key binary, value binary")
 
 
 def assigned(

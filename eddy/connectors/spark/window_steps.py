@@ -1,4 +1,4 @@
-"""The steps of windows on Spark, a part of the compiler of steps."""
+"""The steps of windows and joins in time on Spark, a part of the compiler of steps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from eddy.connectors.spark.arrow_functions import RowsEntry
 from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames
+from eddy.connectors.spark.joined_streams import JoinedStreams
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
 from eddy.partitioner import Partitioner
 from eddy.serde import Serde
@@ -55,6 +56,17 @@ class WindowSteps(ABC):
         for name, (kind, frame) in self._closed(node).records(facts).items():
             self.scope.capture(name, kind, node, frame)
         self.scope[node] = PendingRows(slid(facts, windows), RowsEntry(*self.serdes(node), True))
+
+    def streams_joined(self, join: nodes.StreamStreamJoin) -> None:
+        """Facts of two streams, joined in time."""
+        left, right = (
+            self.scope[source].under(self.frames, *self.serdes(source), source.label) for source in join.inputs
+        )
+        one, other = (self.placements[source] for source in join.inputs)
+        joined = JoinedStreams(self.frames, join, one, other, self.clocks.event_times, self.partitioner)
+        self.scope[join] = joined.of(left, right, self.serdes(join)[0])
+        for name, (kind, frame) in joined.states.items():
+            self.scope.capture(name, kind, join, frame)
 
     def closed(self, node: WindowedNode) -> None:
         """Leave out the windows that are over; the states are the table, the calendar and the marks."""

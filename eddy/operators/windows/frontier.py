@@ -37,7 +37,7 @@ class Frontier(Protocol):
     def at(self, context: Context, partition: int) -> int:
         """The frontier of a partition; -1 if no window is closed."""
 
-    def passes(self, firsts: Mapping[int, int]) -> Moment | None:
+    def passes(self, firsts: Mapping[int, int]) -> Wake | Watermark | None:
         """The moment at which a partition's frontier reaches the end that is given for it."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
@@ -65,7 +65,7 @@ class OwnPartition:
         times = context.event_time
         return mark_of(self._windows, min(times.get((source, partition), -1) for source in self._sources))
 
-    def passes(self, firsts: Mapping[int, int]) -> Moment | None:
+    def passes(self, firsts: Mapping[int, int]) -> Watermark:
         """The moment at which all sources have passed an end."""
         lag = self._windows.lag_ms
         return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
@@ -95,7 +95,7 @@ class Marked:
             least = mark if number == 0 else min(least, mark)
         return least
 
-    def passes(self, firsts: Mapping[int, int]) -> Moment | None:
+    def passes(self, firsts: Mapping[int, int]) -> Wake | None:
         """At once, if marks have passed an end."""
         context = Context()
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None

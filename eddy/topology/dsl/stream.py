@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
@@ -18,14 +18,13 @@ from eddy.topology.arguments import (
     check_serdes,
     check_whole,
     name_or,
-    takes_key,
 )
 from eddy.topology.dsl.addressing import addressed, of_topic
-from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
-from eddy.topology.dsl.global_table import GlobalKTable, global_join
+from eddy.topology.dsl.builder import same_topology, serdes
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
+from eddy.topology.dsl.stream_joins import StreamJoins
 from eddy.topology.dsl.table import KTable, add_sink
 from eddy.topology.plan import plan
 from eddy.topology.plan.expiring_tables import check_expiry
@@ -36,14 +35,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
-W = TypeVar("W")
 
 
-class KStream(Generic[K, V]):
+class KStream(StreamJoins[K, V]):
     """A stream of records (K, V). Functions are called with each record and must not change it."""
-
-    def __init__(self, builder: Builder, node: plan.Node) -> None:
-        self._builder, self._node = builder, node
 
     def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
         """Keep the records for which `predicate(key, value)` is true."""
@@ -295,115 +290,6 @@ class KStream(Generic[K, V]):
         check_serdes(f"group_by after '{self._node.label}'", key=key, value=value)
         return self._transform("select-key", function, None, key, method="group_by").group_by_key(None, value)
 
-    @overload
-    def join(
-        self,
-        table: KTable[K, W],
-        joiner: Callable[[V, W], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def join(
-        self,
-        table: KTable[K, W],
-        joiner: Callable[[K, V, W], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def join(
-        self,
-        table: GlobalKTable[K2, W],
-        joiner: Callable[[V, W], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-        *,
-        select: Callable[..., K2 | None],
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def join(
-        self,
-        table: GlobalKTable[K2, W],
-        joiner: Callable[[K, V, W], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-        *,
-        select: Callable[..., K2 | None],
-    ) -> "KStream[K, V2]": ...
-
-    def join(
-        self,
-        table: KTable[K, W] | GlobalKTable[Any, W],
-        joiner: Callable[..., Any],
-        name: str | None = None,
-        value: Serde[Any] | None = None,
-        *,
-        select: Callable[..., Any] | None = None,
-    ) -> Any:
-        """Join each record with the table's value of its key, as of the epoch; drop records whose key the table does
-        not have.
-
-        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`. A
-        global table is joined by the key `select(value)`, or `select(key, value)`.
-        """
-        return self._join(table, joiner, name, value, select, left=False)
-
-    @overload
-    def left_join(
-        self,
-        table: KTable[K, W],
-        joiner: Callable[[V, W | None], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def left_join(
-        self,
-        table: KTable[K, W],
-        joiner: Callable[[K, V, W | None], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def left_join(
-        self,
-        table: GlobalKTable[K2, W],
-        joiner: Callable[[V, W | None], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-        *,
-        select: Callable[..., K2 | None],
-    ) -> "KStream[K, V2]": ...
-
-    @overload
-    def left_join(
-        self,
-        table: GlobalKTable[K2, W],
-        joiner: Callable[[K, V, W | None], V2],
-        name: str | None = None,
-        value: Serde[V2] | None = None,
-        *,
-        select: Callable[..., K2 | None],
-    ) -> "KStream[K, V2]": ...
-
-    def left_join(
-        self,
-        table: KTable[K, W] | GlobalKTable[Any, W],
-        joiner: Callable[..., Any],
-        name: str | None = None,
-        value: Serde[Any] | None = None,
-        *,
-        select: Callable[..., Any] | None = None,
-    ) -> Any:
-        """Join each record with the table's value of its key, or with None; as `join`."""
-        return self._join(table, joiner, name, value, select, left=True)
-
     def recursively(
         self,
         op: "Callable[[KStream[K, V]], KStream[K, V]]",
@@ -438,38 +324,6 @@ class KStream(Generic[K, V]):
         bound = Bound(max_depth, limit, on_limit)
         node = close_recursion(self._builder, name, "stream", self._node, build, bound, include_seeds)
         return KStream(self._builder, node)
-
-    def _join(
-        self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, select: Any, left: bool
-    ) -> Any:
-        if isinstance(table, GlobalKTable):
-            return KStream(self._builder, global_join(self, table, joiner, select, name, value, left))
-        if not isinstance(table, KTable):
-            raise TopologyError(
-                f"join after '{self._node.label}': {type(table).__name__} cannot be joined to a stream; "
-                "a KTable is needed. Make it one: other.to_table()"
-            )
-        if select is not None:
-            raise TopologyError(
-                f"join after '{self._node.label}': select={select!r} makes the key of a global table, and "
-                f"'{table._node.label}' is none; remove it, and give the records that key before: .select_key(…)"
-            )
-        same_topology("join", self._builder, [table._builder])
-        name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
-        with_key = takes_key(f"join '{name}'", joiner, "value", "other")
-        source = self._builder.by_key(self._node, name)
-        source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
-        node = self._builder.add(
-            plan.StreamTableJoin,
-            name,
-            kind="stream",
-            inputs=(source, right),
-            key=source.key,
-            value=None if with_key else value,
-            joiner=pair if with_key else joiner,
-            left=left,
-        )
-        return KStream(self._builder, self._builder.joined(node, joiner, value) if with_key else node)
 
     def _transform(
         self,

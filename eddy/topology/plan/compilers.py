@@ -182,6 +182,9 @@ class Spark(Protocol):
     def looked_up(self, join: Node) -> None:
         """Facts, joined with a table."""
 
+    def streams_joined(self, join: Node) -> None:
+        """Facts of two streams, joined in time."""
+
     def tables_joined(self, join: Node) -> None:
         """Two tables, joined."""
 

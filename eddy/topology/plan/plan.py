@@ -17,6 +17,7 @@ from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
 from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
+from eddy.topology.plan.joins_in_time import StreamStreamJoin
 from eddy.topology.plan.node import Kind, Node
 from eddy.topology.plan.processors import DeclaredStore, Process
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
@@ -67,6 +68,7 @@ __all__ = [
     "Sink",
     "Slide",
     "Source",
+    "StreamStreamJoin",
     "StreamTableJoin",
     "Sum",
     "Suppressed",

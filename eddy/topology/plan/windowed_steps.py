@@ -35,6 +35,7 @@ __all__ = [
     "WindowedCount",
     "WindowedSum",
     "aggregate_of_windows",
+    "frontier_of",
     "sources_of_records",
 ]
 
@@ -122,17 +123,8 @@ class _ByFrontier(Node):
 
     def frontier(self, circuit: CircuitBuilder) -> Frontier:
         """The frontier; behind an exchange the first step also places the marks."""
-        windows, topics = self.assigned.windows, self.assigned.topics_of_windows
-        exchange, first = self.exchange, self.first
-        if exchange is None:
-            return OwnPartition(windows, topics)
-        store = DeclaredStore(name=f"{first.name}-marks", key=Native, value=Int64)
-        marks = circuit.state_store(self, store)
-        if first is self:
-            operator = Marks(store.name, circuit.gate(exchange), windows, topics, marks)
-            circuit.emit(operator, circuit.received(exchange))
-        counts = zip(topics, map(circuit.partition_count, self.assigned.sources), strict=True)
-        return Marked(marks, [(topic, partition) for topic, count in counts for partition in range(count)])
+        first = self.first
+        return frontier_of(circuit, self, f"{first.name}-marks", self.assigned, self.exchange, first is self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -417,6 +409,24 @@ class Suppressed(_Windowed):
         spark.closed(self)
 
 
+def frontier_of(
+    circuit: CircuitBuilder, node: Node, marks: str, assigned: AssignWindows, exchange: Node | None, first: bool = True
+) -> Frontier:
+    """The frontier of the rows of an assignment, in the partitions of a node that reads them.
+
+    Behind an exchange by marks in the state `marks`, whose operator is placed if this is its first reader.
+    """
+    windows, topics = assigned.windows, assigned.topics_of_windows
+    if exchange is None:
+        return OwnPartition(windows, topics)
+    state = circuit.state_store(node, DeclaredStore(name=marks, key=Native, value=Int64))
+    if first:
+        operator = Marks(marks, circuit.gate(exchange), windows, topics, state)
+        circuit.emit(operator, circuit.received(exchange))
+    counts = zip(topics, map(circuit.partition_count, assigned.sources), strict=True)
+    return Marked(state, [(topic, partition) for topic, count in counts for partition in range(count)])
+
+
 def aggregate_of_windows(where: str, table: Node) -> _Windowed:
     """The aggregate whose windows a table's rows are of. Raises: TopologyError."""
     node = table
@@ -431,8 +441,8 @@ def aggregate_of_windows(where: str, table: Node) -> _Windowed:
     return node
 
 
-def sources_of_records(where: str, facts: Node) -> tuple[Source, ...]:
-    """The sources whose records these facts are, in their partitions.
+def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Source, ...]:
+    """The sources whose records these facts are, in their partitions. `call` is the method that needs them.
 
     Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
     """
@@ -444,13 +454,13 @@ def sources_of_records(where: str, facts: Node) -> tuple[Source, ...]:
         if node.sends:
             raise TopologyError(
                 f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "
-                "sent records to others; call windowed_by before it. A group_by between the source and windowed_by is "
-                "no such step"
+                f"sent records to others; call {call} before it. A group_by between the source and {call} is no such "
+                "step"
             )
         if node.kind != "stream" or not node.keeps_records:
             raise TopologyError(
                 f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
-                "are no records of a source; a stream of records is needed. Assign windows before it: "
-                "topology.stream('…').group_by_key().windowed_by(…)"
+                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
+                "to a topic and read that: topology.stream('…')"
             )
     return tuple(found)

@@ -1,0 +1,146 @@
+"""Joins of two streams in time, by Spark's own joins.
+
+    pairs        records with equal keys, of which the right one is from t - before to t + after, with t of the left one
+    unmatched    records of an outer side that are in no pair, once no record can match them any more
+    over         the frontier of the other side has reached the last moment of a record's window
+
+The frontier of a side is the event time that all its source partitions have reached, less the time until a record is
+late. Only the spans of windows are the worker's: `eddy/join_windows.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import FACTS, ROWS, LookedUpEntry, arrow_schema
+from eddy.connectors.spark.closed_windows import closing_times, marks_of
+from eddy.connectors.spark.cut_clocks import EventTimes
+from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.step_frames import PendingRows
+from eddy.join_windows import JoinSide
+from eddy.partitioner import Partitioner, partitions_of
+from eddy.serde import Native, Serde
+from eddy.topology.plan.placement import Placement
+from eddy.topology.plan.plan import StreamStreamJoin
+
+__all__ = ["JoinedStreams"]
+
+_CLOSING = f"{FACTS}, due long, over boolean"
+"""Facts, when they are removed, and whether they are."""
+_BYTES = "CAST(NULL AS BINARY)"
+
+
+@dataclass(frozen=True)
+class _Due:
+    """`FACTS` under keys with moments → `_CLOSING`. `frontiers` has the other side's, by partition."""
+
+    windows: JoinSide
+    frontiers: Sequence[int]
+    partitioner: Partitioner
+    tail: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(_CLOSING)
+        for batch in batches:
+            homes = partitions_of(batch.column("k").to_pylist(), len(self.frontiers), self.partitioner, self.tail)
+            due = list(map(self.windows.due_at, batch.column("t").to_pylist()))
+            over = [moment <= self.frontiers[home] for moment, home in zip(due, homes, strict=True)]
+            columns = [*batch.columns, pa.array(due, pa.int64()), pa.array(over, pa.bool_())]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass
+class JoinedStreams:
+    """A join at the event times of its sources, and its states: the kind and the rows of each, by name."""
+
+    frames: Frames
+    node: StreamStreamJoin
+    left: Placement
+    right: Placement
+    times: EventTimes
+    partitioner: Partitioner
+    states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
+
+    def of(self, left: DataFrame, right: DataFrame, key: Serde[Any]) -> PendingRows:
+        """The pairs of values, and the unmatched ones with None, of both sides' facts."""
+        node, windows = self.node, self.node.windows
+        one = self._closing(left, windows.left, 1, self.left)
+        other = self._closing(right, windows.right, 0, self.right)
+        pairs = self.frames.kept(self._pairs(one, other))
+        parts = [pairs.select(*names(FACTS), "r", "rc")]
+        for side, (facts, whose, values) in enumerate(((one, "k1", "v vc r rc"), (other, "k2", "r rc v vc"))):
+            matched = pairs.select(f.col(whose).alias("k")).distinct()
+            alone = facts.join(matched, "k", "left_anti")
+            if node.outer[side]:
+                parts.append(_single(alone.where("over"), values.split()))
+            self._keep(side, facts, alone)
+        entry = LookedUpEntry(node.name, key, node.inputs[0].value or Native, node.inputs[1].value or Native, _pair)
+        return PendingRows(self.frames.union(parts, ""), entry)
+
+    def _closing(self, facts: DataFrame, windows: JoinSide, other: int, place: Placement) -> DataFrame:
+        """The records of a side, given the number of the other one."""
+        assigned, count = self.node.assigned[other], place.partitions
+        passed = closing_times(self.times, assigned, count, self.node.inputs[other].sends)
+        frontiers = [max(-1, time - assigned.windows.lag_ms) for time in passed]
+        closing = _Due(windows, frontiers, self.partitioner, place.key.tail)
+        present = facts.where("k IS NOT NULL AND v IS NOT NULL").select(*names(FACTS))
+        told = self.frames.through(present, closing, _CLOSING)
+        return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
+
+    def _pairs(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Facts with the right value in `r` and `rc`, and the keys of both sides with their moments."""
+        windows = self.node.windows
+        renamed = right.select(*(f.col(name).alias(f"{name}2") for name in ("g", "k", "v", "vc", "w", "t", "s")))
+        apart = f.col("t2") - f.col("t")
+        near = (f.col("g") == f.col("g2")) & apart.between(-windows.before_ms, windows.after_ms)
+        time = f.greatest("t", "t2")
+        return left.join(renamed, near).select(
+            f.col("g").alias("k"),
+            f.expr(_BYTES).alias("kc"),
+            "v",
+            "vc",
+            (f.col("w") * f.col("w2")).alias("w"),
+            time.alias("t"),
+            f.concat(f.lit(b"\x01"), be64(time), "s", "s2").alias("s"),
+            f.expr(_BYTES).alias("h"),
+            f.col("v2").alias("r"),
+            f.col("vc2").alias("rc"),
+            f.col("k").alias("k1"),
+            f.col("k2"),
+        )
+
+    def _keep(self, side: int, facts: DataFrame, alone: DataFrame) -> None:
+        """The states of a side, as a worker has them."""
+        node, name = self.node, f"{self.node.name}-{('left', 'right')[side]}"
+        there, place = facts.where(~f.col("over")), (self.left, self.right)[side]
+        entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
+        yes, none, one = f.lit(Native.encode(True)), f.expr(_BYTES), f.lit(1).cast("long")
+        lonely = alone.where(~f.col("over")).select("k").distinct()
+        found = {
+            "": ("arrangement", self.frames.consolidated(there.select(*names(ROWS)))),
+            "-calendar": ("encoded", there.select("k", *entry).distinct()),
+            "-unmatched": (
+                "table",
+                lonely.select("k", none.alias("kc"), yes.alias("v"), none.alias("vc"), one.alias("w")),
+            ),
+        }
+        if node.inputs[side].sends:
+            marks = marks_of(self.frames, self.times, node.assigned[side], place, self.partitioner)
+            found["-marks"] = ("encoded", marks)
+        declared = {kept.name_of(node.name) for kept in node.keeps}
+        self.states |= {f"{name}{suffix}": rows for suffix, rows in found.items() if f"{name}{suffix}" in declared}
+
+
+def _single(alone: DataFrame, values: Sequence[str]) -> DataFrame:
+    """Records without a match, with `r` and `rc`. `values` are the columns of the value, then two of nulls."""
+    made = dict(zip(values, ("v", "vc", _BYTES, _BYTES), strict=True))
+    columns = {"k": "g", "kc": _BYTES, "h": _BYTES, **made}
+    return alone.select(*(f.expr(columns.get(name, name)).alias(name) for name in (*names(FACTS), "r", "rc")))
+
+
+def _pair(value: Any, other: Any) -> tuple[Any, Any]:
+    return value, other

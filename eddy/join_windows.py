@@ -1,0 +1,136 @@
+"""The windows of joins of two streams.
+
+    left at t, right at u     are joined if t - before ≤ u ≤ t + after
+    late                      the source partition's time is more than max(after, 0) + grace after t;
+                              of the right side, more than max(before, 0) + grace after u
+    left at t is removed      when no right record up to t + after can arrive that is not late
+
+All moments are milliseconds since 1970 in event time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.serde import Serde
+from eddy.windows import SessionWindowed, Span, check_span
+
+__all__ = ["JoinSide", "JoinWindows"]
+
+_MILLISECOND = timedelta(milliseconds=1)
+_NONE = timedelta(0)
+_LATEST_MS = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """The records of one side of a join, each under its key and its own moment, as a window from it to itself.
+
+    A record at t is joined with records of the other side from t - `earlier_ms` to t + `later_ms`. It is late at the
+    event time t + `lag_ms` of its source partition.
+    """
+
+    earlier_ms: int
+    later_ms: int
+    grace_ms: int
+
+    @cached_property
+    def lag_ms(self) -> int:
+        """The event time from a record until another one of its moment is late."""
+        return max(self.later_ms, 0) + self.grace_ms + 1
+
+    def others(self, time_ms: int) -> Span:
+        """The first and the last moment of the records that are joined with a record at a moment."""
+        return max(0, time_ms - self.earlier_ms), min(time_ms + self.later_ms, _LATEST_MS)
+
+    def due_at(self, time_ms: int) -> int:
+        """The frontier of the other side at which no record arrives any more that is joined with one at a moment."""
+        return min(max(0, time_ms + self.later_ms), _LATEST_MS)
+
+    def of(self, time_ms: int) -> Sequence[Span]:
+        """The moment."""
+        return [(time_ms, time_ms)]
+
+    def closes_at(self, end_ms: int) -> int:
+        """The moment."""
+        return end_ms
+
+    def final_ms(self, end_ms: int) -> int:
+        """The moment."""
+        return end_ms
+
+    def last_end(self, time_ms: int) -> int:
+        """The moment: each may have a record."""
+        return max(-1, time_ms)
+
+    def next_end(self, time_ms: int) -> int:
+        """The moment."""
+        return time_ms
+
+    def serde(self, key: Serde[Any]) -> Serde[Any]:
+        """The serde of keys with a moment, given the serde of keys."""
+        return SessionWindowed(key)
+
+
+@dataclass(frozen=True)
+class JoinWindows:
+    """How far apart in time two records may be to be joined.
+
+    A record of the left stream at t is joined with records of the right stream from t - `before` to t + `after`; each
+    is `difference` if it is left out. Either may be negative: with `before=-timedelta(seconds=1)` the right record is
+    at least a second later. A record is late if its source partition already has a timestamp of more than `grace` after
+    the last moment of the other side with which it is joined, and of more than `grace` after its own.
+
+    >>> JoinWindows(timedelta(seconds=5), after=timedelta(0)).left.others(60_000)
+    (55000, 60000)
+    """
+
+    difference: timedelta | None = None
+    before: timedelta | None = None
+    after: timedelta | None = None
+    grace: timedelta = _NONE
+
+    def __post_init__(self) -> None:
+        if self.difference is None and (self.before is None or self.after is None):
+            raise TopologyError(
+                f"JoinWindows: difference=None, before={self.before!r}, after={self.after!r}; the difference, or both "
+                "others, are needed. Write JoinWindows(timedelta(minutes=5))"
+            )
+        if self.difference is not None:
+            check_span("JoinWindows: difference", self.difference, _NONE, "timedelta(minutes=5)")
+        for what, span in (("before", self.before), ("after", self.after)):
+            if span is not None:
+                sized = -span if isinstance(span, timedelta) and span < _NONE else span
+                check_span(f"JoinWindows: {what}", sized, _NONE, "timedelta(minutes=5)")
+        check_span("JoinWindows: grace", self.grace, _NONE, "timedelta(minutes=1)")
+        if self.before_ms + self.after_ms < 0:
+            raise TopologyError(
+                f"JoinWindows: before={self.before_ms} ms and after={self.after_ms} ms, so that the window ends before "
+                "it begins and nothing is joined; a sum of at least 0 is needed"
+            )
+
+    @property
+    def before_ms(self) -> int:
+        """How much earlier the right record may be."""
+        return self._span(self.before) // _MILLISECOND
+
+    @property
+    def after_ms(self) -> int:
+        """How much later the right record may be."""
+        return self._span(self.after) // _MILLISECOND
+
+    @property
+    def left(self) -> JoinSide:
+        """The records of the left stream."""
+        return JoinSide(self.before_ms, self.after_ms, self.grace // _MILLISECOND)
+
+    @property
+    def right(self) -> JoinSide:
+        """The records of the right stream."""
+        return JoinSide(self.after_ms, self.before_ms, self.grace // _MILLISECOND)
+
+    def _span(self, span: timedelta | None) -> timedelta:
+        return (self.difference or _NONE) if span is None else span

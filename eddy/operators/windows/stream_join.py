@@ -1,0 +1,238 @@
+"""A join of two streams in time.
+
+    pairs        (k, v) of the left at t and (k, w) of the right at u, if t - before ≤ u ≤ t + after, at max(t, u)
+    unmatched    (k, v) of an outer side at t, if no row of the other side is in its window, at t
+
+A row is in the state of its side until the frontier of the other side reaches the last moment of its window. From then
+on no record arrives with which it would be joined: it is removed and, if it is unmatched, passed on, once. As both
+frontiers and the records that are late are functions of the input, so are the rows, whatever the epochs, the paces and
+the workers.
+
+Not here: the author's joiner, which is the next step, and records without a key, which go around this one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from eddy.join_windows import JoinSide
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.context import Context, FirstOf, Moment
+from eddy.operators.errors.set_aside import Aside, refused
+from eddy.operators.operator import ClocksRead, Operator, State
+from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.frontier import Frontier
+from eddy.operators.windows.windowed_fold import OpenWindow
+from eddy.state.calendar import Calendar
+from eddy.state.table_state import Table
+from eddy.state.timed_rows import EncodedRows, TimedRows
+from eddy.windows import Windowed
+
+__all__ = ["Side", "StreamStreamJoin"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of a side, their windows, and the frontier of the other side, by which they are removed.
+
+    `calendar` has the moment at which the rows of each key and time are removed, `due` its entries by the frontier.
+    `unmatched` has the keys and times without a match, if the side is outer; otherwise it is None.
+    """
+
+    windows: JoinSide
+    rows: TimedRows[Any, Any]
+    calendar: Calendar[Any]
+    others: Frontier
+    due: DueKeys[Any]
+    unmatched: Table[Any, bool] | None
+
+    def states(self) -> Iterator[State]:
+        """Its states."""
+        yield from (self.rows, self.calendar)
+        if self.unmatched is not None:
+            yield self.unmatched
+
+    def arrived(self, batch: Batch) -> "_Arrived":
+        """Rows, with their bytes. Raises: the error of the first row that the state cannot write."""
+        try:
+            keys = list(keys_of(batch.rows))
+            list(map(hash, keys))
+            return _Arrived(batch, keys, self.rows.encoded(batch.rows))
+        except Exception:
+            for error in self.errors(batch).values():
+                raise error from None
+            raise
+
+    def errors(self, batch: Batch) -> dict[int, Exception]:
+        """The rows that the state cannot write, by index, each with its error."""
+        spec = replace(self.rows.spec, kind="table")  # values need no hash
+        found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
+        return {index: error for index, error in found if error is not None}
+
+
+class _Arrived(NamedTuple):
+    """The rows that arrive at a side in an epoch."""
+
+    batch: Batch
+    keys: list[Windowed[Any]]
+    encoded: EncodedRows
+
+    def rows(self) -> Iterator[Any]:
+        """Yield the key, value, weight, time, partition and the key's bytes of each row."""
+        batch, encoded = self.batch, self.encoded
+        values = map(itemgetter(1), batch.rows)
+        times = batch.times_of_rows()
+        return zip(self.keys, values, batch.weights, times, encoded.homes, encoded.plain, strict=True)
+
+
+class _Made:
+    """The rows that a step makes."""
+
+    def __init__(self, numbered: bool) -> None:
+        self.rows: list[Row] = []
+        self.weights: list[int] = []
+        self.times: list[int] = []
+        self.numbered = numbered
+        """Whether the times of rows are numbers of records."""
+
+    def add(self, key: Any, values: tuple[Any, Any], weight: int, time: int) -> None:
+        self.rows.append((key, values))
+        self.weights.append(weight)
+        self.times.append(time)
+
+    def batch(self) -> Batch:
+        return Batch(self.rows, self.weights, max(self.times), self.times) if self.rows else EMPTY
+
+
+class StreamStreamJoin(Operator):
+    """Records (Windowed(K, t, t), V) and (Windowed(K, u, u), W) in, records (K, (V | None, W | None)) out.
+
+    Cost: for each record a scan of its window in the other side's rows.
+    """
+
+    def __init__(self, name: str, left: Side, right: Side) -> None:
+        self.name, self._sides = name, (left, right)
+
+    def states(self) -> Sequence[State]:
+        """The states of both sides."""
+        return [state for side in self._sides for state in side.states()]
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clocks of both frontiers."""
+        left, right = (side.others.reads for side in self._sides)
+        return ClocksRead(left.sources | right.sources)
+
+    def wakes_at(self) -> Moment | None:
+        """When rows of a side are due."""
+        moments = [moment for side in self._sides if (moment := side.due.wakes_at()) is not None]
+        return FirstOf(moments) if moments else None
+
+    def first_open(self, context: Context) -> OpenWindow | None:
+        """The window that is over first, between epochs; None if there is none. `context` has the event times."""
+        found = []
+        for side, other in zip(self._sides, reversed(self._sides), strict=True):
+            first = side.due.first()
+            if first is not None:
+                found.append((first[0] + other.windows.lag_ms, side.others, first[1]))
+        if not found:
+            return None
+        over_at, frontier, partition = min(found, key=itemgetter(0))
+        latest = max(context.event_time.values(), default=-1)
+        return OpenWindow(self.name, *frontier.slowest(context, partition), max(0, latest - over_at))
+
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        self.left_due = ()
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the rows that the states cannot write."""
+        sides = zip(self._sides, map(aside.without_kept, inputs), strict=True)
+        return self.step(context, *(aside.without(batch, side.errors(batch)) for side, batch in sides))
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Join the new left rows with the old right ones, the new right rows with all left ones; then remove rows.
+
+        Raises: DataError for a row that a state cannot write.
+        """
+        (left, right), made = self._sides, _Made(context.timestamps is not None)
+        one, other = (side.arrived(batch) for side, batch in zip(self._sides, inputs, strict=True))
+        matched: tuple[set[Windowed[Any]], set[Windowed[Any]]] = (set(), set())
+        self._match(made, one, left, right, matched, flipped=False)
+        left.rows.add(one.encoded, one.batch.weights)
+        self._match(made, other, right, left, matched[::-1], flipped=True)
+        right.rows.add(other.encoded, other.batch.weights)
+        left_due: set[int] = set()
+        for side, arrived, found in zip(self._sides, (one, other), matched, strict=True):
+            self._note(side, arrived, found)
+            left_due.update(self._remove_due(context, side, arrived, made))
+        self.left_due = left_due
+        return made.batch()
+
+    def _match(
+        self,
+        made: _Made,
+        arrived: _Arrived,
+        side: Side,
+        other: Side,
+        matched: Sequence[set[Windowed[Any]]],
+        flipped: bool,
+    ) -> None:
+        """Make the pairs of new rows with the rows of the other side."""
+        others_of, between, add = side.windows.others, other.rows.between, made.add
+        own, theirs = matched
+        notes, numbered = other.unmatched is not None, made.numbered
+        for key, value, weight, time, home, plain in arrived.rows():
+            at = key[1]
+            found = between(home, plain, *others_of(at))
+            if found:
+                own.add(key)
+            for moment, match, times in found:
+                if notes:
+                    theirs.add(Windowed(key[0], moment, moment))
+                pair = (match, value) if flipped else (value, match)
+                add(key[0], pair, weight * times, time if numbered else max(at, moment))
+
+    def _note(self, side: Side, arrived: _Arrived, matched: set[Windowed[Any]]) -> None:
+        """Note which rows have no match, and when new ones are due."""
+        keys = list(dict.fromkeys(arrived.keys))
+        due_at = side.windows.due_at
+        side.calendar.move(keys, [None] * len(keys), [due_at(key[1]) for key in keys])
+        if side.unmatched is not None:
+            news = {**dict.fromkeys(matched), **{key: True for key in keys if key not in matched}}
+            side.unmatched.put_many(news, side.unmatched.get_many(list(news)))
+
+    def _remove_due(self, context: Context, side: Side, arrived: _Arrived, made: _Made) -> list[int]:
+        """Remove the rows that are due; pass those on that have no match, if the side is outer.
+
+        Returns the partitions in which more rows are due.
+        """
+        frontiers = side.due.frontiers(context)
+        earlier, left_due = side.due.due(frontiers)
+        due = {key: moment for moment, key in earlier}
+        due_at = side.windows.due_at
+        for key, home in zip(arrived.keys, arrived.encoded.homes, strict=True):  # the calendar has these at the commit
+            moment = due_at(key[1])
+            if moment <= frontiers.get(home, -1):
+                due[key] = moment
+        if due:
+            self._remove(side, due, made)
+        return left_due
+
+    def _remove(self, side: Side, due: Mapping[Windowed[Any], int], made: _Made) -> None:
+        spec, keys = side.rows.spec, list(due)
+        lonely = side.unmatched.get_many(keys) if side.unmatched is not None else [None] * len(keys)
+        encoded = spec.key.identify_many(keys)
+        places = zip(keys, encoded, spec.partitions_of(encoded), lonely, strict=True)
+        decode, first = spec.value.decode, side is self._sides[0]
+        for key, data, home, alone in places:
+            for value, weight in side.rows.take(home, data[: -spec.key.tail], key[1]):
+                if alone:
+                    single = decode(value)
+                    time = 0 if made.numbered else key[1]
+                    made.add(key[0], (single, None) if first else (None, single), weight, time)
+        side.calendar.move(keys, list(due.values()), [None] * len(keys))
+        if side.unmatched is not None:
+            gone = {key: None for key, alone in zip(keys, lonely, strict=True) if alone}
+            side.unmatched.put_many(gone, [True] * len(gone))

@@ -1,0 +1,202 @@
+"""Rows of moments: (Windowed(key, t, t), value) with weights above 0, read by key and a span of time, in a store.
+
+    row    len(key)(4) key t t value  ->  weight (8 bytes), and the original value where it differs
+
+That is the layout of arrangements (`row_layout.py`). All rows of a key have the same length before their values, so
+that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
+
+Invariant: the rows are the store's rows, without those in `_news`, and with these; a weight of 0 is no row.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Generic, NamedTuple, TypeVar
+
+from sortedcontainers import SortedDict
+
+from eddy.state.memory import MemoryStore
+from eddy.state.row_layout import weight_bytes, weighted
+from eddy.state.spec import Changes, StateSpec
+from eddy.state.store import Store
+from eddy.windows import Windowed
+
+__all__ = ["EncodedRows", "TimedRows"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LENGTH, _MOMENT = struct.Struct(">I"), struct.Struct(">q")
+_MOMENTS_BYTES = 16
+_ROWS_A_SCAN = 1_000
+_Cell = tuple[int, bytes, int, bytes]
+"""A partition, a row's key in the changelog, its weight, and the bytes of its value."""
+
+
+class EncodedRows(NamedTuple):
+    """Rows as columns: the partition and the bytes of each key, its part without moments, the row in the store, and the
+    bytes of the value.
+    """
+
+    homes: Sequence[int]
+    keys: Sequence[bytes]
+    plain: Sequence[bytes]
+    rows: Sequence[bytes]
+    values: Sequence[bytes]
+
+
+class TimedRows(Generic[K, V]):
+    """Rows (Windowed(K, t, t), V). Without a store it keeps its rows in memory."""
+
+    def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
+        self.spec = spec
+        self._own = MemoryStore() if store is None else None
+        self._store: Store = store or self._own  # type: ignore[assignment]
+        self._news: SortedDict = SortedDict()
+
+    def encoded(self, rows: Sequence[tuple[Windowed[K], V]]) -> EncodedRows:
+        """The rows as bytes. Raises: any exception of the serdes."""
+        spec = self.spec
+        keys = spec.key.identify_many(list(map(itemgetter(0), rows)))
+        values = list(map(itemgetter(1), rows))
+        identities = spec.value.identify_many(values)
+        originals = spec.value.encode_many(values) if spec.value.identify else identities
+        pack = _LENGTH.pack
+        return EncodedRows(
+            spec.partitions_of(keys),
+            keys,
+            [key[:-_MOMENTS_BYTES] for key in keys],
+            [pack(len(key)) + key + value for key, value in zip(keys, identities, strict=True)],
+            originals,
+        )
+
+    def add(self, given: EncodedRows, weights: Sequence[int]) -> None:
+        """Add weights. Cost: a look-up in the store for each row that the epoch has not changed yet."""
+        prefixes = {home: self.spec.prefix(home) for home in set(given.homes)}
+        places = [prefixes[home] + row for home, row in zip(given.homes, given.rows, strict=True)]
+        news = self._news
+        unread = [place for place in dict.fromkeys(places) if place not in news]
+        stored = dict(zip(unread, self._store.get_many(unread), strict=True))
+        changed: dict[bytes, _Cell] = {}
+        for place, home, row, value, weight in zip(places, given.homes, given.rows, given.values, weights, strict=True):
+            cell = changed.get(place) or news.get(place)
+            if cell is None and (data := stored[place]) is not None:
+                original, there = weighted(_identity(row), data)
+                cell = (home, row, there, original)
+            if cell is not None and cell[2]:
+                changed[place] = (home, row, cell[2] + weight, _one_of(_identity(row), cell[3], value))
+            else:
+                changed[place] = (home, row, weight, value)
+        news.update(changed)
+
+    def between(self, home: int, plain: bytes, first_ms: int, last_ms: int) -> list[tuple[int, V, int]]:
+        """The moment, value and weight of each row of a key from one moment to another, in the order of moments.
+
+        Cost: a scan of the rows that are found, and of those that the epoch has changed.
+        """
+        if first_ms > last_ms:
+            return []
+        prefix = self._prefix(home, plain)
+        decode, at = self.spec.value.decode, len(prefix)
+        return [
+            (_MOMENT.unpack_from(place, at)[0], decode(value), weight)
+            for place, value, weight in self._scan(prefix, first_ms, last_ms)
+        ]
+
+    def take(self, home: int, plain: bytes, time_ms: int) -> list[tuple[bytes, int]]:
+        """Remove the rows of a key and a moment. Returns the bytes of their values, and their weights."""
+        prefix = self._prefix(home, plain)
+        skipped = len(self.spec.prefix(home))
+        found = self._scan(prefix, time_ms, time_ms)
+        self._news.update({place: (home, place[skipped:], 0, b"") for place, _, _ in found})
+        return [(value, weight) for _, value, weight in found]
+
+    def _prefix(self, home: int, plain: bytes) -> bytes:
+        return self.spec.prefix(home) + _LENGTH.pack(len(plain) + _MOMENTS_BYTES) + plain
+
+    def _scan(self, prefix: bytes, first_ms: int, last_ms: int) -> list[tuple[bytes, bytes, int]]:
+        """The rows from a moment to another: each with its place in the store, the bytes of its value, its weight."""
+        start = prefix + _MOMENT.pack(first_ms)
+        stop = prefix + (last_ms + 1).to_bytes(8, "big")
+        news, at = self._news, len(prefix) + _MOMENTS_BYTES
+        stored = self._stored(start, stop)
+        if not news:
+            return [(place, *weighted(place[at:], data)) for place, data in stored]
+        found = [(place, *weighted(place[at:], data)) for place, data in stored if place not in news]
+        changed = [(place, news[place]) for place in news.irange(start, stop, inclusive=(True, False))]
+        come = [(place, cell[3], cell[2]) for place, cell in changed if cell[2]]
+        return sorted([*found, *come], key=itemgetter(0)) if found and come else found or come
+
+    def _stored(self, start: bytes, stop: bytes) -> list[tuple[bytes, bytes]]:
+        found = rows = self._store.scan_between(start, stop, _ROWS_A_SCAN)
+        while len(rows) == _ROWS_A_SCAN:
+            rows = self._store.scan_between(rows[-1][0] + b"\x00", stop, _ROWS_A_SCAN)
+            found = found + rows
+        return found
+
+    def items(self) -> Iterator[tuple[tuple[Windowed[K], V], int]]:
+        """Yield ((key, value), weight) for every row, including the current epoch, by partition."""
+        decode, values = self.spec.key.decode, self.spec.value.decode
+        for home in range(self.spec.partitions):
+            prefix = self.spec.prefix(home)
+            stored = {place: data for place, data in self._store.scan(prefix) if place not in self._news}
+            for place, data in stored.items():
+                key, at = _key_of(place, len(prefix))
+                value, weight = weighted(place[at:], data)
+                yield (decode(key), values(value)), weight
+        for place, (home, _, weight, value) in self._news.items():
+            if weight:
+                yield (decode(_key_of(place, len(self.spec.prefix(home)))[0]), values(value)), weight
+
+    @property
+    def cells(self) -> int:
+        """0: no rows of the store are cached."""
+        return 0
+
+    def age(self) -> int:
+        """Nothing can be dropped."""
+        return 0
+
+    def changes(self) -> Changes:
+        """The changes of the current epoch, as rows for the store and the changelog."""
+        cells: list[_Cell] = list(self._news.values())
+        return Changes(
+            [cell[0] for cell in cells],
+            [cell[1] for cell in cells],
+            [_data(row, weight, value) if weight else None for _, row, weight, value in cells],
+        )
+
+    def commit(self) -> None:
+        """End the current epoch; its changes are in the store."""
+        if self._own is not None:
+            self._own.write(self.spec.stored(self.changes()))
+        self.rollback()
+
+    def rollback(self) -> None:
+        """Return to the last commit."""
+        if self._news:
+            self._news = SortedDict()
+
+    def forget(self) -> None:
+        """Nothing: rows are read from the store each time."""
+
+
+def _data(row: bytes, weight: int, value: bytes) -> bytes:
+    return weight_bytes(weight) + (value if _identity(row) != value else b"")
+
+
+def _identity(row: bytes) -> bytes:
+    """The identity of the value in a row's key."""
+    return row[_LENGTH.size + _LENGTH.unpack_from(row)[0] :]
+
+
+def _one_of(identity: bytes, *originals: bytes) -> bytes:
+    """The bytes that are kept of equal values: the same ones, in whatever order they come."""
+    return max((value for value in originals if value != identity), default=identity)
+
+
+def _key_of(place: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes of the key in a row of the store whose prefix has a length, and the place of its value."""
+    begin = at + _LENGTH.size
+    end = begin + int(_LENGTH.unpack_from(place, at)[0])
+    return place[begin:end], end

@@ -1,0 +1,385 @@
+"""The joins of a KStream: with tables and global tables, as of the epoch, and with other streams, in time."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from eddy.errors import TopologyError
+from eddy.join_windows import JoinWindows
+from eddy.serde import Native, Serde
+from eddy.topology.arguments import name_or, takes_key
+from eddy.topology.dsl.builder import Builder, pair, same_topology
+from eddy.topology.dsl.global_table import GlobalKTable, global_join
+from eddy.topology.dsl.table import KTable
+from eddy.topology.plan import plan
+from eddy.topology.plan.windowed_steps import sources_of_records
+
+if TYPE_CHECKING:
+    from eddy.topology.dsl.stream import KStream
+
+__all__ = ["StreamJoins"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+W = TypeVar("W")
+
+_How = Literal["inner", "left", "outer"]
+_METHODS: dict[_How, str] = {"inner": "join", "left": "left_join", "outer": "outer_join"}
+_OUTER: dict[_How, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}
+
+
+class StreamJoins(Generic[K, V]):
+    """A stream of records (K, V) that can be joined."""
+
+    def __init__(self, builder: Builder, node: plan.Node) -> None:
+        self._builder, self._node = builder, node
+
+    @overload
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[K, V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[K, V, W], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: "StreamJoins[K, W]",
+        joiner: Callable[[V, W], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def join(
+        self,
+        table: "StreamJoins[K, W]",
+        joiner: Callable[[K, V, W], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    def join(  # type: ignore[misc]  # the third argument has two names
+        self,
+        table: Any,
+        joiner: Any,
+        windows: Any = None,
+        value: Any = None,
+        *,
+        select: Any = None,
+        name: Any = None,
+    ) -> Any:
+        """Join each record with the table's value of its key, as of the epoch, or with the records of another stream
+        that have its key and are near it in time.
+
+        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`. Of a
+        table: records whose key it does not have are dropped. Of a stream: each pair of records within `windows`, at
+        the later one's timestamp. A record of a stream is late, and not joined, as `JoinWindows` says; a record without
+        a key or a value is dropped. A global table is joined by the key `select(value)`, or `select(key, value)`.
+
+        Args:
+            table: the table, or the other stream.
+            joiner: makes the value of two values.
+            windows: of a stream, its `JoinWindows`. The third argument of a table is the `name`.
+            select: of a global table, makes its key from a record.
+            name: of the step; of two streams, the states are called `<name>-left`, `<name>-right` and so on.
+            value: the serde of the joined values.
+
+        Raises: TopologyError.
+        """
+        return self._join(table, joiner, "inner", windows, name, value, select)
+
+    @overload
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: KTable[K, W],
+        joiner: Callable[[K, V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: GlobalKTable[K2, W],
+        joiner: Callable[[K, V, W | None], V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        select: Callable[..., K2 | None],
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: "StreamJoins[K, W]",
+        joiner: Callable[[V, W | None], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def left_join(
+        self,
+        table: "StreamJoins[K, W]",
+        joiner: Callable[[K, V, W | None], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    def left_join(  # type: ignore[misc]  # the third argument has two names
+        self,
+        table: Any,
+        joiner: Any,
+        windows: Any = None,
+        value: Any = None,
+        *,
+        select: Any = None,
+        name: Any = None,
+    ) -> Any:
+        """Join each record with the table's value of its key, or with None; or with the records of another stream; as
+        `join`.
+
+        Of a stream: a record that has no match is joined with None, once, at its own timestamp, when no record that is
+        not late can match it any more. A record without a key has no match, and is joined with None at once (KIP-962).
+        """
+        return self._join(table, joiner, "left", windows, name, value, select)
+
+    @overload
+    def outer_join(
+        self,
+        other: "StreamJoins[K, W]",
+        joiner: Callable[[V | None, W | None], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def outer_join(
+        self,
+        other: "StreamJoins[K, W]",
+        joiner: Callable[[K, V | None, W | None], V2],
+        windows: JoinWindows,
+        value: Serde[V2] | None = None,
+        *,
+        name: str | None = None,
+    ) -> "KStream[K, V2]": ...
+
+    def outer_join(self, other: Any, joiner: Any, windows: Any = None, value: Any = None, *, name: Any = None) -> Any:
+        """Join two streams as `left_join` does, with the unmatched records of both."""
+        return self._join(other, joiner, "outer", windows, name, value, None)
+
+    def _join(self, other: Any, joiner: Any, how: _How, windows: Any, name: Any, value: Any, select: Any) -> Any:
+        where = f"{_METHODS[how]} after '{self._node.label}'"
+        is_table = isinstance(other, KTable | GlobalKTable)
+        if select is not None and isinstance(other, KTable | StreamJoins):
+            raise TopologyError(
+                f"{where}: select={select!r} makes the key of a global table, and '{other._node.label}' is none; "
+                "remove it, and give the records that key before: .select_key(…)"
+            )
+        if isinstance(other, StreamJoins):
+            return self._join_stream(other, joiner, how, windows, name, value)
+        if how == "outer" or not is_table:
+            needed = "another KStream is needed" if how == "outer" else "a KTable or a KStream is needed"
+            fix = "table.to_stream()" if isinstance(other, KTable) else "other.to_table()"
+            raise TopologyError(
+                f"{where}: {type(other).__name__} cannot be joined to a stream; {needed}. Make it one: {fix}"
+            )
+        if isinstance(windows, JoinWindows):
+            raise TopologyError(
+                f"{where}: windows={windows!r}; a table has no time, and a stream is joined with it as of the epoch. "
+                "Remove windows="
+            )
+        if windows is not None and name is not None:
+            raise TopologyError(f"{where}: {windows!r} as the third argument, and name={name!r}; one name is needed")
+        name, left = windows if name is None else name, how == "left"
+        if isinstance(other, GlobalKTable):
+            stream: Any = self
+            return self._of(global_join(stream, other, joiner, select, name, value, left))
+        return self._join_table(other, joiner, name, value, left)
+
+    def _join_table(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:
+        same_topology("join", self._builder, [table._builder])
+        name = name_or(name, f"{self._node.label}-{table._node.label}-{'left-join' if left else 'join'}")
+        with_key = takes_key(f"join '{name}'", joiner, "value", "other")
+        source = self._builder.by_key(self._node, name)
+        source, right = self._builder.met((source, table._node), [f"{name}-left", f"{name}-right"])
+        node = self._builder.add(
+            plan.StreamTableJoin,
+            name,
+            kind="stream",
+            inputs=(source, right),
+            key=source.key,
+            value=None if with_key else value,
+            joiner=pair if with_key else joiner,
+            left=left,
+        )
+        return self._of(self._builder.joined(node, joiner, value) if with_key else node)
+
+    def _join_stream(
+        self, other: "StreamJoins[Any, Any]", joiner: Any, how: _How, windows: Any, name: Any, value: Any
+    ) -> Any:
+        """Records get their moments where their sources are read; both sides meet by key."""
+        builder, method = self._builder, _METHODS[how]
+        name = name_or(name, f"{self._node.label}-{other._node.label}-{method.replace('_', '-')}")
+        where = f"{method} '{name}'"
+        same_topology(where, builder, [other._builder])
+        if not isinstance(windows, JoinWindows):
+            raise TopologyError(
+                f"{where}: windows={windows!r}; two streams are joined within a span of time. Write "
+                "….join(other, joiner, eddy.JoinWindows(timedelta(minutes=5))), or join a table: other.to_table()"
+            )
+        if builder.open_loops:
+            raise TopologyError(
+                f"{where}: two streams cannot be joined in time inside {builder.open_loops[-1]}, whose rows are no "
+                "records of a source; join them before it, or join a table inside: other.to_table()"
+            )
+        with_key = takes_key(where, joiner, "value", "other")
+        nodes, key = (self._node, other._node), _key_of_both(where, self._node, other._node)
+        outer = _OUTER[how]
+        sources = [sources_of_records(where, node, method) for node in nodes]
+        keyed = [self._with_keys(node) if outer[side] else node for side, node in enumerate(nodes)]
+        assigned = [
+            builder.anonymous(
+                plan.AssignWindows,
+                "windows",
+                "stream",
+                None,
+                label=name,
+                inputs=(node,),
+                key=windowed.serde(key),
+                value=node.value,
+                rekeyed=node.rekeyed,
+                windows=windowed,
+                inner_key=key,
+                sources=found,
+            )
+            for node, windowed, found in zip(keyed, (windows.left, windows.right), sources, strict=True)
+        ]
+        inputs = [builder.by_key(node, f"{name}-{side}") for node, side in zip(assigned, _SIDES, strict=True)]
+        pairs: plan.Node = builder.add(
+            plan.StreamStreamJoin,
+            name,
+            kind="stream",
+            inputs=tuple(inputs),
+            key=key,
+            windows=windows,
+            outer=outer,
+            assigned=tuple(assigned),
+            join=how,
+        )
+        alone = [_alone(self._of(node), side)._node for side, node in enumerate(nodes) if outer[side]]
+        if alone:
+            pairs = builder.anonymous(
+                plan.Merge, "merge", "stream", None, label=name, inputs=(pairs, *alone), key=key, value=None
+            )
+        return self._of(builder.joined(pairs, joiner if with_key else _without_key(joiner), value))
+
+    def _with_keys(self, node: plan.Node) -> plan.Node:
+        return self._builder.transform(node, "filter", _has_key, None)
+
+    def _of(self, node: plan.Node) -> Any:
+        return type(self)(self._builder, node)
+
+
+_SIDES = ("left", "right")
+
+
+def _key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
+    """The serde of the keys of both streams. Raises: TopologyError if they have two."""
+    one, other = left.key, right.key
+    if one is not None and other is not None and one.name != other.name:
+        raise TopologyError(
+            f"{where}: '{left.label}' writes its keys as {one.name}, '{right.label}' as {other.name}; streams that are "
+            "joined need the same encoding. Name one serde on both: key=eddy.String"
+        )
+    return one or other or Native
+
+
+def _alone(stream: Any, side: int) -> Any:
+    """The records without a key, each with None in the place of the other side's value."""
+    return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
+
+
+def _has_key(key: Any, value: Any) -> bool:
+    return key is not None
+
+
+def _lacks_key(key: Any, value: Any) -> bool:
+    return key is None and value is not None
+
+
+def _paired_left(value: Any) -> tuple[Any, None]:
+    return value, None
+
+
+def _paired_right(value: Any) -> tuple[None, Any]:
+    return None, value
+
+
+def _without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    return lambda key, value, other: joiner(value, other)

@@ -52,7 +52,7 @@ def test_fail_names_the_record_and_commits_nothing_of_its_epoch(rig: Rig, kind: 
     with pytest.raises(DataError, match=rf"{rig.topic('in')}.*partition 0 offset 1\b.*{kind.reason}"):
         rig.settle(worker)
     worker.close()
-    assert {partition: at.offset for partition, at in rig.committed("in").items()} in ({}, {0: 1})
+    assert {partition: at.offset for partition, at in rig.committed("in").items()} in ({}, {0: 0}, {0: 1})
     rig.run(echo(rig, loud), eddy.Config(on_error="skip"))
     assert rig.rows("out") == [("a", "1"), ("b", "2")]
 

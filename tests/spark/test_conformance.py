@@ -159,6 +159,7 @@ def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
         "functions-that-take-the-key",
         "hopping-windows-close-behind-an-exchange",
         "sessions-behind-an-exchange",
+        "sliding-windows-behind-an-exchange",
         "windows-count",
         "stream-table-joins",
         "the-example-of-kip-857",

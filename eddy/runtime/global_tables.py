@@ -42,6 +42,8 @@ class GlobalTables:
         self._log, self._store, self._tables, self._skips = log, store, tables, skips
         self._partitions = [TopicPartition(topic, p) for topic in tables for p in range(partitions[topic])]
         self._follower: Follower | None = None
+        self._left: dict[TopicPartition, int] = {}
+        """The number of offsets still to be read at the start, where there are any."""
         self._ends: dict[TopicPartition, int] = {}
         self._records = 0
         self._began_s = 0.0
@@ -49,12 +51,12 @@ class GlobalTables:
     @property
     def done(self) -> bool:
         """Whether the tables are as the topics were when the worker began."""
-        return not self._tables or (self._follower is not None and not self._ends)
+        return not self._tables or (self._follower is not None and not self._left)
 
     @property
     def left(self) -> int:
         """The number of offsets still to be read for that."""
-        return sum(self._ends.values())
+        return sum(self._left.values())
 
     def restore(self, max_records: int) -> int:
         """Read one slice of the topics. Returns the number of records in it. Raises: DataError; ConnectorError."""
@@ -65,10 +67,12 @@ class GlobalTables:
         self._take(found)
         for records in found:
             place = TopicPartition(records.topic, records.partition)
-            if place in self._ends and records.next_offset >= self._ends[place]:
-                del self._ends[place]
+            if place in self._left:
+                self._left[place] = self._ends[place] - records.next_offset
+                if self._left[place] <= 0:
+                    del self._left[place]
         self._records += (taken := sum(map(len, found)))
-        if not self._ends:
+        if not self._left:
             seconds = time.monotonic() - self._began_s
             _log.info("global tables %s: %d records read in %.1f s", sorted(self._tables), self._records, seconds)
         return taken
@@ -92,8 +96,8 @@ class GlobalTables:
         for _, table in self._tables.values():
             self._store.delete_prefix(table.spec.name.encode() + b"\x00")
             table.forget()
-        begins, ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
-        self._ends = {place: end for place, end in ends.items() if end > begins[place]}
+        begins, self._ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
+        self._left = {place: end - begins[place] for place, end in self._ends.items() if end > begins[place]}
         return self._log.follower(begins)
 
     def _take(self, found: Sequence[Records]) -> None:

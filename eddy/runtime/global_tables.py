@@ -5,6 +5,9 @@
 
 A table is in the worker's store, in no changelog and in no transaction: its topic is what restores it. An epoch that is
 retried may see a later table.
+
+Invariant: the tables have exactly the records before `_positions`. After a failure the topics are read on from there,
+so a record that could not be taken is met again.
 """
 
 import logging
@@ -42,63 +45,68 @@ class GlobalTables:
         self._log, self._store, self._tables, self._skips = log, store, tables, skips
         self._partitions = [TopicPartition(topic, p) for topic in tables for p in range(partitions[topic])]
         self._follower: Follower | None = None
-        self._left: dict[TopicPartition, int] = {}
-        """The number of offsets still to be read at the start, where there are any."""
+        self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
+        """The ends at the start, of the partitions that are not read to them yet."""
         self._records = 0
         self._began_s = 0.0
 
     @property
     def done(self) -> bool:
         """Whether the tables are as the topics were when the worker began."""
-        return not self._tables or (self._follower is not None and not self._left)
+        return not self._tables or (bool(self._positions) and not self._ends)
 
     @property
     def left(self) -> int:
         """The number of offsets still to be read for that."""
-        return sum(self._left.values())
+        return sum(end - self._positions[place] for place, end in self._ends.items())
 
     def restore(self, max_records: int) -> int:
         """Read one slice of the topics. Returns the number of records in it. Raises: DataError; ConnectorError."""
         if self.done:
             return 0
-        follower = self._follower = self._follower or self._begin()
-        found = follower.poll(max_records, 0.1)
-        self._take(found)
-        for records in found:
-            place = TopicPartition(records.topic, records.partition)
-            if place in self._left:
-                self._left[place] = self._ends[place] - records.next_offset
-                if self._left[place] <= 0:
-                    del self._left[place]
+        if not self._positions:
+            self._begin()
+        found = self._read(max_records, 0.1)
+        self._ends = {place: end for place, end in self._ends.items() if self._positions[place] < end}
         self._records += (taken := sum(map(len, found)))
-        if not self._left:
+        if not self._ends:
             seconds = time.monotonic() - self._began_s
             _log.info("global tables %s: %d records read in %.1f s", sorted(self._tables), self._records, seconds)
         return taken
 
     def advance(self, max_records: int) -> None:
         """Take the records that have come. Raises: DataError; ConnectorError."""
-        if self._follower is not None:
+        if self._positions:
             for _ in range(_POLLS):
-                found = self._follower.poll(max_records, 0.0)
-                if not found:
+                if not self._read(max_records, 0.0):
                     return
-                self._take(found)
 
     def close(self) -> None:
-        """Release the client."""
-        if self._follower is not None:
-            self._follower.close()
+        """Release the client; the next read opens another one."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
 
-    def _begin(self) -> Follower:
+    def _begin(self) -> None:
         self._began_s = time.monotonic()
         for _, table in self._tables.values():
             self._store.delete_prefix(table.spec.name.encode() + b"\x00")
             table.forget()
-        begins, self._ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
-        self._left = {place: end - begins[place] for place, end in self._ends.items() if end > begins[place]}
-        return self._log.follower(begins)
+        begins, ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
+        self._ends = {place: end for place, end in ends.items() if end > begins[place]}
+        self._positions = dict(begins)
+
+    def _read(self, max_records: int, timeout_s: float) -> list[Records]:
+        """Take the next records, all of them or none."""
+        follower = self._follower = self._follower or self._log.follower(self._positions)
+        try:
+            found = follower.poll(max_records, timeout_s)
+            self._take(found)
+        except BaseException:
+            self.close()  # its position may lie after records that were not taken
+            raise
+        return found
 
     def _take(self, found: Sequence[Records]) -> None:
         by_topic: dict[str, dict[object, object]] = {}
@@ -107,8 +115,13 @@ class GlobalTables:
         for topic, news in by_topic.items():
             table = self._tables[topic][1]
             table.put_many(news, table.get_many(list(news)))
-            self._store.write(table.spec.stored(table.changes()))
+            try:
+                self._store.write(table.spec.stored(table.changes()))
+            except BaseException:
+                table.rollback()
+                raise
             table.commit()
+        self._positions |= {TopicPartition(r.topic, r.partition): r.next_offset for r in found}
 
     def _rows(self, records: Records) -> dict[object, object]:
         node, _ = self._tables[records.topic]

@@ -86,6 +86,9 @@ def test_a_record_that_does_not_decode_is_an_error_or_left_out(policy: Any, capl
         if policy == "fail":
             with pytest.raises(eddy.DataError, match="topic 'numbers' partition 0 offset 2 key b'a': the value b'x'"):
                 driver.input("numbers").pipe_raw(b"a", b"x")
+            with pytest.raises(eddy.DataError, match="topic 'numbers' partition 0 offset 2 key b'a'"):
+                driver.input("in").pipe("k", 2)  # the worker steps again, and meets the record again
+            assert driver.output("out").read_key_values() == []
             return
         driver.input("numbers").pipe_raw(b"a", b"x")
         assert "global table 'numbers': record left out: topic 'numbers' partition 0 offset 2" in caplog.text

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from threading import get_ident
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from eddy.errors import DataError, EddyError
@@ -24,10 +25,14 @@ from eddy.operators.operator import ClocksRead, State
 from eddy.operators.processors.processor_context import Cycle
 from eddy.operators.processors.record import Record, RecordMetadata, new_record
 from eddy.operators.processors.task import Factory, Task
+from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
 
 __all__ = ["Process", "ProcessorSpec"]
+
+
+_NO_TABLES: Mapping[str, GlobalRows[Any, Any]] = MappingProxyType({})
 
 
 class ProcessorSpec(NamedTuple):
@@ -49,6 +54,7 @@ class ProcessorSpec(NamedTuple):
 class Process(Keyed):
     """Rows of (K, V) in, the records that the processors forward out.
 
+    `maps` are the stores by name, `tables` the global tables that it reads.
     `rows` is the identity of its input rows, which tells their partitions. A row without a place in a source, and
     without a key, is of no partition and is dropped.
 
@@ -63,9 +69,10 @@ class Process(Keyed):
         moments: PartitionedMap[str, int],
         rows: StateSpec,
         owned: Callable[[], Collection[int]],
+        tables: Mapping[str, GlobalRows[Any, Any]] = _NO_TABLES,
     ) -> None:
         self.name, self.spec, self.maps, self.moments, self.rows = spec.name, spec, maps, moments, rows
-        self._owned = owned
+        self._owned, self._tables = owned, tables
         self._tasks: dict[int, Task] = {}
         self._seen: dict[int, int] = {}
         self._run: _Run | None = None
@@ -133,7 +140,7 @@ class Process(Keyed):
             names = (spec.application, spec.name)
             run = self._run
             assert run is not None
-            task = Task(names, partition, spec.factory, maps, self.moments.partition(partition), run)
+            task = Task(names, partition, spec.factory, maps, self.moments.partition(partition), run, self._tables)
             self._tasks[partition] = task
         return task
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from threading import get_ident
 from typing import Any, Generic, TypeVar
 
-from eddy.errors import DataError
+from eddy.errors import DataError, ProcessorError
 from eddy.operators.processors.running_call import RunningCall
+from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import MapPartition
 
-__all__ = ["StateStore"]
+__all__ = ["GlobalStore", "StateStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,3 +92,24 @@ class StateStore(Generic[K, V]):
             if row is end:
                 return
             yield row
+
+
+class GlobalStore(StateStore[K, V]):
+    """A global table, to be read: all its rows, whatever the processor's partition, as of the epoch's beginning."""
+
+    def __init__(self, name: str, rows: GlobalRows[K, V], call: RunningCall) -> None:
+        super().__init__(name, rows, call)  # type: ignore[arg-type]  # `put` and `delete` are the only ones that change
+
+    def put(self, key: K, value: V | None) -> None:
+        """Refused. Raises: ProcessorError."""
+        raise self._refused("put")
+
+    def delete(self, key: K) -> V | None:
+        """Refused. Raises: ProcessorError."""
+        raise self._refused("delete")
+
+    def _refused(self, method: str) -> ProcessorError:
+        return ProcessorError(
+            f"store '{self.name}': {method} is called on a global table, which only the records of its topic change. "
+            "Write a record to that topic, or keep the rows in a store: topology.store('…', …)"
+        )

@@ -12,8 +12,9 @@ from eddy.errors import DataError, EddyError, ProcessorError
 from eddy.operators.processors.processor_context import Clock, Cycle, ProcessorContext
 from eddy.operators.processors.record import Record, RecordMetadata
 from eddy.operators.processors.running_call import RunningCall
-from eddy.operators.processors.state_store import StateStore
+from eddy.operators.processors.state_store import GlobalStore, StateStore
 from eddy.source_lines import describe_exception
+from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import MapPartition
 
 __all__ = ["Factory", "Processor", "Run", "Task"]
@@ -63,6 +64,7 @@ class Task:
         maps: Mapping[str, MapPartition[Any, Any]],
         moments: MapPartition[str, int],
         run: Run,
+        tables: Mapping[str, GlobalRows[Any, Any]],
     ) -> None:
         self.partition, self.run = partition, run
         self._names, self._factory, self._moments = names, factory, moments
@@ -70,6 +72,7 @@ class Task:
         self.where = f"process '{names[1]}'"
         self.call = RunningCall(self.where)
         self.stores = {name: StateStore(name, rows, self.call) for name, rows in maps.items()}
+        self.stores |= {name: GlobalStore(name, rows, self.call) for name, rows in tables.items()}
         self.cycles: list[Cycle] = []
         self.current: Record[Any, Any] | None = None
         self.now_ms: int | None = None

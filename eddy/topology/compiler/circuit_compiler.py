@@ -26,6 +26,8 @@ from eddy.operators.waves.withheld import Stops, Withheld
 from eddy.partitioner import Partitioner
 from eddy.serde import Native, Plain, Serde
 from eddy.state.arrangement import Arrangement
+from eddy.state.global_rows import GlobalRows
+from eddy.state.memory import MemoryStore
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
@@ -222,6 +224,10 @@ class _PlanCompiler:
             spec = replace(self.spec(node, node.name, "table", node.value), changelog=None)
             self._global_tables[node.name] = Table(spec, self.world.store)
         return self._global_tables[node.name]
+
+    def global_rows(self, node: Node) -> GlobalRows[Any, Any]:
+        """The rows of a global table, for processors; none without a store, where nothing is processed."""
+        return GlobalRows(self.global_table(node), self.world.store or MemoryStore())
 
     def received(self, node: Node) -> int:
         """The slot for the rows of a node that other workers sent."""

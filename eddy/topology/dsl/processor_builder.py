@@ -9,11 +9,12 @@ from eddy.serde import Serde
 from eddy.source_lines import describe_exception
 from eddy.topology.arguments import check_flag, check_function, check_serdes, name_or
 from eddy.topology.dsl.builder import Builder
+from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.plan import plan
 
 __all__ = ["Stores", "add_processor"]
 
-Stores = Iterable[str | plan.DeclaredStore]
+Stores = Iterable[str | plan.DeclaredStore | GlobalKTable[Any, Any]]
 
 
 def add_processor(
@@ -41,9 +42,12 @@ def add_processor(
     check_flag(where, weights=weights)
     check_serdes(where, key=key, value=value)
     _check_factory(where, factory)
-    named = tuple(_declared(builder, where, store) for store in _listed(where, stores))
-    if len({store.name for store in named}) < len(named):
-        raise TopologyError(f"{where}: stores={[store.name for store in named]} names one twice; each once is needed")
+    given = [(_global_table(builder, store), store) for store in _listed(where, stores)]
+    tables = tuple(table for table, _ in given if table is not None)
+    named = tuple(_declared(builder, where, store) for table, store in given if table is None)
+    all_names = [*(store.name for store in named), *(table.name for table in tables)]
+    if len(set(all_names)) < len(all_names):
+        raise TopologyError(f"{where}: stores={all_names} names one twice; each once is needed")
     facts = builder.by_key(source, name)
     names = {store.name for store in named}
     return builder.add(
@@ -56,6 +60,7 @@ def add_processor(
         rekeyed=not keeps_keys,
         factory=factory,
         stores=named,
+        tables=tables,
         keeps_keys=keeps_keys,
         weights=weights,
         sharing=tuple(node for node in builder.plan.nodes if not names.isdisjoint(node.store_names)),
@@ -95,15 +100,23 @@ def _listed(where: str, stores: Any) -> list[Any]:
     return list(stores)
 
 
+def _global_table(builder: Builder, store: Any) -> plan.GlobalTable | None:
+    """The global table of this topology that is given, or named; None if it is none."""
+    tables = list(builder.plan.global_tables())
+    if isinstance(store, GlobalKTable):
+        return next((table for table in tables if table is store._node), None)
+    return next((table for table in tables if table.name == store), None)
+
+
 def _declared(builder: Builder, where: str, store: Any) -> plan.DeclaredStore:
     """The store with a name, or the store itself."""
     declared = builder.plan.stores
     name = getattr(store, "name", store)
     found = declared.get(name) if isinstance(name, str) else None
     if found is None or (store is not name and found is not store):
-        known = ", ".join(f"'{one}'" for one in declared) or "none yet"
+        known = ", ".join(f"'{one}'" for one in (*declared, *(t.name for t in builder.plan.global_tables())))
         raise TopologyError(
             f"{where}: stores names {name!r}, which topology '{builder.plan.name}' does not declare; its stores are "
-            f"{known}. Declare it before: topology.store({name!r}, key=…, value=…)"
+            f"{known or 'none yet'}. Declare it before: topology.store({name!r}, key=…, value=…)"
         )
     return found

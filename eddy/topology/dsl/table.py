@@ -111,7 +111,7 @@ class KTable(Generic[K, V]):
         Args:
             factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
                 be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
-            stores: the names of state stores, or the stores: see `Topology.store`.
+            stores: state stores, see `Topology.store`, and global tables, which are read only; or their names.
             name: of the step. Schedules are in a state called `<name>-moments`.
             key: the serde of the keys that are forwarded.
             value: the serde of the values.

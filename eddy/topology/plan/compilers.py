@@ -13,6 +13,7 @@ from eddy.operators.exchange import Budget, Gate, Ownership
 from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.state.arrangement import Arrangement
+from eddy.state.global_rows import GlobalRows
 from eddy.state.iteration_trace import Trace
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
@@ -57,6 +58,9 @@ class States(Protocol):
 
     def global_table(self, node: Node) -> Table[Any, Any]:
         """The table of a global table, whose rows no operator writes."""
+
+    def global_rows(self, node: Node) -> GlobalRows[Any, Any]:
+        """The rows of a global table, for processors."""
 
     def lookup(self, node: Node, name: str) -> Any:
         """The state with the rows of an input of a join; a state that is made for it is called `name`."""

@@ -10,6 +10,7 @@ from eddy.operators.processors.processing import ProcessorSpec
 from eddy.operators.processors.task import Factory
 from eddy.serde import Int64, Serde, String
 from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.global_steps import GlobalTable
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
@@ -43,6 +44,7 @@ class DeclaredStore:
 class Process(Node):
     """Rows, each taken by the processor of its partition, which forwards facts.
 
+    `tables` are the global tables that it reads, each whole.
     `sharing` are the earlier steps that name one of its stores: the rows of all have to be where the store's are.
     """
 
@@ -53,6 +55,7 @@ class Process(Node):
 
     factory: Factory
     stores: tuple[DeclaredStore, ...] = ()
+    tables: tuple[GlobalTable, ...] = ()
     keeps_keys: bool = False
     weights: bool = False
     sharing: tuple[Node, ...] = ()
@@ -81,7 +84,8 @@ class Process(Node):
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """The step with its state stores, and what becomes of these."""
         others = [name for name in stores if name not in self.store_names]
-        return super().headline(application, [*(store.note for store in self.stores), *others])
+        read = [f"{table.name} (global table)" for table in self.tables]
+        return super().headline(application, [*(store.note for store in self.stores), *read, *others])
 
     @property
     def arrival(self) -> Arrival:
@@ -95,6 +99,7 @@ class Process(Node):
         (source,) = self.inputs
         rows = states.spec(source, f"{self.name}-moments", "key-value", Int64)
         maps = {store.name: states.state_store(source, store) for store in self.stores}
+        tables = {table.name: states.global_rows(table) for table in self.tables}
         clock, why = clock_of(source)
         spec = ProcessorSpec(
             states.application,
@@ -107,7 +112,7 @@ class Process(Node):
         )
         moments = states.state_store(source, DeclaredStore(name=rows.name, key=String, value=Int64))
         count, ownership = rows.partitions, states.ownership
-        return processing.Process(spec, maps, moments, rows, lambda: ownership.of(count))
+        return processing.Process(spec, maps, moments, rows, lambda: ownership.of(count), tables)
 
     def on_spark(self, spark: Spark) -> None:
         """Nothing: see `arrival`."""

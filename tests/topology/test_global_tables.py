@@ -10,7 +10,7 @@ import pytest
 
 import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import TopicSpec
 from tests.connectors.steps import QUICK_SESSIONS, values_of, wait_for
 
 S, N = eddy.String, eddy.Int64
@@ -167,10 +167,10 @@ def test_on_kafka_each_of_two_workers_has_the_whole_table(broker: str) -> None:
         send("countries", [(0, b"it", b"Italia")])
         wait_for(lambda: stepped() and all(w.store(f"{name}-countries").get("it") for w in workers))
         send("orders", [(0, b"a", b"it"), (1, b"b", b"ch"), (1, b"c", b"de")])
-        wait_for(lambda: stepped() and sum(log.end_offsets([_out(name, 0), _out(name, 1)]).values()) >= 4)
-        found = [value for p in range(2) for value in values_of(log, f"{name}-out", p)]
-        assert sorted(found) == [b"ch:Schweiz", b"it:Italia"]  # type: ignore[type-var]
 
+        def written() -> list[bytes | None]:
+            return [value for p in range(2) for value in values_of(log, f"{name}-out", p)]
 
-def _out(name: str, partition: int) -> TopicPartition:
-    return TopicPartition(f"{name}-out", partition)
+        # The rows, and not the ends: an epoch that is undone on a busy machine moves these, too.
+        wait_for(lambda: stepped() and len(written()) >= 2)
+        assert sorted(written()) == [b"ch:Schweiz", b"it:Italia"]  # type: ignore[type-var]

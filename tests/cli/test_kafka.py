@@ -57,7 +57,7 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     run("produce", f"{name}-in", stdin=TREE)
     told = start("run", "family.py", "--processes", "2", "--until-idle", *QUICK).ends().errors
     taken = [
-        int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is processed; (\d) records in", told, re.M)
+        int(found) for found in re.findall(r"^\[[01]\] .*idle: all input is processed; (\d+) records in", told, re.M)
     ]
     assert len(taken) == 2
     assert sum(taken) >= 3  # what is given up with a partition is taken in again by the other

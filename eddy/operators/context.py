@@ -130,7 +130,7 @@ class TickOrWatermark(NamedTuple):
 class FirstOf(NamedTuple):
     """The first of several moments, none of which is a tick or at rest."""
 
-    moments: Sequence["Wake | Watermark"]
+    moments: Sequence["Moment"]
 
     def reached(self, context: Context) -> bool:
         """Whether an epoch with this context has to step the operator without input."""

@@ -10,20 +10,18 @@ Clocks never decrease, and the last record of a key decides alone, also if its t
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from eddy.operators.batch import Batch, keys_of
-from eddy.operators.context import Context, Tick, Watermark
-from eddy.operators.errors.set_aside import refused
+from eddy.operators.context import Context, Moment
 from eddy.operators.operator import ClocksRead, State
+from eddy.operators.row_clocks import ExpiryClock, RowClock, homes_of
 from eddy.operators.upsert import Upsert, by_key, replacement
+from eddy.operators.windows.due import MOST_A_STEP, DueKeys
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
 
-__all__ = ["ExpiringTable", "Expiry", "ExpiryClock"]
-
-ExpiryClock = Literal["event time", "wall clock"]
-_MOST_A_STEP = 20_000
+__all__ = ["ExpiringTable", "Expiry"]
 
 
 class Expiry(NamedTuple):
@@ -58,10 +56,12 @@ class ExpiringTable(Upsert):
         calendar: Calendar[Any],
         expiry: Expiry,
         owned: Callable[[], Collection[int]],
-        most: int = _MOST_A_STEP,
+        most: int = MOST_A_STEP,
     ) -> None:
         super().__init__(name, table)
-        self.deadlines, self.calendar, self._expiry, self._owned, self.most = deadlines, calendar, expiry, owned, most
+        self.deadlines, self.calendar, self._expiry = deadlines, calendar, expiry
+        self._clock = RowClock(expiry.source)
+        self.due = DueKeys(calendar, self._clock, owned, most)
 
     def states(self) -> Sequence[State]:
         """The states: the rows, their deadlines, and the keys in the order of the deadlines."""
@@ -70,19 +70,11 @@ class ExpiringTable(Upsert):
     @property
     def reads(self) -> ClocksRead:
         """Either the event time of its source or the wall clock."""
-        if self._expiry.clock == "wall clock":
-            return ClocksRead(wall=True)
-        return ClocksRead(frozenset({self._expiry.source}))
+        return self._clock.reads
 
-    def wakes_at(self) -> Tick | Watermark | None:
+    def wakes_at(self) -> Moment | None:
         """The first deadline of the partitions owned, None if there is no row."""
-        firsts = {partition: self.calendar.first(partition) for partition in self._owned()}
-        moments = {partition: at_ms for partition, at_ms in firsts.items() if at_ms is not None}
-        if not moments:
-            return None
-        if self._expiry.clock == "wall clock":
-            return Tick(min(moments.values()))
-        return Watermark((self._expiry.source,), moments)
+        return self.due.wakes_at()
 
     def end_epoch(self) -> None:
         """Drop what is reported."""
@@ -100,11 +92,12 @@ class ExpiringTable(Upsert):
         deadlines: dict[Any, int | None] = {
             key: deadline(stamp) for key, stamp in zip(keys_of(batch.rows), stamps, strict=True)
         }
-        for (key, value), home in zip(latest.items(), self._homes(latest), strict=True):
-            if value is None or deadlines[key] <= self._clock(context, home):  # type: ignore[operator]
+        for (key, value), home in zip(latest.items(), homes_of(self.table.spec, latest), strict=True):
+            if value is None or deadlines[key] <= self._clock.at(context, home):  # type: ignore[operator]
                 latest[key] = deadlines[key] = None
         self._replace_deadlines(deadlines)
-        expired = self._expired(context)
+        due, self.left_due = self.due.due(self.due.frontiers(context))
+        expired = {key: moment for moment, key in due}
         self._replace_deadlines(dict.fromkeys(expired))
         news = latest | dict.fromkeys(expired)
         olds = self.table.get_many(list(news))
@@ -118,40 +111,8 @@ class ExpiringTable(Upsert):
         headers = None if batch.headers is None else by_key(batch, batch.headers) | dict.fromkeys(expired, ())  # type: ignore[operator]
         return replacement(news, olds, time, times, headers)
 
-    def _homes(self, keys: Collection[Any]) -> list[int]:
-        """The partition of each key. Raises: DataError for a key that does not fit its serde."""
-        spec = self.table.spec
-        try:
-            return spec.partitions_of(spec.key.identify_many(list(keys)))
-        except Exception:
-            for key in keys:
-                if error := refused(spec, (key, None)):
-                    raise error from None
-            raise
-
-    def _clock(self, context: Context, partition: int) -> int:
-        if self._expiry.clock == "wall clock":
-            return -1 if context.tick is None else context.tick
-        return context.event_time.get((self._expiry.source, partition), -1)
-
     def _replace_deadlines(self, news: dict[Any, int | None]) -> None:
         keys = list(news)
         olds = self.deadlines.get_many(keys)
         self.deadlines.put_many(news, olds)
         self.calendar.move(keys, olds, news.values())
-
-    def _expired(self, context: Context) -> dict[Any, int]:
-        """The first keys that are due, with their deadlines; `left_due` gets the partitions that have more."""
-        found: dict[Any, int] = {}
-        left_due = []
-        for partition in self._owned():
-            clock, first = self._clock(context, partition), self.calendar.first(partition)
-            if first is None or first > clock:
-                continue
-            left = self.most - len(found)
-            due = self.calendar.due(partition, clock, left + 1)
-            found |= {key: moment for moment, key in due[:left]}
-            if len(due) > left:
-                left_due.append(partition)
-        self.left_due = left_due
-        return found

@@ -1,6 +1,7 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
 of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`, of joins
-of streams in `stream_joins`, of sums and collected values in `aggregates`.
+of streams in `stream_joins`, of rows that are true for a while in `valid_rows`, of sums and collected values in
+`aggregates`.
 """
 
 from datetime import timedelta
@@ -13,6 +14,7 @@ from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
 from tests.conformance.processors import PROCESSED
 from tests.conformance.stream_joins import JOINED
+from tests.conformance.valid_rows import SEEN
 from tests.conformance.windows import LATER
 
 __all__ = ["CASES", "Case", "Record"]
@@ -20,6 +22,7 @@ assert CYCLE  # importing them has added their cases
 assert RECORDS
 assert PROCESSED
 assert LATER
+assert SEEN
 assert JOINED
 assert PAID
 

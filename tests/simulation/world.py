@@ -54,6 +54,7 @@ from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError
 from eddy.operators.errors.guarded import unguarded
 from eddy.operators.expiring_table import ExpiringTable
+from eddy.operators.valid_rows import ValidRows
 from eddy.operators.windows.sliding_records import SlidingRecords
 from eddy.operators.windows.windowed_fold import WindowedFold
 from eddy.partitioner import partition_of
@@ -397,10 +398,8 @@ class World:
         actor.worker.circuit.max_cells = self.cells  # fewer than a setting in bytes can ask for
         for operator in actor.worker.circuit.operators:
             step = unguarded(operator)
-            if isinstance(step, ExpiringTable):
-                step.most = 2  # so that rows often wait for the next epoch
-            elif isinstance(step, WindowedFold | SlidingRecords):
-                step.due.most = 2
+            if isinstance(step, ExpiringTable | ValidRows | WindowedFold | SlidingRecords):
+                step.due.most = 2  # so that rows often wait for the next epoch
         actor.worker.lifecycle.observe = lambda left, event, entered: self._enters(actor, left, event, entered)
         self.actors.append(actor)
         self.say(f"{name} joins")

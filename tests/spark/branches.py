@@ -10,7 +10,18 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import eddy
-from eddy.operators import aggregate, expiring_table, join, reduce, stateless, sums, top_k, upsert, weight_functions
+from eddy.operators import (
+    aggregate,
+    expiring_table,
+    join,
+    reduce,
+    stateless,
+    sums,
+    top_k,
+    upsert,
+    valid_rows,
+    weight_functions,
+)
 from eddy.operators.batch import Batch
 from eddy.operators.graph import ranked, totals
 from eddy.operators.graph.reached import Reached
@@ -115,6 +126,16 @@ def _less(given: _Sources, name: str) -> None:
     _counted(few.minus(many, name), name)
 
 
+def _valid(given: _Sources, name: str) -> None:
+    rows = given.parents.valid(
+        clock="event time",
+        from_=lambda node, up: None if up < "b" else 1_060,
+        until=lambda node, up: 1_050 if up < "c" else None,
+        name=f"{name}-live",
+    )
+    _counted(rows, name)
+
+
 def _ms(number: int) -> timedelta:
     return timedelta(milliseconds=number)
 
@@ -131,6 +152,7 @@ BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
     "inner-join": lambda given, name: given.nodes.join(given.others, _joined, "inner", value=S).to(name),
     "tombstones": lambda given, name: given.notes.to_table(name).to(name),
     "expiry": lambda given, name: given.notes.to_table(name, timedelta(milliseconds=50), "event time").to(name),
+    "valid": _valid,
     "minus": _less,
     "distinct": lambda given, name: _counted(given.seed.distinct(name), name),
     "pairs": lambda given, name: _counted(
@@ -302,6 +324,7 @@ ERRORS: dict[str, tuple[Any, str, Planting]] = {
     "outer-join": (join.TableJoin, "_join", _joining("outer")),
     "tombstones": (upsert.Upsert, "step", _tampered("tombstones", _without_tombstones)),
     "expiry": (expiring_table.Expiry, "deadline", lambda method: lambda *given: method(*given) + 25),
+    "valid": (valid_rows.Span, "there", lambda method: lambda span, clock: method(span, clock - 25)),
     "minus": (weight_functions.WeightFunction, "step", _with("minus", "_f", lambda f: abs)),
     "distinct": (
         weight_functions.WeightFunction,

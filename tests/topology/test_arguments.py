@@ -244,6 +244,12 @@ CALLS = [
     Call("relation", "union", {"others": ("relation", "collection")}, {"name": "name"}),
     Call("relation", "join", {"other": TABLE, "merge": (arguments(3), F3)}, {**STREAM, "keeps_key": "flag"}),
     Call("relation", "distinct", {}, {"name": "name"}),
+    Call(
+        "relation",
+        "valid",
+        {"clock": ("wall clock", "choice"), "until": (arguments(2), F2)},
+        {"from_": F2, "name": "name"},
+    ),
     Call("relation", "minus", {"other": ("relation", "collection")}, {"name": "name"}),
     Call("relation", "group_by_key", {}, {"key": "serde", "value": "serde"}),
     Call("relation", "group_by", {"function": (arguments(2), F2)}, {"key": "serde", "value": "serde"}),

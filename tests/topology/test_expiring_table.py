@@ -44,7 +44,7 @@ def rows(driver: eddy.TopologyTestDriver) -> dict[str, str]:
 def most_a_step(worker: eddy.Worker, most: int) -> None:
     for operator in worker.circuit.operators:
         if isinstance(operator, ExpiringTable):
-            operator.most = most
+            operator.due.most = most
 
 
 # Examples

@@ -41,6 +41,7 @@ from eddy.runtime.quiescence import Counters, Cut
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.identity import topics_of
+from eddy.topology.plan.valid_relations import ValidRows
 from eddy.topology.topology import Topology
 
 __all__ = ["Backfill", "Backfilled"]
@@ -385,9 +386,11 @@ def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool
 
 
 def _lines(application: Application) -> list[str]:
-    """The plan identity, and the expiry of tables, which may change between a worker's runs but not in a backfill."""
+    """The plan identity, and the expiry of rows, which may change between a worker's runs but not in a backfill."""
     tables = (node for node in application.topology.plan.nodes if isinstance(node, ExpiringTable))
-    return application.lines + [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
+    expiries = [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
+    valid = (node for node in application.topology.plan.nodes if isinstance(node, ValidRows))
+    return application.lines + expiries + [f"valid {node.name} {node.clock}" for node in valid]
 
 
 def _positions(application: Application) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The steps of windows and joins in time on Spark, a part of the compiler of steps."""
+"""The steps of windows, joins in time and valid rows on Spark, a part of the compiler of steps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.joined_streams import JoinedStreams
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
+from eddy.connectors.spark.valid_frames import ValidFrames
 from eddy.partitioner import Partitioner
 from eddy.serde import Serde
 from eddy.topology.plan import plan as nodes
@@ -41,6 +42,20 @@ class WindowSteps(ABC):
     @abstractmethod
     def know(self, node: nodes.Node, frame: DataFrame, home: StepFrames | None = None) -> None:
         """Set the rows of a step to `frame`, which is partitioned by key."""
+
+    @abstractmethod
+    def keyed(self, node: nodes.Node) -> DataFrame:
+        """The rows of a step that have a key."""
+
+    def valid(self, node: nodes.ValidRows) -> None:
+        """The rows that are there by the clocks of their partitions."""
+        clocks = self.clocks.at(node.topic or None, self.placements[node].partitions)
+        valid = ValidFrames(self.frames, node, self.keyed(node.inputs[0]), self.serdes(node), clocks, self.partitioner)
+        for name, (kind, frame) in valid.states().items():
+            self.scope.capture(name, kind, node, frame)
+        there = valid.there()
+        self.scope[node] = PendingRows(there, RowsEntry(*self.serdes(node)))
+        self.know(node, there)
 
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
         """The records, each under its key with each of its windows that is not over."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
-from eddy.operators.context import Context, Wake, Watermark
+from eddy.operators.context import Context, Moment
 from eddy.operators.windows.frontier import Frontier
 from eddy.state.calendar import Calendar
 
@@ -22,7 +22,7 @@ class DueKeys(Generic[K]):
     ) -> None:
         self._calendar, self._frontier, self._owned, self.most = calendar, frontier, owned, most
 
-    def wakes_at(self) -> Wake | Watermark | None:
+    def wakes_at(self) -> Moment | None:
         """When a frontier reaches the first moment of its partition."""
         firsts = {partition: self._calendar.first(partition) for partition in self._owned()}
         moments = {partition: end for partition, end in firsts.items() if end is not None}

@@ -37,7 +37,7 @@ class Frontier(Protocol):
     def at(self, context: Context, partition: int) -> int:
         """The frontier of a partition; -1 if no window is closed."""
 
-    def passes(self, firsts: Mapping[int, int]) -> Wake | Watermark | None:
+    def passes(self, firsts: Mapping[int, int]) -> Moment | None:
         """The moment at which a partition's frontier reaches the end that is given for it."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import DataError, TopologyError
 from eddy.operators.bound import Bound
+from eddy.operators.row_clocks import ExpiryClock
 from eddy.serde import Serde, String
 from eddy.topology.arguments import (
     check_flag,
@@ -21,6 +22,7 @@ from eddy.topology.dsl.grouped import KGroupedTable
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
+from eddy.topology.plan.valid_relations import check_clock
 
 __all__ = ["RecursiveRelation", "Relation", "RelationTable"]
 
@@ -153,6 +155,53 @@ class Relation(Generic[K, V]):
     def distinct(self, name: str | None = None) -> "Relation[K, V]":
         """Each row once, whatever its weight."""
         return self._weight_function(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
+
+    def valid(
+        self,
+        *,
+        clock: ExpiryClock,
+        from_: Callable[[K, V], int | None] | None = None,
+        until: Callable[[K, V], int | None] | None = None,
+        name: str | None = None,
+    ) -> "Relation[K, V]":
+        """The rows that are true now: while `from_(key, value)` <= the clock < `until(key, value)`.
+
+        Both are milliseconds since 1970, and None is no bound. Rows are inserted and retracted as time passes, and all
+        that is made from them follows, recursions, too. It is called before a recursion, not inside of one.
+
+        Args:
+            clock: `event time`: the greatest timestamp read from the row's partition of its source, so that the rows
+                are a function of the input; they have to be rows of one topic, with its keys. `wall clock`: the time at
+                which the worker runs, also without any input.
+            from_, until: functions of the row alone; at least one of them.
+            name: of the step, whose states are `<name>-rows`, `<name>-moments` and `<name>-calendar`.
+
+        Raises: TopologyError.
+        """
+        name = name_or(name, f"{self._node.label}-valid")
+        where = f"valid '{name}'"
+        for word, function in (("from_", from_), ("until", until)):
+            if function is not None:
+                check_function(where, function, "key", "value", what=word)
+        source = check_clock(where, self._node, clock, bounded=not (from_ is None and until is None))
+        if self._builder.open_loops:
+            raise TopologyError(
+                f"{where}: it is inside {self._builder.open_loops[-1]}, where no time passes; a relation "
+                "outside of it is needed. Call valid on the relation that the recursion begins with or joins"
+            )
+        node = self._builder.by_key(self._node, name)
+        made = self._builder.add(
+            plan.ValidRows,
+            name,
+            kind="relation",
+            inputs=(node,),
+            from_=from_,
+            until=until,
+            clock=clock,
+            source=source,
+            **serdes(node),
+        )
+        return Relation(self._builder, made)
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
         """Each row with its weight here minus its weight in `other`, at least 0 (EXCEPT ALL)."""

@@ -7,8 +7,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
-from eddy.operators.expiring_table import ExpiryClock
 from eddy.operators.processors.task import Factory
+from eddy.operators.row_clocks import ExpiryClock
 from eddy.serde import Serde
 from eddy.topology.arguments import (
     check_flag,

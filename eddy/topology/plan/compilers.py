@@ -169,6 +169,9 @@ class Spark(Protocol):
     def expiring(self, table: Node) -> None:
         """The last value of each key among facts, unless it has expired."""
 
+    def valid(self, node: Node) -> None:
+        """The rows that are there by the clocks of their partitions."""
+
     def windows_assigned(self, node: Node) -> None:
         """Facts, each under its key with each of its windows that is not over."""
 

@@ -12,8 +12,9 @@ from typing import Any, get_args
 
 from eddy.errors import TopologyError
 from eddy.operators import expiring_table
-from eddy.operators.expiring_table import Expiry, ExpiryClock
+from eddy.operators.expiring_table import Expiry
 from eddy.operators.operator import Operator
+from eddy.operators.row_clocks import ExpiryClock
 from eddy.serde import Int64
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table

@@ -24,6 +24,7 @@ from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recu
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, OneRow, Reduce, Sum, TopK, WeightFunction
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
+from eddy.topology.plan.valid_relations import ValidRows
 from eddy.topology.plan.windowed_steps import (
     AssignWindows,
     SessionAggregate,
@@ -77,6 +78,7 @@ __all__ = [
     "Transform",
     "TreeTotals",
     "Upsert",
+    "ValidRows",
     "Variable",
     "WeightFunction",
     "WindowedAggregate",

@@ -1,0 +1,56 @@
+"""The clock of the rows of a partition, by which they are valid or expire.
+
+    event time    the greatest timestamp of the records read from the source's partition with the same number
+    wall clock    the tick of the epoch
+
+Neither decreases, and both are committed with the positions, so rows are a function of the input and of these clocks.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from eddy.operators.context import Context, Tick, Watermark
+from eddy.operators.errors.set_aside import refused
+from eddy.operators.operator import ClocksRead
+from eddy.state.spec import StateSpec
+
+__all__ = ["ExpiryClock", "RowClock", "homes_of"]
+
+ExpiryClock = Literal["event time", "wall clock"]
+
+
+class RowClock:
+    """The clock of each partition: the event time of `source`, or the wall clock if it is empty. It is a `Frontier`."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    @property
+    def reads(self) -> ClocksRead:
+        """Either the event time of the source or the wall clock."""
+        return ClocksRead(frozenset({self._source})) if self._source else ClocksRead(wall=True)
+
+    def at(self, context: Context, partition: int) -> int:
+        """The time of a partition in milliseconds; -1 if it has none yet."""
+        if self._source:
+            return context.event_time.get((self._source, partition), -1)
+        return -1 if context.tick is None else context.tick
+
+    def passes(self, firsts: Mapping[int, int]) -> Tick | Watermark:
+        """The moment at which a partition's clock reaches the one that is given for it."""
+        return Watermark((self._source,), firsts) if self._source else Tick(min(firsts.values()))
+
+    def slowest(self, context: Context, partition: int) -> tuple[str, int]:
+        """The same partition of the source."""
+        return self._source, partition
+
+
+def homes_of(spec: StateSpec, keys: Collection[Any]) -> list[int]:
+    """The partition of each key. Raises: DataError for a key that does not fit its serde."""
+    try:
+        return spec.partitions_of(spec.key.identify_many(list(keys)))
+    except Exception:
+        for key in keys:
+            if error := refused(spec, (key, None)):
+                raise error from None
+        raise

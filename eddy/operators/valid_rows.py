@@ -1,0 +1,194 @@
+"""Rows that are true for a while: each is there from one moment until another one, by the clock of its partition.
+
+    there(row)    = from(row) ≤ clock(partition) < until(row)
+    out           = Σ weight(row) of the rows that are there
+
+So the rows out are a function of the rows in and of the clocks, however the input was cut into epochs. Both moments are
+functions of the row, so they are the same for a retraction, and no timestamp of a record is needed.
+
+A row is kept while its clock has a moment of it before it. Before the next moment m of a key, all kept rows of the key
+with from < m are out, and no others: so one moment a key tells which rows are.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Row, ZSet, keys_of
+from eddy.operators.context import Context, Moment
+from eddy.operators.errors.set_aside import Aside, only_written
+from eddy.operators.keyed import Keyed
+from eddy.operators.operator import ClocksRead, State
+from eddy.operators.row_clocks import RowClock, homes_of
+from eddy.operators.windows.due import MOST_A_STEP, DueKeys
+from eddy.source_lines import line_of
+from eddy.state.arrangement import Arrangement, pairs_of
+from eddy.state.calendar import MOST_MS, Calendar
+from eddy.state.table_state import Table
+
+__all__ = ["LATEST_MS", "Lifetime", "Span", "ValidRows"]
+
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999. A later moment is one in other units than milliseconds."""
+_NEVER = MOST_MS
+_ALWAYS = -1
+
+MomentOf = Callable[[Any, Any], int | None]
+
+
+class Span(NamedTuple):
+    """The moments from which and until which a row is there."""
+
+    from_ms: int
+    until_ms: int
+
+    def there(self, clock: int) -> bool:
+        """Whether the row is there."""
+        return self.from_ms <= clock < self.until_ms
+
+    def next_ms(self, clock: int) -> int | None:
+        """The next moment at which the row is inserted or retracted; None if there is none."""
+        if self.from_ms >= self.until_ms:
+            return None
+        if clock < self.from_ms:
+            return self.from_ms
+        return self.until_ms if clock < self.until_ms < _NEVER else None
+
+
+class Lifetime(NamedTuple):
+    """The author's functions for the two moments, None for a row that is there from the beginning, or for ever."""
+
+    name: str
+    from_: MomentOf | None
+    until: MomentOf | None
+
+    def of(self, row: Row) -> Span:
+        """The moments of a row. Raises: DataError for one that is no time."""
+        return Span(self._moment("from_", self.from_, row, _ALWAYS), self._moment("until", self.until, row, _NEVER))
+
+    def _moment(self, word: str, function: MomentOf | None, row: Row, unbounded: int) -> int:
+        moment = None if function is None else function(*row)
+        if moment is None:
+            return unbounded
+        if type(moment) is not int or not 0 <= moment <= LATEST_MS:
+            raise DataError(
+                f"valid '{self.name}': {word}={line_of(function)} returned {moment!r} for row {row!r}; milliseconds "
+                f"since 1970 as an int, from 0 to {LATEST_MS} (the end of the year 9999), or None for no bound are "
+                "needed"
+            )
+        return moment
+
+
+class ValidRows(Keyed):
+    """Rows of (K, V) with any weights in, those out that are there by the clock of their key's partition.
+
+    A step takes at most `most` keys out of the calendar; the others are due in the next step.
+
+    Invariant: `arrangement` has the rows with a moment to come, `moments` and `calendar` the first one of each key.
+    Cost: proportional to the rows of the changed keys and of the keys that are due.
+    """
+
+    def __init__(
+        self,
+        arrangement: Arrangement[Any, Any],
+        moments: Table[Any, int],
+        calendar: Calendar[Any],
+        lifetime: Lifetime,
+        clock: RowClock,
+        owned: Callable[[], Collection[int]],
+        most: int = MOST_A_STEP,
+    ) -> None:
+        self.name = lifetime.name
+        self.arrangement, self.moments, self.calendar = arrangement, moments, calendar
+        self._lifetime, self._clock = lifetime, clock
+        self.due = DueKeys(calendar, clock, owned, most)
+
+    def states(self) -> Sequence[State]:
+        """The rows, the next moment of each key, and the keys in the order of these."""
+        return (self.arrangement, self.moments, self.calendar)
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clock."""
+        return self._clock.reads
+
+    def wakes_at(self) -> Moment | None:
+        """The first moment of the partitions owned, None if there is none."""
+        return self.due.wakes_at()
+
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        super().end_epoch()
+        self.left_due = ()
+
+    @property
+    def tells_failures(self) -> bool:
+        """True: a row whose moments fail in one batch fails in every batch."""
+        return True
+
+    def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
+        """The rows whose moments are no times."""
+        found: dict[int, Exception] = {}
+        for index, row in enumerate(inputs[0].rows):
+            try:
+                if row[0] is not None:
+                    self._lifetime.of(row)
+            except Exception as error:
+                found[index] = error
+        return found
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set the rows aside whose moments are no times, or that the arrangement cannot write."""
+        batch = only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec)
+        return self.step(context, aside.without(batch, self.failures(batch)) if aside.care.on else batch)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Apply the delta, then bring its keys and the keys that are due to the time of their partitions.
+
+        Raises: DataError for a row whose moments are no times, or that cannot be hashed.
+        """
+        batch = self.with_keys(inputs[0])
+        due, self.left_due = self.due.due(self.due.frontiers(context))
+        arrived: dict[Any, ZSet] = defaultdict(dict)
+        for row, weight in batch.zset(self.name).items():
+            arrived[row[0]][row] = weight
+        keys = list(dict.fromkeys([*arrived, *(key for _, key in due)]))
+        homes = homes_of(self.arrangement.spec, keys)
+        olds, bags = self.moments.get_many(keys), self.arrangement.get_many(keys)
+        out: ZSet = {}
+        kept: ZSet = {}
+        news: dict[Any, int | None] = {}
+        for key, home, old, bag in zip(keys, homes, olds, bags, strict=True):
+            rows = {(key, value): weight for value, weight in pairs_of(bag)}
+            clock = self._clock.at(context, home)
+            news[key] = self._bring(rows, arrived.get(key, {}), old, clock, out, kept)
+        self.arrangement.integrate(kept)
+        self.moments.put_many(news, olds)
+        self.calendar.move(keys, olds, news.values())
+        return self._made(context, batch, out, [moment for moment, _ in due])
+
+    def _bring(self, rows: ZSet, arrived: ZSet, old: int | None, clock: int, out: ZSet, kept: ZSet) -> int | None:
+        """Add the changes of a key's rows to `out`, and of its kept rows to `kept`; return its next moment."""
+        of, nexts = self._lifetime.of, []
+        for row in {**rows, **arrived}:
+            span, before = of(row), rows.get(row, 0)
+            after = before + arrived.get(row, 0)
+            shown = before if old is not None and span.from_ms < old else 0
+            if change := (after if span.there(clock) else 0) - shown:
+                out[row] = change
+            moment = span.next_ms(clock) if after else None
+            if moment is not None:
+                nexts.append(moment)
+            if change := (after if moment is not None else 0) - before:
+                kept[row] = change
+        return min(nexts, default=None)
+
+    def _made(self, context: Context, batch: Batch, out: ZSet, moments: Sequence[int]) -> Batch:
+        rows, weights = list(out), list(out.values())
+        if context.timestamps is None:
+            return Batch(rows, weights, max([batch.time, *moments]))
+        numbers: dict[Any, int] = {}  # the times of rows are numbers of records; a row that was due derives from none
+        for key, number in zip(keys_of(batch.rows), batch.times_of_rows(), strict=True):
+            numbers[key] = max(number, numbers.get(key, 0))
+        return Batch(rows, weights, batch.time, [numbers.get(key, 0) for key in keys_of(rows)])

@@ -17,6 +17,7 @@ a traceback.
 
 if TYPE_CHECKING:
     from eddy import faust as faust
+    from eddy.as_of import AsOf
     from eddy.config import Config
     from eddy.connectors.schema_registry.registry import SchemaRegistry
     from eddy.driver import OutputRecord, TopologyTestDriver
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Action",
     "Answer",
+    "AsOf",
     "Bytes",
     "CalendarWindows",
     "Child",
@@ -191,6 +193,7 @@ _HOMES = {
         "TopologyError",
         "UnknownSchemaError",
     ),
+    "eddy.as_of": ("AsOf",),
     "eddy.join_windows": ("JoinWindows",),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordMetadata"),

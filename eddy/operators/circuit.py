@@ -28,6 +28,7 @@ from eddy.operators.processors.processing import Process
 from eddy.operators.waves.body import Body
 from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
+from eddy.operators.windows.as_of_join import AsOfJoin
 from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marks
 from eddy.operators.windows.stream_join import StreamStreamJoin
@@ -40,6 +41,8 @@ from eddy.state.table_state import Table
 __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive"]
 
 _ROWS = attrgetter("rows")
+_OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin)
+"""The operators that tell for what they wait."""
 Recursive = Waves | FactWaves | Fixpoint
 
 
@@ -338,7 +341,7 @@ class Circuit:
 
     def open_windows(self, context: Context) -> list[OpenWindow]:
         """The first open window of each step that has one, between epochs. `context` has the event times."""
-        found = (op.first_open(context) for op in self.operators if isinstance(op, WindowedFold | StreamStreamJoin))
+        found = (op.first_open(context) for op in self.operators if isinstance(op, _OPEN))
         return [window for window in found if window is not None]
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "OUTSIDE",
+    "AllOf",
     "Arrivals",
     "Context",
     "EventTimes",
@@ -137,5 +138,15 @@ class FirstOf(NamedTuple):
         return any(moment.reached(context) for moment in self.moments)
 
 
-Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals | FirstOf
+class AllOf(NamedTuple):
+    """The last of several moments, none of which is a tick or at rest."""
+
+    moments: Sequence["Moment"]
+
+    def reached(self, context: Context) -> bool:
+        """Whether an epoch with this context has to step the operator without input."""
+        return all(moment.reached(context) for moment in self.moments)
+
+
+Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals | FirstOf | AllOf
 """When an operator wants a step without input."""

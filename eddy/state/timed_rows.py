@@ -94,12 +94,17 @@ class TimedRows(Generic[K, V]):
 
         Cost: a scan of the rows that are found, and of those that the epoch has changed.
         """
+        decode = self.spec.value.decode
+        return [(time, decode(value), weight) for time, value, weight in self.scan(home, plain, first_ms, last_ms)]
+
+    def scan(self, home: int, plain: bytes, first_ms: int, last_ms: int) -> list[tuple[int, bytes, int]]:
+        """The same, with the bytes of the values."""
         if first_ms > last_ms:
             return []
         prefix = self._prefix(home, plain)
-        decode, at = self.spec.value.decode, len(prefix)
+        at = len(prefix)
         return [
-            (_MOMENT.unpack_from(place, at)[0], decode(value), weight)
+            (_MOMENT.unpack_from(place, at)[0], value, weight)
             for place, value, weight in self._scan(prefix, first_ms, last_ms)
         ]
 

@@ -41,13 +41,16 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_MOST_SHOWN = 200
 _SERDES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "eddy.Float64"}
 
 
 def check_name(name: Any, what: str) -> str:
     """Refuse a name that cannot be part of a topic's name or of a path."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
-        raise TopologyError(f"{what} {name!r}: not a name; letters, digits, '.', '_' and '-' are needed, at most 200")
+        raise TopologyError(
+            f"{what} {_shown(name)}: not a name; letters, digits, '.', '_' and '-' are needed, at most 200"
+        )
     return name
 
 
@@ -66,7 +69,7 @@ def check_function(
     """
     prefix = f"{what}=" if what else ""
     if not callable(function):
-        raise TopologyError(f"{where}: {prefix}{function!r} is no function; a callable is needed")
+        raise TopologyError(f"{where}: {prefix}{_shown(function)} is no function; a callable is needed")
     written = function
     while isinstance(written, functools._lru_cache_wrapper):
         written = written.__wrapped__
@@ -150,13 +153,15 @@ def _named(function: Any) -> str:
 def check_member(where: str, member: Any) -> None:
     """Check the name of a worker, which is part of a path."""
     if not isinstance(member, str) or not member or "/" in member:
-        raise TopologyError(f"{where}: member={member!r}; a name is needed, as text without '/'. Write member='0'")
+        raise TopologyError(
+            f"{where}: member={_shown(member)}; a name is needed, as text without '/'. Write member='0'"
+        )
 
 
 def check_names(where: str, given: Any) -> list[str]:
     """Names, each once. Raises: TopologyError for anything else, or for none."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable) or not (names := list(given)):
-        raise TopologyError(f"{where}={given!r}; a list of names is needed")
+        raise TopologyError(f"{where}={_shown(given)}; a list of names is needed")
     for name in names:
         check_name(name, where)
     if len(set(names)) < len(names):
@@ -189,7 +194,9 @@ _SCALARS = frozenset({"string", "bytes", "int64", "float64"})
 
 
 def _shown(given: Any) -> str:
-    return given.__qualname__ if inspect.isfunction(given) else repr(given)
+    """An argument in a message: the name of a function, the beginning of a long text."""
+    text = given.__qualname__ if inspect.isfunction(given) else repr(given)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _serde_for(given: Any) -> str:
@@ -205,14 +212,14 @@ def check_whole(where: str, least: int, /, optional: bool = True, **numbers: Any
     """Check that arguments are integers of at least `least`; None is allowed if `optional`."""
     for what, number in numbers.items():
         if not (number is None and optional) and (not _is_number(number, int) or number < least):
-            raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed, a whole number")
+            raise TopologyError(f"{where}: {what}={_shown(number)}; {least} or more is needed, a whole number")
 
 
 def check_number(where: str, least: float, /, optional: bool = True, **numbers: Any) -> None:
     """Check that arguments are numbers of at least `least`; None is allowed if `optional`."""
     for what, number in numbers.items():
         if not (number is None and optional) and not (_is_number(number, int, float) and number >= least):
-            raise TopologyError(f"{where}: {what}={number!r}; {least} or more is needed")
+            raise TopologyError(f"{where}: {what}={_shown(number)}; {least} or more is needed")
 
 
 def _is_number(given: Any, *types: type) -> bool:
@@ -223,7 +230,7 @@ def check_flag(where: str, /, **flags: Any) -> None:
     """Check that arguments are True or False."""
     for what, given in flags.items():
         if not isinstance(given, bool):
-            raise TopologyError(f"{where}: {what}={given!r}; True or False is needed")
+            raise TopologyError(f"{where}: {what}={_shown(given)}; True or False is needed")
 
 
 def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None:
@@ -231,7 +238,7 @@ def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None
     for what, given in chosen.items():
         if not isinstance(given, str) or given not in choices:
             listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-            raise TopologyError(f"{where}: {what}={given!r}; {listed} is needed")
+            raise TopologyError(f"{where}: {what}={_shown(given)}; {listed} is needed")
 
 
 def renamed_choice(where: str, on_limit: Any) -> Any:
@@ -246,7 +253,9 @@ def check_mapping(where: str, /, **mappings: Any) -> None:
     """Check that arguments are mappings from names, or None."""
     for what, given in mappings.items():
         if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
-            raise TopologyError(f"{where}: {what}={given!r}; a dict by name is needed. Write {what}={{'name': …}}")
+            raise TopologyError(
+                f"{where}: {what}={_shown(given)}; a dict by name is needed. Write {what}={{'name': …}}"
+            )
 
 
 def folder_of(where: str, /, **folders: Any) -> Path | None:
@@ -255,7 +264,7 @@ def folder_of(where: str, /, **folders: Any) -> Path | None:
     if given is None:
         return None
     if not isinstance(given, str | PurePath) or given == "":
-        raise TopologyError(f"{where}: {what}={given!r}; a folder, as text or a pathlib.Path, or None is needed")
+        raise TopologyError(f"{where}: {what}={_shown(given)}; a folder, as text or a pathlib.Path, or None is needed")
     return Path(given)
 
 
@@ -272,18 +281,23 @@ def check_rows(where: str, rows: Any, key: Any, value: Any) -> tuple[tuple[Any, 
     """Check that rows are pairs (key, value) that can be hashed and encoded."""
     check_serdes(where, key=key, value=value)
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise TopologyError(f"{where}: rows={rows!r}; a list of pairs (key, value) is needed. A dict has .items()")
+        raise TopologyError(
+            f"{where}: rows={_shown(rows)}; a list of pairs (key, value) is needed. A dict has .items()"
+        )
     found = tuple(rows)
     for row in found:
         if not isinstance(row, tuple) or len(row) != 2:
-            raise TopologyError(f"{where}: the row {row!r} is no pair; a pair (key, value) is needed")
+            raise TopologyError(f"{where}: the row {_shown(row)} is no pair; a pair (key, value) is needed")
         try:
             hash(row)
         except TypeError as error:
             raise TopologyError(
-                f"{where}: the row {row!r} cannot be hashed: {error}; scalars, tuples and frozen structs can be rows"
+                f"{where}: the row {_shown(row)} cannot be hashed: {error}; scalars, tuples and frozen structs can be "
+                "rows"
             ) from error
         for what, serde, part in (("key", key, row[0]), ("value", value, row[1])):
             if serde is not None and part is not None and (why := refusal(serde, part)):
-                raise TopologyError(f"{where}: the {what} {part!r} is no {serde.name}: {why}; name the serde that fits")
+                raise TopologyError(
+                    f"{where}: the {what} {_shown(part)} is no {serde.name}: {why}; name the serde that fits"
+                )
     return found

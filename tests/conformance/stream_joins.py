@@ -41,3 +41,17 @@ def outer_join_of_streams_behind_exchanges(t: eddy.Topology) -> None:
     windows = eddy.JoinWindows(FOUR, grace=FOUR)
     joined = orders.outer_join(paid, lambda order, payment: (order, payment), windows, name="near")
     joined.map(lambda key, value: (key.lower(), value), key=S).to("out", value=Native)
+
+
+@case([JOINED], out=[("a", ("o4", "p2")), ("a", ("o5", "p2")), ("a", ("o0", None)), ("b", ("o1", None))])
+def left_join_as_of_the_time_of_a_record(t: eddy.Topology) -> None:
+    orders, paid = sides(t)
+    orders.left_join(paid, lambda order, payment: (order, payment), eddy.AsOf(FOUR)).to("out", value=Native)
+
+
+@case([JOINED], out=[("P2", "o4"), ("P2", "o5")])
+def join_as_of_the_time_of_a_record_behind_an_exchange(t: eddy.Topology) -> None:
+    orders, paid = sides(t)
+    again = orders.map(lambda key, value: (key.lower(), value), key=S)
+    joined = again.join(paid, lambda order, payment: (order, payment), eddy.AsOf(FOUR, grace=FOUR), name="rated")
+    joined.map(lambda key, value: (value[1].upper(), value[0]), key=S, value=S).to("out")

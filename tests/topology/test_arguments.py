@@ -213,6 +213,15 @@ CALLS = [
         )
         for verb, parameter in (("join", "table"), ("left_join", "table"), ("outer_join", "other"))
     ),
+    *(
+        Call(
+            "stream",
+            verb,
+            {"table": ("stream", "collection"), "joiner": JOINER, "windows": (eddy.AsOf(HOUR), "windows")},
+            {"name": "name", "value": "serde"},
+        )
+        for verb in ("join", "left_join")
+    ),
     Call("stream", "recursively", {"op": OP}, {**RECURSION, "include_seeds": "flag"}),
     *processors("stream"),
     *processors("table"),

@@ -3,9 +3,8 @@
 Whatever the cut into epochs, the pace of partitions, the number of partitions and workers, restarts and lost states.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import product
 from typing import Literal
 
@@ -13,20 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eddy
-from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
-from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.topology.joining import SIDES, Joined, N, Record, Running, S, home_of, ms, sortable
 
-S, N = eddy.String, eddy.Int64
-SIDES = ("left", "right")
-Record = tuple[int, str | None, int, int]
-"""The number of its side, its key, value and timestamp."""
 Row = tuple[str, int, int]
 """A key, a value and a timestamp."""
-Joined = tuple[str | None, tuple[int | None, int | None], int]
-"""A key, the values of both sides, and the timestamp."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +51,6 @@ class Program:
             joined = left.outer_join(right, lambda key, one, other: (one, other), windows, name="near")
         joined.to("out", value=eddy.Native)
         return made
-
-
-def ms(number: int) -> timedelta:
-    return timedelta(milliseconds=number)
 
 
 @dataclass
@@ -129,68 +115,6 @@ class Oracle:
         return all(self.times[1 - side, p] - max(back, 0) - self.program.grace > last for p in places)
 
 
-def home_of(key: str | None, value: int, partitions: int) -> int:
-    return value % partitions if key is None else partition_of(key.encode(), partitions)
-
-
-class Running:
-    """Workers on a log, each with a store in memory."""
-
-    def __init__(self, program: Program, partitions: int, count: int, most: int) -> None:
-        self.log, self.topology = LocalLog(None), program.topology()
-        self.log.create_topics(TopicSpec(topic, partitions) for topic in (*SIDES, "out"))
-        self.partitions = partitions
-        self.config = eddy.Config(max_epoch_records=most)
-        self.stores = [MemoryStore() for _ in range(count)]
-        self.workers = [self._worker(number) for number in range(count)]
-
-    def _worker(self, number: int) -> eddy.Worker:
-        return eddy.Worker(
-            self.topology, self.log, self.config, member=str(number), store=self.stores[number], clock=lambda: 0.0
-        )
-
-    def replace(self, number: int) -> None:
-        """A worker ends, and another one with nothing on its disk takes its place."""
-        self.workers[number].close()
-        self.stores[number] = MemoryStore()
-        self.workers[number] = self._worker(number)
-
-    def finish(self) -> None:
-        deadline = Deadline(PATIENCE_S)
-        while sum(worker.step() for worker in self.workers) or not self.workers[0].quiescent():
-            deadline.check("rest")
-
-    def write(self, records: Iterable[Record]) -> None:
-        producer = self.log.producer(None)
-        producer.begin()
-        for side, key, value, stamp in records:
-            data = None if key is None else key.encode()
-            producer.send(SIDES[side], home_of(key, value, self.partitions), [data], [N.encode(value)], [stamp])
-        producer.commit({}, None)
-        producer.close()
-
-    def written(self) -> list[Joined]:
-        found: list[Joined] = []
-        for partition in range(self.partitions):
-            at = TopicPartition("out", partition)
-            records = self.log.read(at, 0, self.log.end_offsets([at])[at], 100_000)
-            for key, value, stamp in zip(records.keys, records.values, records.timestamps, strict=True):
-                assert value is not None
-                found.append((None if key is None else key.decode(), eddy.Native.decode(value), stamp))
-        return found
-
-    def kept(self, name: str) -> int:
-        """The rows of a state in all changelogs."""
-        rows: set[bytes] = set()
-        for partition in range(self.partitions):
-            at = TopicPartition(f"app-{name}-changelog", partition)
-            records = self.log.read(at, 0, self.log.end_offsets([at])[at], 100_000)
-            for key, value in zip(records.keys, records.values, strict=True):
-                assert key is not None
-                (rows.discard if value is None else rows.add)(key)
-        return len(rows)
-
-
 programs = st.builds(
     Program,
     before=st.integers(-4, 9),
@@ -206,15 +130,11 @@ record = st.tuples(st.integers(0, 1), key, st.integers(1, 40), st.integers(0, 60
 parts = st.lists(st.lists(record, max_size=12), max_size=6)
 
 
-def sortable(joined: Iterable[Joined]) -> list[str]:
-    return sorted(map(repr, joined))
-
-
 @given(programs, parts, st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 3, 1000]), st.data())
 def test_joins_are_a_function_of_the_records_of_each_partition(
     program: Program, parts: list[list[Record]], partitions: int, count: int, most: int, data: st.DataObject
 ) -> None:
-    running = Running(program, partitions, count, most)
+    running = Running(program.topology(), partitions, count, most)
     late = 0
     for part in parts:
         running.write(part)

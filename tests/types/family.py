@@ -50,6 +50,9 @@ def program() -> None:
         words.outer_join(words, lambda one, other: (one, other), near, name="near"),
         eddy.KStream[str, tuple[bytes | None, bytes | None]],
     )
+    then = eddy.AsOf(timedelta(hours=1))
+    assert_type(words.join(words, lambda one, other: (one, other), then), eddy.KStream[str, tuple[bytes, bytes]])
+    assert_type(words.left_join(words, lambda one, other: other, then), eddy.KStream[str, bytes | None])
     words.join(words, lambda one, other: one)  # type: ignore[call-overload]
 
     sizes = words.group_by_key().aggregate(lambda: 0, lambda key, value, size: size + len(value), "sizes")

@@ -27,16 +27,16 @@ from eddy.serde import Native, Serde
 from eddy.topology.plan.placement import Placement
 from eddy.topology.plan.plan import StreamStreamJoin
 
-__all__ = ["JoinedStreams"]
+__all__ = ["CLOSING", "JoinedStreams", "MomentsDue"]
 
-_CLOSING = f"{FACTS}, due long, over boolean"
+CLOSING = f"{FACTS}, due long, over boolean"
 """Facts, when they are removed, and whether they are."""
 _BYTES = "CAST(NULL AS BINARY)"
 
 
 @dataclass(frozen=True)
-class _Due:
-    """`FACTS` under keys with moments → `_CLOSING`. `frontiers` has the other side's, by partition."""
+class MomentsDue:
+    """`FACTS` under keys with moments → `CLOSING`. `frontiers` has the frontier by which they are due, by partition."""
 
     windows: JoinSide
     frontiers: Sequence[int]
@@ -44,7 +44,8 @@ class _Due:
     tail: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        schema = arrow_schema(_CLOSING)
+        """Add the columns."""
+        schema = arrow_schema(CLOSING)
         for batch in batches:
             homes = partitions_of(batch.column("k").to_pylist(), len(self.frontiers), self.partitioner, self.tail)
             due = list(map(self.windows.due_at, batch.column("t").to_pylist()))
@@ -86,9 +87,9 @@ class JoinedStreams:
         assigned, count = self.node.assigned[other], place.partitions
         passed = closing_times(self.times, assigned, count, self.node.inputs[other].sends)
         frontiers = [max(-1, time - assigned.windows.lag_ms) for time in passed]
-        closing = _Due(windows, frontiers, self.partitioner, place.key.tail)
+        closing = MomentsDue(windows, frontiers, self.partitioner, place.key.tail)
         present = facts.where("k IS NOT NULL AND v IS NOT NULL").select(*names(FACTS))
-        told = self.frames.through(present, closing, _CLOSING)
+        told = self.frames.through(present, closing, CLOSING)
         return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
 
     def _pairs(self, left: DataFrame, right: DataFrame) -> DataFrame:

@@ -1,12 +1,13 @@
 """The steps of windows, joins in time and valid rows on Spark, a part of the compiler of steps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from eddy.connectors.spark.arrow_functions import RowsEntry
+from eddy.connectors.spark.as_of_frames import AsOfFrames
 from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames
@@ -74,11 +75,18 @@ class WindowSteps(ABC):
 
     def streams_joined(self, join: nodes.StreamStreamJoin) -> None:
         """Facts of two streams, joined in time."""
+        self._joined_in_time(join, JoinedStreams)
+
+    def joined_as_of(self, join: nodes.AsOfJoin) -> None:
+        """Facts, joined with the values of another stream at their times."""
+        self._joined_in_time(join, AsOfFrames)
+
+    def _joined_in_time(self, join: Any, made_by: Callable[..., JoinedStreams | AsOfFrames]) -> None:
         left, right = (
             self.scope[source].under(self.frames, *self.serdes(source), source.label) for source in join.inputs
         )
         one, other = (self.placements[source] for source in join.inputs)
-        joined = JoinedStreams(self.frames, join, one, other, self.clocks.event_times, self.partitioner)
+        joined = made_by(self.frames, join, one, other, self.clocks.event_times, self.partitioner)
         self.scope[join] = joined.of(left, right, self.serdes(join)[0])
         for name, (kind, frame) in joined.states.items():
             self.scope.capture(name, kind, join, frame)

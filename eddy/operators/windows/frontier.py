@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import msgspec
 
 from eddy.operators.batch import EMPTY, Batch
-from eddy.operators.context import Arrivals, Context, Moment, Wake, Watermark
+from eddy.operators.context import AllOf, Arrivals, Context, FirstOf, Moment, Wake, Watermark
 from eddy.operators.exchange import Gate, Outgoing, Received
 from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.windows import Windows
 
-__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "mark_of"]
+__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slower", "mark_of"]
 
 _ITERATION = -11
 """The iteration of marks. Rows have 0 or more, messages about held rows another negative number."""
@@ -104,6 +104,36 @@ class Marked:
         """The one with the least mark."""
         value = self._marks.partition(partition).value
         return min(self._sources, key=lambda source: value((partition, *source)) or -1)
+
+
+class Slower:
+    """The lesser one of two frontiers, in each partition."""
+
+    def __init__(self, one: Frontier, other: Frontier) -> None:
+        self._both = one, other
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clocks of both."""
+        one, other = (frontier.reads for frontier in self._both)
+        return ClocksRead(one.sources | other.sources)
+
+    def at(self, context: Context, partition: int) -> int:
+        """The frontier of a partition."""
+        return min(frontier.at(context, partition) for frontier in self._both)
+
+    def passes(self, firsts: Mapping[int, int]) -> FirstOf | None:
+        """The moment at which both frontiers of a partition reach the end that is given for it."""
+        moments: list[Moment] = []
+        for partition, end in firsts.items():
+            both = [moment for each in self._both if (moment := each.passes({partition: end})) is not None]
+            if len(both) == len(self._both):
+                moments.append(AllOf(both))
+        return FirstOf(moments) if moments else None
+
+    def slowest(self, context: Context, partition: int) -> tuple[str, int]:
+        """The one for which the lesser frontier waits."""
+        return min(self._both, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
 
 
 class _Mark(msgspec.Struct, array_like=True):

@@ -12,21 +12,22 @@ Not here: the author's joiner, which is the next step, and records without a key
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from eddy.join_windows import JoinSide
-from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.batch import Batch
 from eddy.operators.context import Context, FirstOf, Moment
-from eddy.operators.errors.set_aside import Aside, refused
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier
+from eddy.operators.windows.timed_batches import Arrived, JoinedRows
 from eddy.operators.windows.windowed_fold import OpenWindow
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
-from eddy.state.timed_rows import EncodedRows, TimedRows
+from eddy.state.timed_rows import TimedRows
 from eddy.windows import Windowed
 
 __all__ = ["Side", "StreamStreamJoin"]
@@ -52,57 +53,6 @@ class Side:
         yield from (self.rows, self.calendar)
         if self.unmatched is not None:
             yield self.unmatched
-
-    def arrived(self, batch: Batch) -> "_Arrived":
-        """Rows, with their bytes. Raises: the error of the first row that the state cannot write."""
-        try:
-            keys = list(keys_of(batch.rows))
-            list(map(hash, keys))
-            return _Arrived(batch, keys, self.rows.encoded(batch.rows))
-        except Exception:
-            for error in self.errors(batch).values():
-                raise error from None
-            raise
-
-    def errors(self, batch: Batch) -> dict[int, Exception]:
-        """The rows that the state cannot write, by index, each with its error."""
-        spec = replace(self.rows.spec, kind="table")  # values need no hash
-        found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
-        return {index: error for index, error in found if error is not None}
-
-
-class _Arrived(NamedTuple):
-    """The rows that arrive at a side in an epoch."""
-
-    batch: Batch
-    keys: list[Windowed[Any]]
-    encoded: EncodedRows
-
-    def rows(self) -> Iterator[Any]:
-        """Yield the key, value, weight, time, partition and the key's bytes of each row."""
-        batch, encoded = self.batch, self.encoded
-        values = map(itemgetter(1), batch.rows)
-        times = batch.times_of_rows()
-        return zip(self.keys, values, batch.weights, times, encoded.homes, encoded.plain, strict=True)
-
-
-class _Made:
-    """The rows that a step makes."""
-
-    def __init__(self, numbered: bool) -> None:
-        self.rows: list[Row] = []
-        self.weights: list[int] = []
-        self.times: list[int] = []
-        self.numbered = numbered
-        """Whether the times of rows are numbers of records."""
-
-    def add(self, key: Any, values: tuple[Any, Any], weight: int, time: int) -> None:
-        self.rows.append((key, values))
-        self.weights.append(weight)
-        self.times.append(time)
-
-    def batch(self) -> Batch:
-        return Batch(self.rows, self.weights, max(self.times), self.times) if self.rows else EMPTY
 
 
 class StreamStreamJoin(Operator):
@@ -149,15 +99,15 @@ class StreamStreamJoin(Operator):
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the states cannot write."""
         sides = zip(self._sides, map(aside.without_kept, inputs), strict=True)
-        return self.step(context, *(aside.without(batch, side.errors(batch)) for side, batch in sides))
+        return self.step(context, *(aside.without(batch, Arrived.errors(side.rows, batch)) for side, batch in sides))
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Join the new left rows with the old right ones, the new right rows with all left ones; then remove rows.
 
         Raises: DataError for a row that a state cannot write.
         """
-        (left, right), made = self._sides, _Made(context.timestamps is not None)
-        one, other = (side.arrived(batch) for side, batch in zip(self._sides, inputs, strict=True))
+        (left, right), made = self._sides, JoinedRows(context.timestamps is not None)
+        one, other = (Arrived.at(side.rows, batch) for side, batch in zip(self._sides, inputs, strict=True))
         matched: tuple[set[Windowed[Any]], set[Windowed[Any]]] = (set(), set())
         self._match(made, one, left, right, matched, flipped=False)
         left.rows.add(one.encoded, one.batch.weights)
@@ -172,8 +122,8 @@ class StreamStreamJoin(Operator):
 
     def _match(
         self,
-        made: _Made,
-        arrived: _Arrived,
+        made: JoinedRows,
+        arrived: Arrived,
         side: Side,
         other: Side,
         matched: Sequence[set[Windowed[Any]]],
@@ -194,7 +144,7 @@ class StreamStreamJoin(Operator):
                 pair = (match, value) if flipped else (value, match)
                 add(key[0], pair, weight * times, time if numbered else max(at, moment))
 
-    def _note(self, side: Side, arrived: _Arrived, matched: set[Windowed[Any]]) -> None:
+    def _note(self, side: Side, arrived: Arrived, matched: set[Windowed[Any]]) -> None:
         """Note which rows have no match, and when new ones are due."""
         keys = list(dict.fromkeys(arrived.keys))
         due_at = side.windows.due_at
@@ -203,7 +153,7 @@ class StreamStreamJoin(Operator):
             news = {**dict.fromkeys(matched), **{key: True for key in keys if key not in matched}}
             side.unmatched.put_many(news, side.unmatched.get_many(list(news)))
 
-    def _remove_due(self, context: Context, side: Side, arrived: _Arrived, made: _Made) -> list[int]:
+    def _remove_due(self, context: Context, side: Side, arrived: Arrived, made: JoinedRows) -> list[int]:
         """Remove the rows that are due; pass those on that have no match, if the side is outer.
 
         Returns the partitions in which more rows are due.
@@ -220,7 +170,7 @@ class StreamStreamJoin(Operator):
             self._remove(side, due, made)
         return left_due
 
-    def _remove(self, side: Side, due: Mapping[Windowed[Any], int], made: _Made) -> None:
+    def _remove(self, side: Side, due: Mapping[Windowed[Any], int], made: JoinedRows) -> None:
         spec, keys = side.rows.spec, list(due)
         lonely = side.unmatched.get_many(keys) if side.unmatched is not None else [None] * len(keys)
         encoded = spec.key.identify_many(keys)

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from eddy.as_of import AsOf
 from eddy.errors import TopologyError
 from eddy.join_windows import JoinWindows
-from eddy.serde import Native, Serde
+from eddy.serde import Serde
 from eddy.topology.arguments import name_or, takes_key
+from eddy.topology.dsl.as_of_joins import as_of_join
 from eddy.topology.dsl.builder import Builder, pair, same_topology
 from eddy.topology.dsl.global_table import GlobalKTable, global_join
 from eddy.topology.dsl.table import KTable
+from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys, without_key
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import sources_of_records
 
@@ -80,7 +83,7 @@ class StreamJoins(Generic[K, V]):
         self,
         table: "StreamJoins[K, W]",
         joiner: Callable[[V, W], V2],
-        windows: JoinWindows,
+        windows: JoinWindows | AsOf,
         value: Serde[V2] | None = None,
         *,
         name: str | None = None,
@@ -91,7 +94,7 @@ class StreamJoins(Generic[K, V]):
         self,
         table: "StreamJoins[K, W]",
         joiner: Callable[[K, V, W], V2],
-        windows: JoinWindows,
+        windows: JoinWindows | AsOf,
         value: Serde[V2] | None = None,
         *,
         name: str | None = None,
@@ -113,12 +116,13 @@ class StreamJoins(Generic[K, V]):
         `joiner` is called with the two values, and before them with the key if its first parameter is named `key`. Of a
         table: records whose key it does not have are dropped. Of a stream: each pair of records within `windows`, at
         the later one's timestamp. A record of a stream is late, and not joined, as `JoinWindows` says; a record without
-        a key or a value is dropped. A global table is joined by the key `select(value)`, or `select(key, value)`.
+        a key or a value is dropped. With `AsOf` each record is joined with the value that the other stream had for its
+        key at the record's timestamp. A global table is joined by the key `select(value)`, or `select(key, value)`.
 
         Args:
             table: the table, or the other stream.
             joiner: makes the value of two values.
-            windows: of a stream, its `JoinWindows`. The third argument of a table is the `name`.
+            windows: of a stream, its `JoinWindows` or `AsOf`. The third argument of a table is the `name`.
             select: of a global table, makes its key from a record.
             name: of the step; of two streams, the states are called `<name>-left`, `<name>-right` and so on.
             value: the serde of the joined values.
@@ -172,7 +176,7 @@ class StreamJoins(Generic[K, V]):
         self,
         table: "StreamJoins[K, W]",
         joiner: Callable[[V, W | None], V2],
-        windows: JoinWindows,
+        windows: JoinWindows | AsOf,
         value: Serde[V2] | None = None,
         *,
         name: str | None = None,
@@ -183,7 +187,7 @@ class StreamJoins(Generic[K, V]):
         self,
         table: "StreamJoins[K, W]",
         joiner: Callable[[K, V, W | None], V2],
-        windows: JoinWindows,
+        windows: JoinWindows | AsOf,
         value: Serde[V2] | None = None,
         *,
         name: str | None = None,
@@ -241,6 +245,13 @@ class StreamJoins(Generic[K, V]):
                 f"{where}: select={select!r} makes the key of a global table, and '{other._node.label}' is none; "
                 "remove it, and give the records that key before: .select_key(…)"
             )
+        if isinstance(other, StreamJoins) and isinstance(windows, AsOf):
+            if how == "outer":
+                raise TopologyError(
+                    f"{where}: windows={windows!r}; a record of '{other._node.label}' may be joined any number of "
+                    "times, and is never unmatched. Write join or left_join, or give JoinWindows"
+                )
+            return self._of(as_of_join(self, other, joiner, windows, how == "left", name, value))
         if isinstance(other, StreamJoins):
             return self._join_stream(other, joiner, how, windows, name, value)
         if how == "outer" or not is_table:
@@ -249,10 +260,10 @@ class StreamJoins(Generic[K, V]):
             raise TopologyError(
                 f"{where}: {type(other).__name__} cannot be joined to a stream; {needed}. Make it one: {fix}"
             )
-        if isinstance(windows, JoinWindows):
+        if isinstance(windows, JoinWindows | AsOf):
             raise TopologyError(
                 f"{where}: windows={windows!r}; a table has no time, and a stream is joined with it as of the epoch. "
-                "Remove windows="
+                "Remove windows=, or join the stream of which the table is made"
             )
         if windows is not None and name is not None:
             raise TopologyError(f"{where}: {windows!r} as the third argument, and name={name!r}; one name is needed")
@@ -291,34 +302,18 @@ class StreamJoins(Generic[K, V]):
         if not isinstance(windows, JoinWindows):
             raise TopologyError(
                 f"{where}: windows={windows!r}; two streams are joined within a span of time. Write "
-                "….join(other, joiner, eddy.JoinWindows(timedelta(minutes=5))), or join a table: other.to_table()"
+                "….join(other, joiner, eddy.JoinWindows(timedelta(minutes=5))), or eddy.AsOf(timedelta(hours=1)) for "
+                "the value at each record's time, or join a table: other.to_table()"
             )
-        if builder.open_loops:
-            raise TopologyError(
-                f"{where}: two streams cannot be joined in time inside {builder.open_loops[-1]}, whose rows are no "
-                "records of a source; join them before it, or join a table inside: other.to_table()"
-            )
+        check_outside(where, builder)
         with_key = takes_key(where, joiner, "value", "other")
-        nodes, key = (self._node, other._node), _key_of_both(where, self._node, other._node)
+        nodes, key = (self._node, other._node), key_of_both(where, self._node, other._node)
         outer = _OUTER[how]
         sources = [sources_of_records(where, node, method) for node in nodes]
-        keyed = [self._with_keys(node) if outer[side] else node for side, node in enumerate(nodes)]
+        keyed = [with_keys(builder, node) if outer[side] else node for side, node in enumerate(nodes)]
         assigned = [
-            builder.anonymous(
-                plan.AssignWindows,
-                "windows",
-                "stream",
-                None,
-                label=name,
-                inputs=(node,),
-                key=windowed.serde(key),
-                value=node.value,
-                rekeyed=node.rekeyed,
-                windows=windowed,
-                inner_key=key,
-                sources=found,
-            )
-            for node, windowed, found in zip(keyed, (windows.left, windows.right), sources, strict=True)
+            timed(builder, name, node, side, key, found)
+            for node, side, found in zip(keyed, (windows.left, windows.right), sources, strict=True)
         ]
         inputs = [builder.by_key(node, f"{name}-{side}") for node, side in zip(assigned, _SIDES, strict=True)]
         pairs: plan.Node = builder.add(
@@ -332,54 +327,15 @@ class StreamJoins(Generic[K, V]):
             assigned=tuple(assigned),
             join=how,
         )
-        alone = [_alone(self._of(node), side)._node for side, node in enumerate(nodes) if outer[side]]
-        if alone:
+        single = [alone(self._of(node), side)._node for side, node in enumerate(nodes) if outer[side]]
+        if single:
             pairs = builder.anonymous(
-                plan.Merge, "merge", "stream", None, label=name, inputs=(pairs, *alone), key=key, value=None
+                plan.Merge, "merge", "stream", None, label=name, inputs=(pairs, *single), key=key, value=None
             )
-        return self._of(builder.joined(pairs, joiner if with_key else _without_key(joiner), value))
-
-    def _with_keys(self, node: plan.Node) -> plan.Node:
-        return self._builder.transform(node, "filter", _has_key, None)
+        return self._of(builder.joined(pairs, joiner if with_key else without_key(joiner), value))
 
     def _of(self, node: plan.Node) -> Any:
         return type(self)(self._builder, node)
 
 
 _SIDES = ("left", "right")
-
-
-def _key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
-    """The serde of the keys of both streams. Raises: TopologyError if they have two."""
-    one, other = left.key, right.key
-    if one is not None and other is not None and one.name != other.name:
-        raise TopologyError(
-            f"{where}: '{left.label}' writes its keys as {one.name}, '{right.label}' as {other.name}; streams that are "
-            "joined need the same encoding. Name one serde on both: key=eddy.String"
-        )
-    return one or other or Native
-
-
-def _alone(stream: Any, side: int) -> Any:
-    """The records without a key, each with None in the place of the other side's value."""
-    return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
-
-
-def _has_key(key: Any, value: Any) -> bool:
-    return key is not None
-
-
-def _lacks_key(key: Any, value: Any) -> bool:
-    return key is None and value is not None
-
-
-def _paired_left(value: Any) -> tuple[Any, None]:
-    return value, None
-
-
-def _paired_right(value: Any) -> tuple[None, Any]:
-    return None, value
-
-
-def _without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    return lambda key, value, other: joiner(value, other)

@@ -192,6 +192,9 @@ class Spark(Protocol):
     def streams_joined(self, join: Node) -> None:
         """Facts of two streams, joined in time."""
 
+    def joined_as_of(self, join: Node) -> None:
+        """Facts, joined with the values of another stream at their times."""
+
     def tables_joined(self, join: Node) -> None:
         """Two tables, joined."""
 

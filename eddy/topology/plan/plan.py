@@ -17,6 +17,7 @@ from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
 from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
+from eddy.topology.plan.joins_as_of import AsOfJoin
 from eddy.topology.plan.joins_in_time import StreamStreamJoin
 from eddy.topology.plan.node import Kind, Node
 from eddy.topology.plan.processors import DeclaredStore, Process
@@ -40,6 +41,7 @@ __all__ = [
     "REKEYING",
     "TOTALS",
     "Aggregate",
+    "AsOfJoin",
     "AssignWindows",
     "Binding",
     "Block",

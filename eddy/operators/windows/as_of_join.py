@@ -1,0 +1,229 @@
+"""A join of a stream with the values of another one as of each record's time.
+
+    out    (k, (v, w)) for each left record (k, v) at t, where w is the value of the last right record of k at u ≤ t,
+           or None if there is none, or if it has no value
+
+A left record waits until the right frontier has reached t: no right record up to t can arrive any more, so that w is
+final. A right record is a version of its key's value, until the next one. It is removed once the next one is at or
+before both frontiers: all left records that are still to be joined are later. Both frontiers and the records that are
+late are functions of the input, so the rows and the states are, too, whatever the epochs, the paces and the workers.
+
+Not here: the author's joiner, which is the next step, and left records without a key, which go around this one.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import Batch
+from eddy.operators.context import Context, FirstOf, Moment
+from eddy.operators.errors.set_aside import Aside
+from eddy.operators.operator import ClocksRead, Operator, State
+from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.frontier import Frontier
+from eddy.operators.windows.timed_batches import Arrived, JoinedRows
+from eddy.operators.windows.windowed_fold import OpenWindow
+from eddy.state.calendar import Calendar
+from eddy.state.timed_rows import TimedRows
+from eddy.windows import Windowed
+
+__all__ = ["AsOfJoin", "DueRecords"]
+
+
+@dataclass(frozen=True)
+class DueRecords:
+    """The records of a side, by key and time, and the frontier at which something is to be done about them.
+
+    `calendar` has the time of each record for which it is not done yet, `due` its entries by the frontier. `lag_ms` is
+    the event time by which the frontier is after a time.
+    """
+
+    rows: TimedRows[Any, Any]
+    calendar: Calendar[Any]
+    frontier: Frontier
+    due: DueKeys[Any]
+    lag_ms: int
+
+    @property
+    def states(self) -> tuple[State, State]:
+        """Its states."""
+        return self.rows, self.calendar
+
+    def note(self, keys: Sequence[Windowed[Any]]) -> None:
+        """Add keys to the calendar."""
+        self.calendar.move(keys, [None] * len(keys), [key[1] for key in keys])
+
+    def strike(self, keys: Sequence[Windowed[Any]]) -> None:
+        """Remove keys from the calendar."""
+        self.calendar.move(keys, [key[1] for key in keys], [None] * len(keys))
+
+
+class _Asked(NamedTuple):
+    """A left record that is to be joined: its time, key, value, weight, and the time of its row."""
+
+    at_ms: int
+    key: Any
+    value: Any
+    weight: int
+    time: int
+
+
+class AsOfJoin(Operator):
+    """Records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)) in, records (K, (V, W | None)) out.
+
+    `left`: whether a record is passed on if there was no value. The rows of `waiting` are left records whose time the
+    right frontier has not reached. The rows of `versions` are of each key the last right record up to both frontiers,
+    unless it has no value, and all later ones; its calendar has these later ones.
+
+    Cost: a scan of a key's versions for all of its records that are joined in an epoch.
+    """
+
+    def __init__(self, name: str, waiting: DueRecords, versions: DueRecords, left: bool) -> None:
+        self.name, self._waiting, self._versions, self._left = name, waiting, versions, left
+
+    def states(self) -> Sequence[State]:
+        """The states of both sides."""
+        return (*self._waiting.states, *self._versions.states)
+
+    @property
+    def reads(self) -> ClocksRead:
+        """The clocks of both frontiers."""
+        return self._versions.frontier.reads
+
+    def wakes_at(self) -> Moment | None:
+        """When records can be joined, or versions be removed."""
+        moments = (side.due.wakes_at() for side in (self._waiting, self._versions))
+        found = [moment for moment in moments if moment is not None]
+        return FirstOf(found) if found else None
+
+    def first_open(self, context: Context) -> OpenWindow | None:
+        """The first time for which a record waits, between epochs; None if there is none."""
+        first, waiting = self._waiting.due.first(), self._waiting
+        if first is None:
+            return None
+        latest = max(context.event_time.values(), default=-1)
+        slowest = waiting.frontier.slowest(context, first[1])
+        return OpenWindow(self.name, *slowest, max(0, latest - first[0] - waiting.lag_ms))
+
+    def end_epoch(self) -> None:
+        """Drop what is reported."""
+        self.left_due = ()
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the records that the states cannot write."""
+        left, right = map(aside.without_kept, inputs)
+        return self.step(
+            context,
+            aside.without(left, Arrived.errors(self._waiting.rows, left)),
+            aside.without(right, Arrived.errors(self._versions.rows, right)),
+        )
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Take the new versions; join the records for which they are final; remove versions.
+
+        Raises: DataError for a record that a state cannot write.
+        """
+        made = JoinedRows(context.timestamps is not None)
+        left = Arrived.at(self._waiting.rows, inputs[0])
+        fresh = self._take_versions(inputs[1])
+        asked, left_due = self._asked(context, left, made)
+        self._join(asked, made)
+        self.left_due = {*left_due, *self._remove(context, fresh, left_due)}
+        return made.batch()
+
+    def _take_versions(self, batch: Batch) -> Sequence[tuple[Windowed[Any], int]]:
+        """Keep the last record of each key and time. Returns these keys with their partitions."""
+        state = self._versions.rows
+        arrived = Arrived.at(state, batch)
+        last = {data: index for index, data in enumerate(arrived.encoded.keys)}
+        if len(last) < len(batch):
+            arrived = Arrived.at(state, batch.at(list(last.values())))
+        for key, home, plain in zip(arrived.keys, arrived.encoded.homes, arrived.encoded.plain, strict=True):
+            state.take(home, plain, key[1])
+        state.add(arrived.encoded, [1] * len(arrived.keys))
+        return list(zip(arrived.keys, arrived.encoded.homes, strict=True))
+
+    def _asked(
+        self, context: Context, arrived: Arrived, made: JoinedRows
+    ) -> tuple[dict[tuple[int, bytes], list[_Asked]], Collection[int]]:
+        """The records that are to be joined, by partition and bytes of their keys; the others wait.
+
+        Also returns the partitions in which more of them are due.
+        """
+        waiting = self._waiting
+        frontiers = waiting.due.frontiers(context)
+        earlier, left_due = waiting.due.due(frontiers)
+        asked: dict[tuple[int, bytes], list[_Asked]] = defaultdict(list)
+        spec, keys = waiting.rows.spec, [key for _, key in earlier]
+        encoded = spec.key.identify_many(keys)
+        decode, numbered = spec.value.decode, made.numbered
+        for key, data, home in zip(keys, encoded, spec.partitions_of(encoded), strict=True):
+            plain, at_ms = data[: -spec.key.tail], key[1]
+            for value, weight in waiting.rows.take(home, plain, at_ms):
+                asked[home, plain].append(_Asked(at_ms, key[0], decode(value), weight, 0 if numbered else at_ms))
+        waiting.strike(keys)
+        waits = [
+            key[1] > frontiers.get(home, -1) for key, home in zip(arrived.keys, arrived.encoded.homes, strict=True)
+        ]
+        for (key, value, weight, time, home, plain), waits_ in zip(arrived.rows(), waits, strict=True):
+            if not waits_:
+                asked[home, plain].append(_Asked(key[1], key[0], value, weight, time if numbered else key[1]))
+        if any(waits):
+            kept = Arrived.at(waiting.rows, arrived.batch.select(waits))
+            waiting.rows.add(kept.encoded, kept.batch.weights)
+            waiting.note(kept.keys)
+        return asked, left_due
+
+    def _join(self, asked: Mapping[tuple[int, bytes], list[_Asked]], made: JoinedRows) -> None:
+        """Make the rows of records, by time."""
+        rows, left = self._versions.rows, self._left
+        decode = rows.spec.value.decode
+        for (home, plain), records in asked.items():
+            records.sort(key=itemgetter(0))
+            versions = rows.scan(home, plain, 0, records[-1].at_ms)
+            times, values = [version[0] for version in versions], dict[int, Any]()
+            for at_ms, key, value, weight, time in records:
+                index = bisect_right(times, at_ms) - 1
+                if index not in values:
+                    values[index] = decode(versions[index][1])[0] if index >= 0 else None
+                if left or values[index] is not None:
+                    made.add(key, (value, values[index]), weight, time)
+
+    def _remove(
+        self, context: Context, fresh: Sequence[tuple[Windowed[Any], int]], left_due: Collection[int]
+    ) -> Collection[int]:
+        """Remove the versions of which no record can ask any more; note when the time of the new ones comes.
+
+        `left_due` are partitions in which records still ask. Returns those in which more versions are to be removed.
+        """
+        versions = self._versions
+        frontiers = {p: at for p, at in versions.due.frontiers(context).items() if p not in left_due}
+        earlier, left = versions.due.due(frontiers)
+        passed = [key[1] <= frontiers.get(home, -1) for key, home in fresh]
+        versions.note([key for (key, _), over in zip(fresh, passed, strict=True) if not over])
+        old = [key for _, key in earlier]
+        versions.strike(old)
+        spec = versions.rows.spec
+        keys = [*old, *(key for key, _ in compress(fresh, passed))]
+        encoded = spec.key.identify_many(keys)
+        last: dict[tuple[int, bytes], int] = {}
+        for key, data, home in zip(keys, encoded, spec.partitions_of(encoded), strict=True):
+            place = home, data[: -spec.key.tail]
+            last[place] = max(key[1], last.get(place, 0))
+        for (home, plain), at_ms in last.items():
+            self._leave_one(home, plain, at_ms)
+        return left
+
+    def _leave_one(self, home: int, plain: bytes, at_ms: int) -> None:
+        """Of the versions of a key up to a time, remove all but the last one, and this one, too, if it has no value."""
+        rows = self._versions.rows
+        found = rows.scan(home, plain, 0, at_ms)
+        gone = found[:-1]
+        if found and rows.spec.value.decode(found[-1][1])[0] is None:
+            gone = found
+        for time, _, _ in gone:
+            rows.take(home, plain, time)

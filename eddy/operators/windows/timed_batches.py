@@ -1,0 +1,70 @@
+"""The records of an epoch that arrive at a state of timed rows, and the rows that a join makes of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.errors.set_aside import refused
+from eddy.state.timed_rows import EncodedRows, TimedRows
+from eddy.windows import Windowed
+
+__all__ = ["Arrived", "JoinedRows"]
+
+
+class Arrived(NamedTuple):
+    """Records that arrive at a state in an epoch, with their bytes."""
+
+    batch: Batch
+    keys: list[Windowed[Any]]
+    encoded: EncodedRows
+
+    @classmethod
+    def at(cls, state: TimedRows[Any, Any], batch: Batch) -> "Arrived":
+        """The records of a batch. Raises: the error of the first record that the state cannot write."""
+        try:
+            keys = list(keys_of(batch.rows))
+            list(map(hash, keys))
+            return cls(batch, keys, state.encoded(batch.rows))
+        except Exception:
+            for error in cls.errors(state, batch).values():
+                raise error from None
+            raise
+
+    @staticmethod
+    def errors(state: TimedRows[Any, Any], batch: Batch) -> dict[int, Exception]:
+        """The records that the state cannot write, by index, each with its error."""
+        spec = replace(state.spec, kind="table")  # values need no hash
+        found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
+        return {index: error for index, error in found if error is not None}
+
+    def rows(self) -> Iterator[Any]:
+        """Yield the key, value, weight, time, partition and the key's bytes of each record."""
+        batch, encoded = self.batch, self.encoded
+        values = map(itemgetter(1), batch.rows)
+        times = batch.times_of_rows()
+        return zip(self.keys, values, batch.weights, times, encoded.homes, encoded.plain, strict=True)
+
+
+class JoinedRows:
+    """The rows that a step makes: records (K, (V, W)).
+
+    `numbered`: the times of rows are numbers of records, 0 for a row that derives from none of the epoch.
+    """
+
+    def __init__(self, numbered: bool) -> None:
+        self.rows: list[Row] = []
+        self.weights: list[int] = []
+        self.times: list[int] = []
+        self.numbered = numbered
+
+    def add(self, key: Any, values: tuple[Any, Any], weight: int, time: int) -> None:
+        """Add a row."""
+        self.rows.append((key, values))
+        self.weights.append(weight)
+        self.times.append(time)
+
+    def batch(self) -> Batch:
+        """All of them."""
+        return Batch(self.rows, self.weights, max(self.times), self.times) if self.rows else EMPTY

@@ -1,0 +1,84 @@
+"""Shared parts of joins in time: records under keys with their moments, and records without a key."""
+
+from collections.abc import Callable
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.join_windows import JoinSide
+from eddy.serde import Native, Serde
+from eddy.topology.dsl.builder import Builder
+from eddy.topology.plan import plan
+from eddy.topology.plan.topic_steps import Source
+
+__all__ = ["alone", "check_outside", "key_of_both", "timed", "with_keys", "without_key"]
+
+
+def check_outside(where: str, builder: Builder) -> None:
+    """Check that no recursion is being built. Raises: TopologyError."""
+    if builder.open_loops:
+        raise TopologyError(
+            f"{where}: two streams cannot be joined in time inside {builder.open_loops[-1]}, whose rows are no "
+            "records of a source; join them before it, or join a table inside: other.to_table()"
+        )
+
+
+def key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
+    """The serde of the keys of both streams. Raises: TopologyError if they have two."""
+    one, other = left.key, right.key
+    if one is not None and other is not None and one.name != other.name:
+        raise TopologyError(
+            f"{where}: '{left.label}' writes its keys as {one.name}, '{right.label}' as {other.name}; streams that are "
+            "joined need the same encoding. Name one serde on both: key=eddy.String"
+        )
+    return one or other or Native
+
+
+def timed(
+    builder: Builder, name: str, node: plan.Node, windows: JoinSide, key: Serde[Any], sources: tuple[Source, ...]
+) -> plan.AssignWindows:
+    """The records of a side, each under its key with its moment, without those that are late."""
+    return builder.anonymous(
+        plan.AssignWindows,
+        "windows",
+        "stream",
+        None,
+        label=name,
+        inputs=(node,),
+        key=windows.serde(key),
+        value=node.value,
+        rekeyed=node.rekeyed,
+        windows=windows,
+        inner_key=key,
+        sources=sources,
+    )
+
+
+def with_keys(builder: Builder, node: plan.Node) -> plan.Node:
+    """The records that have a key."""
+    return builder.transform(node, "filter", _has_key, None)
+
+
+def alone(stream: Any, side: int) -> Any:
+    """The records without a key, each with None in the place of the other side's value."""
+    return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
+
+
+def without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """A joiner that is called with the key, too."""
+    return lambda key, value, other: joiner(value, other)
+
+
+def _has_key(key: Any, value: Any) -> bool:
+    return key is not None
+
+
+def _lacks_key(key: Any, value: Any) -> bool:
+    return key is None and value is not None
+
+
+def _paired_left(value: Any) -> tuple[Any, None]:
+    return value, None
+
+
+def _paired_right(value: Any) -> tuple[None, Any]:
+    return None, value

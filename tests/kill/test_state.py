@@ -10,6 +10,7 @@ from tests.kill.conftest import Build
 from tests.kill.nursery import FILL_DISK
 from tests.kill.rig import Rig
 from tests.kill.test_kill import STEPS
+from tests.seeds import in_turn
 
 DAMAGES_A_FILE = 3
 
@@ -22,7 +23,7 @@ def contents(rig: Rig) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files_of(rig) if not path.name.startswith("LOG")}
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [*in_turn(STEPS, 3)])
 def test_a_full_disk_ends_the_worker_with_a_message_and_loses_nothing(build: Build, step: str) -> None:
     rig = build("materials")
     rig.produce(10)
@@ -115,7 +116,7 @@ def remove(rig: Rig, data: bytearray) -> None:
     data.clear()
 
 
-@pytest.mark.parametrize("damage", [flip, flip_many, truncate, remove])
+@pytest.mark.parametrize("damage", [*in_turn([flip, flip_many, truncate, remove], 2)])
 def test_damage_is_named_or_mended_and_never_makes_a_wrong_answer(
     build: Build, damage: Callable[[Rig, bytearray], None], tmp_path: Path
 ) -> None:

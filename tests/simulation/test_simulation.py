@@ -41,7 +41,7 @@ from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
 from eddy.state.partitioned_map import MapPartition
-from tests.seeds import of_today
+from tests.seeds import in_turn, of_today
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.world import FATES, STEPS, World
 from tests.torture.planted import changes_written_early
@@ -476,47 +476,47 @@ FOUND_BY: dict[Plant, list[int]] = {
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        take_undone_work_as_done,
-        stay_after_an_abort,
-        purge_what_is_only_read,
-        write_the_store_before_the_commit,
-        cut_with_rows_in_loops,
-        call_it_done_by_counters_alone,
-        keep_the_outbox_of_an_undone_epoch,
-        let_zombies_commit,
-        restore_nothing,
-        keep_memory_after_a_takeover,
-        ignore_an_unknown_commit,
-        overtake_rows_on_their_way,
-        sleep_through_a_rebalance,
-        believe_an_answer_of_before_a_pause,
-        blame_the_next_record,
-        keep_the_parts_of_an_undone_epoch,
-        forget_what_is_set_aside,
-        set_aside_what_is_undone,
-        set_retractions_aside_as_rows,
-        leave_a_withheld_key_in_its_table,
-        let_held_rows_leave,
-        overlook_a_mended_cycle,
-        lose_what_waits_at_an_opened_stop,
-        forget_the_event_time,
-        call_it_done_while_rows_are_due,
-        believe_positions_that_others_wrote,
-        call_it_done_by_positions_that_others_wrote,
-        own_what_a_stranger_has_a_part_of,
-        keep_what_a_failed_record_wrote,
-        look_after_the_last_record,
-        sleep_through_a_moment,
-        send_marks_before_rows,
-        overtake_rows_by_marks,
-        forget_marks_in_a_rebalance,
-        close_by_own_partitions,
-        withhold_closed_windows,
-    ],
-)
+PLANTED = [
+    take_undone_work_as_done,
+    stay_after_an_abort,
+    purge_what_is_only_read,
+    write_the_store_before_the_commit,
+    cut_with_rows_in_loops,
+    call_it_done_by_counters_alone,
+    keep_the_outbox_of_an_undone_epoch,
+    let_zombies_commit,
+    restore_nothing,
+    keep_memory_after_a_takeover,
+    ignore_an_unknown_commit,
+    overtake_rows_on_their_way,
+    sleep_through_a_rebalance,
+    believe_an_answer_of_before_a_pause,
+    blame_the_next_record,
+    keep_the_parts_of_an_undone_epoch,
+    forget_what_is_set_aside,
+    set_aside_what_is_undone,
+    set_retractions_aside_as_rows,
+    leave_a_withheld_key_in_its_table,
+    let_held_rows_leave,
+    overlook_a_mended_cycle,
+    lose_what_waits_at_an_opened_stop,
+    forget_the_event_time,
+    call_it_done_while_rows_are_due,
+    believe_positions_that_others_wrote,
+    call_it_done_by_positions_that_others_wrote,
+    own_what_a_stranger_has_a_part_of,
+    keep_what_a_failed_record_wrote,
+    look_after_the_last_record,
+    sleep_through_a_moment,
+    send_marks_before_rows,
+    overtake_rows_by_marks,
+    forget_marks_in_a_rebalance,
+    close_by_own_partitions,
+    withhold_closed_windows,
+]
+
+
+@pytest.mark.parametrize("plant", [*in_turn(PLANTED, 3)], ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     for seed in (*FOUND_BY.get(plant, ()), *range(PLANTED_WITHIN)):

@@ -10,7 +10,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
-from tests.seeds import DAY, in_turn
+from tests.seeds import DAY, in_turn, on_days
 from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -88,7 +88,8 @@ def rig_of(tmp_path: Path, spark: Any) -> Iterator[Callable[[int], JoinsRig]]:
         rig.close()
 
 
-@pytest.mark.parametrize("partitions", [*in_turn([1, 3], 1)])
+@on_days({0, 3}, 4)
+@pytest.mark.parametrize("partitions", [*in_turn([1, 3], 2)])
 def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
     rig_of: Callable[[int], JoinsRig], partitions: int
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
     rig.equal()
 
 
+@on_days({1}, 4)
 def test_a_wrong_value_is_found(rig_of: Callable[[int], JoinsRig]) -> None:
     rig = rig_of(2)
     rig.send([(b"1", b"x", 104)], [(b"1", b"y", 100), (b"1", b"z", 105), (b"1", b"w", 120)])

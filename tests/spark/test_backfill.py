@@ -11,7 +11,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
 from tests.children import KilledError
-from tests.seeds import in_turn
+from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig, ancestors, plant
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
@@ -118,6 +118,7 @@ def go_on(rig: Rig) -> dict[str, Any]:
     return rig.held()
 
 
+@on_days({0, 1}, 4)
 def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> None:
     done = rig.backfill()
     assert done.left_out == 0

@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import LoopLimitError
-from tests.seeds import in_turn
+from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -65,6 +65,7 @@ def test_a_worker_with_a_lasting_cycle_is_equal(tmp_path: Path, spark: Any, one_
     rig.close()
 
 
+@on_days({2, 3}, 4)
 def test_a_worker_goes_on_behind_a_backfill_and_mends(tmp_path: Path, spark: Any, one_task: int) -> None:
     rig = Rig(tmp_path / "rig", functools.partial(family, True), TOPICS, spark)
     scratch = Rig(tmp_path / "scratch", rig.topology, TOPICS)
@@ -85,6 +86,7 @@ def test_a_worker_goes_on_behind_a_backfill_and_mends(tmp_path: Path, spark: Any
         each.close()
 
 
+@on_days({0, 1}, 4)
 def test_rows_that_are_ever_new_are_refused(tmp_path: Path, spark: Any, one_task: int) -> None:
     rig = Rig(tmp_path, counting, TOPICS, spark)
     rig.one_task = one_task

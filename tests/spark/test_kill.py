@@ -22,7 +22,7 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.runtime.worker import Worker
-from tests.seeds import DAY
+from tests.seeds import DAY, on_days
 from tests.spark.jobs import QUICK_TO_START, SPARK, Job, eddy
 from tests.spark.rig import latest_of, rows_of, write
 
@@ -115,6 +115,7 @@ def log_of(where: str, folder: Path, request: pytest.FixtureRequest) -> Iterator
             yield log, "--data", folder / "log"
 
 
+@on_days({0}, 3)
 def test_killed_in_a_stage_it_goes_on_when_run_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     rng = random.Random(DAY)
     check_kills("embedded", [STAGES["embedded"][DAY % len(STAGES["embedded"])]], rng, tmp_path, request)

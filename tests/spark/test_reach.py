@@ -9,7 +9,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
-from tests.seeds import in_turn
+from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -74,6 +74,7 @@ def scratch(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Itera
     rig.close()
 
 
+@on_days({0, 1}, 4)
 def test_they_are_verified_with_their_states(scratch: Rig) -> None:
     go_on(scratch)
     verdict = scratch.verify()
@@ -82,6 +83,7 @@ def test_they_are_verified_with_their_states(scratch: Rig) -> None:
     assert {part.name for part in verdict.compared} >= {*SINKS, *loops}, list(verdict.lines())
 
 
+@on_days({2, 3}, 4)
 def test_a_worker_goes_on_behind_their_backfill_as_from_scratch(scratch: Rig, tmp_path: Path, spark: Any) -> None:
     rig = fed(tmp_path / "backfilled", spark)
     rig.backfill(one_task=scratch.one_task)

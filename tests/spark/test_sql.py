@@ -10,7 +10,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
-from tests.seeds import in_turn
+from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -114,6 +114,7 @@ def go_on(rig: Rig) -> dict[str, Any]:
     return rig.held()
 
 
+@on_days({0, 1}, 4)
 @pytest.mark.parametrize("one_task", [*in_turn([0, ONE_TASK], 2)], ids=["step-by-step", "in-one-task"])
 def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Path, spark: Any) -> None:
     rig, scratch = rig_in(tmp_path / "backfilled", spark), rig_in(tmp_path / "scratch", spark)

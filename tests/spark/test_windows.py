@@ -11,7 +11,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
-from tests.seeds import DAY, in_turn
+from tests.seeds import DAY, in_turn, on_days
 from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -101,6 +101,7 @@ def rig_of(tmp_path: Path, spark: Any) -> Iterator[Callable[[int], WindowsRig]]:
         rig.close()
 
 
+@on_days({0, 1}, 4)
 @pytest.mark.parametrize("partitions", [*in_turn([1, 3], 2)])
 def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
     rig_of: Callable[[int], WindowsRig], partitions: int
@@ -126,6 +127,7 @@ def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
     rig.equal()
 
 
+@on_days({2}, 4)
 def test_event_times_of_the_author_s_function_are_the_worker_s(rig_of: Callable[[int], WindowsRig]) -> None:
     rng, now = random.Random(f"{DAY} extracted"), 86_400_000
     rig, scratch = rig_of(2), rig_of(2)
@@ -145,6 +147,7 @@ def test_event_times_of_the_author_s_function_are_the_worker_s(rig_of: Callable[
     rig.equal()
 
 
+@on_days({3}, 4)
 def test_a_wrong_row_of_a_window_is_found(rig_of: Callable[[int], WindowsRig]) -> None:
     rig = rig_of(2)
     rig.send([(b"1", b"x", 100), (b"1", b"x", 103), (b"2", b"y", 104)])

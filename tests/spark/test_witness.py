@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eddy.connectors.log import TopicSpec
+from tests.seeds import on_days
 from tests.spark.branches import ERRORS, INPUTS, TIMES, branches, planted_errors
 from tests.spark.rig import Rig
 from tests.spark.watching import Watch, lines_in
@@ -35,6 +36,7 @@ def watched(orders: Path) -> Iterator[Path]:
     path.unlink()
 
 
+@on_days({0, 2}, 4)
 def test_no_line_of_an_operator_runs_in_a_verification(tmp_path: Path, spark: Any, watched: Path) -> None:
     rig = rig_in(tmp_path, spark, planted=False)
     (tmp_path / "driver").touch()
@@ -49,6 +51,7 @@ def test_no_line_of_an_operator_runs_in_a_verification(tmp_path: Path, spark: An
     rig.close()
 
 
+@on_days({1, 3}, 4)
 def test_errors_of_every_kind_of_step_are_found(tmp_path: Path, spark: Any, orders: Path) -> None:
     rig = rig_in(tmp_path, spark, planted=True)
     (orders / "errors").touch()

@@ -16,12 +16,14 @@ import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicSpec
 from tests.kafka import OwnBroker
-from tests.seeds import DAY
+from tests.seeds import DAY, in_turn, on_days
 from tests.torture.faults import FAULTS, STEPS
 from tests.torture.feed import Feed
 from tests.torture.programs import NAMES, PARTITIONS, program_of
 from tests.torture.scenario import Outcome, torture
 from tests.waiting import WaitTimeoutError
+
+pytestmark = pytest.mark.xdist_group("torture")
 
 TIMES = {
     "kill at steps": 10,
@@ -80,7 +82,7 @@ def test_a_feed_that_was_told_to_stop_while_it_waited_for_the_gate_feeds_no_more
         log.close()
 
 
-@pytest.mark.parametrize("fault", TIMES)
+@pytest.mark.parametrize("fault", [*in_turn(TIMES, 2)])
 def test_nothing_is_lost_doubled_or_called_done_too_early(broker: str, tmp_path: Path, fault: str) -> None:
     say(torture(broker, tmp_path, fault, PROGRAMS[fault], DAY, TIMES[fault]))
 
@@ -96,6 +98,7 @@ def test_nothing_is_lost_or_given_up_in_a_hundred_pauses(broker: str, tmp_path: 
     say(torture(broker, tmp_path, "pause", program, seed, 25))
 
 
+@on_days({1}, 2)
 def test_a_broker_that_ends_or_pauses_in_the_middle_of_transactions_loses_nothing(
     own_broker: OwnBroker, tmp_path: Path
 ) -> None:
@@ -106,7 +109,7 @@ def test_a_broker_that_ends_or_pauses_in_the_middle_of_transactions_loses_nothin
 
 @pytest.mark.parametrize(
     ("planted", "fault", "times"),
-    [("write_the_store_before_the_commit", "kill at steps", 3), ("commit_for_nobody", "stop", 1)],
+    [*in_turn([("write_the_store_before_the_commit", "kill at steps", 3), ("commit_for_nobody", "stop", 1)], 2)],
 )
 def test_a_planted_bug_is_found(broker: str, tmp_path: Path, planted: str, fault: str, times: int) -> None:
     """The kills do not always come between the two things that have to go together, so there are more tries."""

@@ -1,8 +1,7 @@
 """A process that forks one `eddy run` after the other, and stops each at a random moment of its start and restore.
 
-`python -m tests.cli.stopped_often TIMES SEED LONGEST_S [--raises] ARGUMENTS…`. Each run has a folder of its own for
-states. `--raises` plants a mistake: the handler of signals raises wherever the main thread is. Prints one line of JSON:
-by outcome, how often, and the longest stop.
+`python -m tests.cli.stopped_often TIMES SEED LONGEST_S ARGUMENTS…`. Each run has a folder of its own for states. Prints
+one line of JSON: by outcome, how often, and the longest stop.
 """
 
 import importlib
@@ -15,20 +14,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import FrameType
 
-from eddy.cli.signals import Stopped, StopRequest
 from tests.children import fork_eddy
 
 LATER = ("eddy.cli.run", "eddy.connectors.kafka", "eddy.state.rocksdb", "eddy.program.open_tables")
 """Imported by each run when it needs them."""
-
-
-def raising(stop: StopRequest, signum: int, frame: FrameType | None) -> None:  # private: planted
-    """The mistake."""
-    if stop and stop._may_leave():
-        stop._may_raise = True  # for reminders
-        raise Stopped
 
 
 def outcome(status: int, said: str) -> str:
@@ -64,7 +54,4 @@ if __name__ == "__main__":
         importlib.import_module(name)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until a run has a handler of its own
     times, seed, longest_s, *arguments = sys.argv[1:]
-    if arguments[0] == "--raises":
-        StopRequest.interrupt = raising  # type: ignore[method-assign]
-        arguments = arguments[1:]
     print(json.dumps(stopped_often(int(times), int(seed), float(longest_s), arguments)))

@@ -215,7 +215,7 @@ class TestWhileItStartsAndRestores:
     """A handler of signals that raises inside a call of Kafka's client would end one run in forty with an error."""
 
     @pytest.fixture
-    def stopped_often(self, folder: pathlib.Path, start: Start, broker: str) -> Callable[..., dict[str, list[float]]]:
+    def stopped_often(self, folder: pathlib.Path, start: Start, broker: str) -> Callable[[int], dict[str, list[float]]]:
         """Stop runs of an application with states on Kafka."""
         name = f"stopped-{uuid.uuid4().hex[:8]}"
         (folder / "groups.py").write_text(GROUPS.format(name=name))
@@ -227,8 +227,8 @@ class TestWhileItStartsAndRestores:
         ends(feed, 0)
         ends(start("run", "groups.py", "--until-idle", *kafka), 0)
 
-        def run(times: int, *options: str) -> dict[str, list[float]]:
-            command = [sys.executable, "-m", "tests.cli.stopped_often", str(times), "7", "1.5", *options]
+        def run(times: int) -> dict[str, list[float]]:
+            command = [sys.executable, "-m", "tests.cli.stopped_often", str(times), "7", "1.5"]
             done = subprocess.run(
                 [*command, "run", str(folder / "groups.py"), *kafka], cwd=ROOT, stdout=subprocess.PIPE, check=True
             )
@@ -236,16 +236,15 @@ class TestWhileItStartsAndRestores:
 
         return run
 
-    def test_every_stop_is_an_end_in_order(self, stopped_often: Callable[..., dict[str, list[float]]]) -> None:
+    def test_every_stop_is_an_end_in_order(self, stopped_often: Callable[[int], dict[str, list[float]]]) -> None:
         assert stopped_often(12).keys() <= IN_ORDER
 
     @pytest.mark.long
     @pytest.mark.timeout(3_600)
     def test_every_one_of_a_thousand_stops_is_an_end_in_order(
-        self, stopped_often: Callable[..., dict[str, list[float]]]
+        self, stopped_often: Callable[[int], dict[str, list[float]]]
     ) -> None:
         assert stopped_often(1_000).keys() <= IN_ORDER
-        assert stopped_often(500, "--raises").keys() - IN_ORDER
 
 
 STUCK = """
@@ -278,15 +277,18 @@ def test_stop_from_another_thread_interrupts_what_waits() -> None:
         assert str(stop) == "somebody"
 
 
-def test_stop_raises_nothing_among_calls_of_clients() -> None:
+@pytest.mark.parametrize("planted", [False, True])
+def test_stop_raises_nothing_among_calls_of_clients(planted: bool) -> None:
     """Whoever works with clients looks for a stop between calls: an exception inside one would break it."""
     with stop_on_signals() as stop, stop.abandons():
+        stop._may_raise = planted  # private: the mistake of a handler that raises wherever the main thread is
         stop.ask("somebody")
         with pytest.raises(Stopped):
             stop.check()
-        for _ in range(30):
-            signal.raise_signal(signal.SIGURG)
-            time.sleep(0.01)  # pause: the time in which a signal could interrupt
+        with pytest.raises(Stopped) if planted else contextlib.nullcontext():
+            for _ in range(30):
+                signal.raise_signal(signal.SIGURG)
+                time.sleep(0.01)  # pause: the time in which a signal could interrupt
 
 
 ABANDONS = """

@@ -24,6 +24,7 @@ _NAMES = (
         "serve",
         "client",
         "kafka",
+        "kafka-windows",
         "kafka-latency",
         "kafka-deep",
         "kafka-restore",

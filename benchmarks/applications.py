@@ -29,10 +29,12 @@ __all__ = [
     "Application",
     "System",
     "available",
+    "in_time",
     "started",
 ]
 
 _HEAP = "-Xmx2g"
+_WORKER = (sys.executable, "-m", "benchmarks.systems.kafka_worker")
 _TUNED = ("commit.interval.ms=10", "producer.linger.ms=0", "poll.ms=5")
 _READY_S, _SETTLED_S, _STOP_S = 120.0, 1.0, 60.0
 
@@ -49,9 +51,9 @@ class System:
 
 def _workers(processes: int) -> Commands:
     def commands(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
-        program = [sys.executable, "-m", "benchmarks.systems.kafka_worker", cluster.bootstrap, topics.application]
+        program = [*_WORKER, "family", cluster.bootstrap, topics.application]
         return [
-            [*program, topics.nodes, topics.counts, str(folder / f"state-{member}"), str(member)]
+            [*program, str(folder / f"state-{member}"), str(member), topics.nodes, topics.counts]
             for member in range(processes)
         ]
 
@@ -65,6 +67,28 @@ def _streams(*settings: str) -> Commands:
         return [[*program, topics.nodes, topics.loop, topics.counts, str(folder / "state-0"), *settings]]
 
     return commands
+
+
+def _worker_in_time(program: str) -> Commands:
+    def commands(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
+        command = [*_WORKER, program, cluster.bootstrap, topics.application, str(folder / "state-0"), "0"]
+        return [[*command, topics.nodes, topics.loop, topics.counts]]
+
+    return commands
+
+
+def _streams_in_time(program: str) -> Commands:
+    def commands(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
+        path, classes = java()
+        command = [path, _HEAP, "-cp", classes, "InTime", program, cluster.bootstrap, topics.application]
+        return [[*command, topics.nodes, topics.loop, topics.counts, str(folder / "state-0")]]
+
+    return commands
+
+
+def in_time(program: str) -> tuple[System, System]:
+    """eddy and Kafka Streams on a program of `systems/in_time.py`; a join's other stream is the topic `loop`."""
+    return System("eddy", _worker_in_time(program)), System("Kafka Streams", _streams_in_time(program))
 
 
 EDDY = System("eddy", _workers(1))

@@ -73,7 +73,7 @@ public final class Peer {
     }
 
     /** Exactly once on two threads, a static member; everything else as by default, but for what was asked for. */
-    private static Properties settings(String bootstrap, String application, String stateDir, List<String> others) {
+    static Properties settings(String bootstrap, String application, String stateDir, List<String> others) {
         Properties settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, application);
@@ -90,7 +90,7 @@ public final class Peer {
     }
 
     /** Start, and say when all partitions are owned and their states are there. */
-    private static void run(KafkaStreams streams) {
+    static void run(KafkaStreams streams) {
         long begun = System.nanoTime();
         Restored restored = new Restored();
         streams.setGlobalStateRestoreListener(restored);
@@ -109,7 +109,7 @@ public final class Peer {
         streams.start();
     }
 
-    private static void close(KafkaStreams streams) {
+    static void close(KafkaStreams streams) {
         streams.close(Duration.ofSeconds(20));
     }
 

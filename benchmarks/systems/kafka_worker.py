@@ -1,6 +1,8 @@
-"""One worker of the descendants program on Kafka, as `eddy run` runs it, until SIGTERM.
+"""One worker on Kafka, as `eddy run` runs it, until SIGTERM.
 
-BOOTSTRAP APPLICATION NODES COUNTS STATE_DIR MEMBER
+    PROGRAM BOOTSTRAP APPLICATION STATE_DIR MEMBER TOPICS…
+
+PROGRAM is `family`, the descendants, of the topics of nodes and of counts; or one of `in_time.py`.
 
 Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it.
 """
@@ -15,6 +17,7 @@ from time import perf_counter
 
 import eddy
 from benchmarks.systems.family import family
+from benchmarks.systems.in_time import topology_of
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.runtime.worker import Worker
 
@@ -34,14 +37,15 @@ def speaker(worker: Worker, begun: float) -> Callable[[], None]:
     return speak
 
 
-def main(bootstrap: str, application: str, nodes: str, counts: str, state_dir: str, member: str) -> None:
+def main(program: str, bootstrap: str, application: str, state_dir: str, member: str, *topics: str) -> None:
     """Run until told to stop."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     gc.set_threshold(100_000, 50, 100)
     begun = perf_counter()
     log = KafkaLog(KafkaSettings.of(bootstrap))
-    worker = Worker(family(application, nodes, counts), log, eddy.Config(state_dir=Path(state_dir)), member=member)
+    topology = family(application, *topics) if program == "family" else topology_of(program, application, *topics)
+    worker = Worker(topology, log, eddy.Config(state_dir=Path(state_dir)), member=member)
     gc.collect()
     gc.freeze()
     worker.run(lambda: bool(told), after=speaker(worker, begun))

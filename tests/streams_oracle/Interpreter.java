@@ -16,6 +16,7 @@ import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.KGroupedStream;
@@ -28,12 +29,14 @@ import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindowedKStream;
 import org.apache.kafka.streams.kstream.SessionWindowedSerializer;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -128,6 +131,7 @@ final class Interpreter {
                 (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+            case "near", "left_near", "outer_near" -> near(op, step, in, number);
             case "count" -> grouped(step, in, number).count(store(number));
             case "reduce" -> grouped(step, in, number).reduce((total, v) -> Functions.pair(f, total, v), store(number));
             case "aggregate" -> grouped(step, in, number).aggregate(
@@ -317,6 +321,20 @@ final class Interpreter {
 
     private static Grouped<String, Long> by(int number) {
         return Grouped.with("g" + number, Serdes.String(), Serdes.Long());
+    }
+
+    /** A join of two streams in time. */
+    private Object near(String op, JsonNode step, KStream<String, Long> in, int number) {
+        KStream<String, Long> with = stream(step.get("with").asInt());
+        JoinWindows windows = JoinWindows.ofTimeDifferenceAndGrace(Duration.ofMillis(100), millis(step, "grace"))
+            .before(millis(step, "before")).after(millis(step, "after"));
+        var joined = StreamJoined.with(Serdes.String(), Serdes.Long(), Serdes.Long()).withName("n" + number);
+        ValueJoiner<Long, Long, Long> joiner = (v, w) -> Functions.pair(step.get("f").asText(), v, w);
+        return switch (op) {
+            case "near" -> in.join(with, joiner, windows, joined);
+            case "left_near" -> in.leftJoin(with, joiner, windows, joined);
+            default -> in.outerJoin(with, joiner, windows, joined);
+        };
     }
 
     private static Joined<String, Long, Long> joined(int number) {

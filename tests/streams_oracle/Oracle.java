@@ -37,6 +37,7 @@ public final class Oracle {
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.Long().getClass());
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
+        settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         settings.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class);
         var cases = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = cases.readLine(); line != null; line = cases.readLine()) {

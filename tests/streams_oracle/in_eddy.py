@@ -96,9 +96,18 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
             return of.to_table(name)
         case "join" | "left_join":
             return getattr(of, step["op"])(made[step["with"]], PAIRS[step["f"]], name=name, value=eddy.Int64)
+        case "near" | "left_near" | "outer_near":
+            return _near(made, of, step, name)
         case "count" | "reduce" | "aggregate":
             return _fold(_group(of, step), step["op"], step, name)
     return _without_state(of, step)
+
+
+def _near(made: list[Any], of: Any, step: Step, name: str) -> Any:
+    """A join of two streams in time."""
+    span = {part: timedelta(milliseconds=step[part]) for part in ("before", "after", "grace")}
+    join = {"near": of.join, "left_near": of.left_join, "outer_near": of.outer_join}[step["op"]]
+    return join(made[step["with"]], PAIRS[step["f"]], eddy.JoinWindows(**span), eddy.Int64, name=name)
 
 
 def _without_state(of: Any, step: Step) -> Any:

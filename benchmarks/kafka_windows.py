@@ -26,12 +26,13 @@ from benchmarks.systems.in_time import APART, GAP, PROGRAMS, SIZE
 
 __all__ = ["run"]
 
-_BEGIN_MS = 1_700_000_000_000
+_BEGIN_MS = int(time.time() * 1000) - 6 * 3_600_000
+"""Hours ago: a broker deletes what is older than a week, and refuses what is an hour ahead of it."""
 _MILLISECOND = timedelta(milliseconds=1)
 _MOMENT = struct.Struct(">q")
 _TICKS = 64
 """Records long after all others, in all partitions: they close windows."""
-_LATER_MS = 10_000_000
+_LATER_MS = 3_600_000
 _TICK_KEYS = 100_000_000
 Expected = Mapping[bytes, int]
 
@@ -115,13 +116,19 @@ class Records:
         return {b"sum": total, b"pairs": pairs}
 
 
-class _Sums(Reader):
-    """Reads all values, and adds them up."""
+class _Nothing(dict[bytes, int]):
+    """A table that keeps no row."""
 
-    def take(self, timeout_s: float) -> None:
-        """Take in what is there; no value replaces another one."""
-        super().take(timeout_s)
-        self.latest.clear()
+    def __setitem__(self, key: bytes, value: int) -> None:
+        """Nothing."""
+
+
+class _Sums(Reader):
+    """Reads all values, and adds them up: none replaces another one."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(bootstrap, topic)
+        self.latest = _Nothing()
 
 
 @dataclass(slots=True)
@@ -157,9 +164,9 @@ class _OnKafka:
     def _fill(self, topics: Topics, application: Application) -> float:
         feeds = [Feed(self.cluster.bootstrap, topic, held_back=True) for topic in (topics.nodes, topics.loop)]
         for feed, keys in zip(feeds, self.records.keys_of_sides, strict=False):
-            feed.send(enumerate(keys), _BEGIN_MS)
+            feed.send(((key, place) for place, key in enumerate(keys)), _BEGIN_MS)
             if self.records.program == "final":
-                feed.send(((0, _TICK_KEYS + at) for at in range(_TICKS)), _BEGIN_MS + self.records.count + _LATER_MS)
+                feed.send(((_TICK_KEYS + at, 0) for at in range(_TICKS)), _BEGIN_MS + self.records.count + _LATER_MS)
         application.wait_ready()
         begun = time.perf_counter()
         for feed in feeds[: self.records.sides]:

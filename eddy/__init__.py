@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from eddy.live.server.live_view import LiveView, Patch
     from eddy.operators.graph.reached import Child, Reached
     from eddy.operators.processors.processor_context import ProcessorContext, Schedule
-    from eddy.operators.processors.record import Record, RecordMetadata
+    from eddy.operators.processors.record import Record, RecordContext, RecordMetadata
     from eddy.operators.processors.state_store import StateStore
     from eddy.program.open_tables import Tables, open_tables
     from eddy.program.running import create_topics, kafka, open_log, run
@@ -126,6 +126,7 @@ __all__ = [
     "QueryPlan",
     "Reached",
     "Record",
+    "RecordContext",
     "RecordMetadata",
     "RecordRefusedError",
     "RecursiveRelation",
@@ -196,7 +197,7 @@ _HOMES = {
     "eddy.as_of": ("AsOf",),
     "eddy.join_windows": ("JoinWindows",),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
-    "eddy.operators.processors.record": ("Record", "RecordMetadata"),
+    "eddy.operators.processors.record": ("Record", "RecordContext", "RecordMetadata"),
     "eddy.operators.processors.state_store": ("StateStore",),
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.live.dataflow.action": ("Action",),

@@ -52,7 +52,7 @@ def line_of(function: Any) -> str:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    function = getattr(function, "__func__", function)
+    function = inspect.unwrap(getattr(function, "__func__", function))
     if not hasattr(function, "__code__"):
         function = inspect.getattr_static(type(function), "__call__", None)
     code = getattr(function, "__code__", None)

@@ -33,6 +33,7 @@ from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marks
 from eddy.operators.windows.stream_join import StreamStreamJoin
 from eddy.operators.windows.windowed_fold import OpenWindow, WindowedFold
+from eddy.operators.with_records import WithRecords
 from eddy.serde import reason_of
 from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
@@ -347,7 +348,7 @@ class Circuit:
     @property
     def reads_places(self) -> bool:
         """Whether an operator needs the places of its rows' records."""
-        return bool(self.processors or self._windows)
+        return bool(self.processors or self._windows or any(isinstance(op, WithRecords) for op in self.operators))
 
     def held(self) -> dict[tuple[str, int], str]:
         """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""

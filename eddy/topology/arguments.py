@@ -31,13 +31,16 @@ __all__ = [
     "check_name",
     "check_names",
     "check_number",
+    "check_plain",
     "check_rows",
     "check_serdes",
     "check_whole",
     "folder_of",
     "name_or",
+    "parameters_of",
     "renamed_choice",
     "takes_key",
+    "takes_record",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -68,17 +71,7 @@ def check_function(
     form that is accepted. `iterates`: its result is an iterable, so that a generator function is accepted.
     """
     prefix = f"{what}=" if what else ""
-    if not callable(function):
-        raise TopologyError(f"{where}: {prefix}{_shown(function)} is no function; a callable is needed")
-    written = function
-    while isinstance(written, functools._lru_cache_wrapper):
-        written = written.__wrapped__
-    if inspect.iscoroutinefunction(written):
-        raise TopologyError(
-            f"{where}: {prefix}{_named(written)} is a coroutine function; a plain one is needed. Write def, not async "
-            "def"
-        )
-    _check_generator(f"{where}: {prefix}", written, iterates)
+    written = check_plain(where, function, prefix, iterates)
     try:
         signature = inspect.signature(written, follow_wrapped=False)
     except (ValueError, TypeError):
@@ -92,6 +85,22 @@ def check_function(
             f"Write: lambda{_listed(parameters)}: …{hint}"
         )
     return function
+
+
+def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = False) -> Any:
+    """Check that an argument is a function that runs when it is called. Returns it without its cache."""
+    if not callable(function):
+        raise TopologyError(f"{where}: {prefix}{_shown(function)} is no function; a callable is needed")
+    written = function
+    while isinstance(written, functools._lru_cache_wrapper):
+        written = written.__wrapped__
+    if inspect.iscoroutinefunction(written):
+        raise TopologyError(
+            f"{where}: {prefix}{_named(written)} is a coroutine function; a plain one is needed. Write def, not async "
+            "def"
+        )
+    _check_generator(f"{where}: {prefix}", written, iterates)
+    return written
 
 
 def _check_generator(where: str, function: Any, iterates: bool) -> None:
@@ -127,9 +136,26 @@ def takes_key(where: str, function: Any, *parameters: str, what: str = "", itera
     return False
 
 
-def _binds(signature: inspect.Signature, parameters: tuple[str, ...]) -> bool:
+def parameters_of(function: Any) -> list[str]:
+    """The names of a function's parameters; none for one without a known signature."""
+    with contextlib.suppress(ValueError, TypeError):
+        return list(inspect.signature(function).parameters)
+    return []
+
+
+def takes_record(function: Any, *parameters: str) -> bool:
+    """Whether a function can be called with these arguments only together with one named `record`."""
+    with contextlib.suppress(ValueError, TypeError):
+        signature = inspect.signature(function)
+        if "record" not in signature.parameters or _binds(signature, parameters):
+            return False
+        return _binds(signature, parameters, record=None)
+    return False
+
+
+def _binds(signature: inspect.Signature, parameters: tuple[str, ...], **named: Any) -> bool:
     try:
-        signature.bind(*parameters)
+        signature.bind(*parameters, **named)
     except TypeError:
         return False
     return True

@@ -99,7 +99,7 @@ def follow(seed: int, actions: int) -> Bank:
 
 
 def test_client_shows_each_version_as_it_is() -> None:
-    assert follow(1, 100).checked > 300
+    assert follow(1, 100).checked > 50  # each question that is opened, at least
 
 
 @pytest.mark.long
@@ -133,7 +133,7 @@ def follow_on_node(seed: int, actions: int) -> Bank:
 
 
 def test_client_in_javascript_shows_each_version_as_it_is() -> None:
-    assert follow_on_node(1, 100).checked > 300
+    assert follow_on_node(1, 100).checked > 50  # each question that is opened, at least
 
 
 @pytest.mark.long

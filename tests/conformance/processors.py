@@ -14,6 +14,7 @@ PROCESSED = (
     "processors-that-share-a-store",
     "a-processor-tells-by-event-time",
     "processors-of-a-table",
+    "a-function-reads-records",
 )
 """The names of the cases, which a worker alone computes."""
 
@@ -128,3 +129,10 @@ def processors_of_a_table(t: eddy.Topology) -> None:
     table = t.table("in", S, S)
     table.process_values(Changes, ["counts"], "facts", Native).to("facts", value=Native)
     table.process(Changes, ["counts"], "weighted", S, Native, weights=True).to("weighted", value=Native)
+
+
+@case([of("in", ("a", "t7"), ("b", "t9"), ("a", "t9"))], out=[("a", ("t7", "in", 7)), ("b", ("t9", "in", 9))])
+def a_function_reads_records(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S, timestamp=lambda value: int(value[1:]))
+    first = stream.filter(lambda key, value, record: (key, record.timestamp_ms) != ("a", 9) and record.offset >= 0)
+    first.map_values(lambda value, record: (value, record.topic[-2:], record.timestamp_ms)).to("out", value=Native)

@@ -69,3 +69,23 @@ def test_a_backfill_is_refused_before_anything_is_written(rig: Rig) -> None:
     with pytest.raises(ConfigurationError, match="a worker alone computes step 'by-processor': its calls depend"):
         rig.backfill()
     assert set(rig.log.topics()) == topics
+
+
+def test_what_depends_on_places_of_records_is_left_out_by_name(tmp_path: Path, spark: Any) -> None:
+    def with_places() -> eddy.Topology:
+        made = eddy.Topology("words")
+        words = made.stream("in", S, S)
+        words.map_values(lambda value, record: record.offset, "places", N).to("out")
+        words.group_by_key().count("own").to("own")
+        return made
+
+    rig = Rig(tmp_path, with_places, [TopicSpec(name, 2) for name in ("in", "out", "own")], spark)
+    rig.write("in", [(b"a", b"x"), (b"b", b"x"), (b"a", b"y")])
+    with pytest.raises(ConfigurationError, match=r"'places'.* reads the places and headers of records"):
+        rig.backfill()
+    rig.work()
+    verdict = rig.verify()
+    assert verdict.status == 2, list(verdict.lines())
+    assert {(part.what, part.name) for part in verdict.compared} == {("sink", "own"), ("store", "own")}
+    assert verdict.undetermined.keys() == {"step 'places'", "sink 'out'"}
+    rig.close()

@@ -44,5 +44,6 @@ def test_open_transaction_of_another_producer_is_waited_for_up_to_a_bound(
                 list(writing([rows]))
             other.abort()
         assert [batch.to_pylist() for batch in writing([rows])] == [[{"topic": topic, "n": 3}]]
+        wait_for(lambda: log.stable_offsets(first) == log.end_offsets(first))
         found = log.read(TopicPartition(topic, 0), 0, 100, 100)
         assert list(found.keys) == [b"a", b"b", b"c"]

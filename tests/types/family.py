@@ -6,6 +6,10 @@ from typing import assert_type
 import eddy
 
 
+def offset_of(value: bytes, record: eddy.RecordContext) -> int:
+    return record.offset
+
+
 def program() -> None:
     topology = eddy.Topology("family")
 
@@ -42,6 +46,9 @@ def program() -> None:
     assert_type(words.left_join(parents, lambda word, parent: parent), eddy.KStream[str, str | None])
     assert_type(words.group_by(lambda key, value: len(value)).count("lengths"), eddy.KTable[int, int])
     assert_type(words.split(all=lambda key, value: True), dict[str, eddy.KStream[str, bytes]])
+    assert_type(words.map_values(offset_of), eddy.KStream[str, int])
+    assert_type(words.filter(lambda key, value, record: record.headers == ()), eddy.KStream[str, bytes])
+    assert_type(words.select_key(lambda key, value, record: record.partition), eddy.KStream[int, bytes])
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
     near = eddy.JoinWindows(timedelta(minutes=5))
     assert_type(words.join(words, lambda one, other: (one, other), near), eddy.KStream[str, tuple[bytes, bytes]])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["Headers", "Record", "RecordMetadata", "new_record"]
+__all__ = ["Headers", "Record", "RecordContext", "RecordMetadata", "new_record"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -52,3 +52,16 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+class RecordContext(NamedTuple):
+    """A record of a source topic without its key and value: its place, its timestamp and its headers.
+
+    `timestamp_ms` is in milliseconds since 1970: the record's event time.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    headers: Headers = ()

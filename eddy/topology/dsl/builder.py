@@ -6,7 +6,17 @@ from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
-from eddy.topology.arguments import check_function, check_name, check_serdes, name_or, takes_key
+from eddy.topology.arguments import (
+    check_function,
+    check_name,
+    check_plain,
+    check_serdes,
+    name_or,
+    parameters_of,
+    takes_key,
+    takes_record,
+)
+from eddy.topology.dsl.with_record import check_records, of_pair, of_value_pair
 from eddy.topology.plan.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
 
 __all__ = ["Builder", "pair", "same_topology", "serdes"]
@@ -73,7 +83,11 @@ class Builder:
         check_serdes(where, key=key, value=value)
         rekeys, word, keeps_key = verb in REKEYING, verb, False
         iterates = verb in _SEVERAL
-        if verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
+        if with_record := _takes_record(verb, function):
+            check_plain(where, function, iterates=iterates)
+            check_records(where, self.open_loops, source)
+            verb, function, keeps_key = _of_record(verb, function, source.kind)
+        elif verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
             verb, function, keeps_key = *_of_the_pair(verb, function, source.kind), True
         elif verb != "negate" and verb not in _VALUE_VERBS:
             check_function(where, function, "key", "value", iterates=iterates)
@@ -92,6 +106,7 @@ class Builder:
             rekeyed=source.rekeyed or rekeys,
             keeps_key=keeps_key,
             method=method,
+            with_record=with_record,
         )
 
     def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None) -> Transform:
@@ -145,6 +160,24 @@ class Builder:
             value=value or source.value,
             **fields,
         )
+
+
+def _takes_record(verb: str, function: Any) -> bool:
+    """Whether a function has to be called with records, and not only with keys and values."""
+    if verb not in _VALUE_VERBS:
+        return verb != "negate" and takes_record(function, "key", "value")
+    if next(iter(parameters_of(function)), "") == "key":
+        return takes_record(function, "key", "value")
+    return takes_record(function, "value")
+
+
+def _of_record(verb: str, function: Any, kind: Kind) -> tuple[str, Any, bool]:
+    """The verb on rows whose values are pairs of a value and its record, its function, and whether it keeps keys."""
+    if verb not in _VALUE_VERBS:
+        return verb, of_pair(function), False
+    if takes_record(function, "value"):
+        return verb, of_value_pair(function), False
+    return *_of_the_pair(verb, of_pair(function), kind), True
 
 
 def _of_the_pair(verb: str, function: Any, kind: Kind) -> tuple[str, Any]:

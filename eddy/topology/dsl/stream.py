@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
+from eddy.operators.processors.record import RecordContext
 from eddy.operators.processors.task import Factory
 from eddy.operators.row_clocks import ExpiryClock
 from eddy.serde import Serde
@@ -26,6 +27,7 @@ from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.stream_joins import StreamJoins
 from eddy.topology.dsl.table import KTable, add_sink
+from eddy.topology.dsl.with_record import FromValue, check_of_row, first_of
 from eddy.topology.plan import plan
 from eddy.topology.plan.expiring_tables import check_expiry
 
@@ -37,24 +39,65 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KStream(StreamJoins[K, V]):
-    """A stream of records (K, V). Functions are called with each record and must not change it."""
+R = TypeVar("R")
+_OfRow = Callable[[K, V], R] | Callable[[K, V, RecordContext], R]
+"""A function of a key and a value, and of the record if it has a parameter named `record`."""
 
-    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+
+class KStream(StreamJoins[K, V]):
+    """A stream of records (K, V). Functions are called with each record and must not change it.
+
+    A function that needs a parameter named `record` gets the record's `RecordContext`: its topic, partition, offset,
+    timestamp and headers; while records are in the partitions of their source.
+    """
+
+    @overload
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]": ...
+
+    @overload
+    def filter(self, predicate: Callable[[K, V, RecordContext], Any], name: str | None = None) -> "KStream[K, V]": ...
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """Keep the records for which `predicate(key, value)` is true."""
         return self._transform("filter", predicate, name)
 
-    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]":
+    @overload
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KStream[K, V]": ...
+
+    @overload
+    def filter_not(
+        self, predicate: Callable[[K, V, RecordContext], Any], name: str | None = None
+    ) -> "KStream[K, V]": ...
+
+    def filter_not(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """Drop the records for which `predicate(key, value)` is true."""
         return self._transform("filter-not", predicate, name)
 
+    @overload
     def map(
         self,
         function: Callable[[K, V], tuple[K2, V2]],
         name: str | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KStream[K2, V2]":
+    ) -> "KStream[K2, V2]": ...
+
+    @overload
+    def map(
+        self,
+        function: Callable[[K, V, RecordContext], tuple[K2, V2]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]": ...
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> Any:
         """Replace each record by `function(key, value)`, a pair (key, value)."""
         return self._transform("map", function, name, key, value)
 
@@ -65,29 +108,71 @@ class KStream(StreamJoins[K, V]):
 
     @overload
     def map_values(
+        self, function: FromValue[V, V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values(
+        self, function: Callable[[K, V, RecordContext], V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values(
         self, function: Callable[[K, V], V2], name: str | None = None, value: Serde[V2] | None = None
     ) -> "KStream[K, V2]": ...
 
     def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
         """Replace each value by `function(value)`; the key is kept, so that records remain in their partition.
 
-        A function whose first parameter is named `key` is called with `function(key, value)`.
+        A function whose first parameter is named `key` is called with `function(key, value)`, and one that needs a
+        parameter named `record` also with the record's `RecordContext`.
         """
         return self._transform("map-values", function, name, None, value)
 
+    @overload
     def flat_map(
         self,
         function: Callable[[K, V], Iterable[tuple[K2, V2]]],
         name: str | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
-    ) -> "KStream[K2, V2]":
+    ) -> "KStream[K2, V2]": ...
+
+    @overload
+    def flat_map(
+        self,
+        function: Callable[[K, V, RecordContext], Iterable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> "KStream[K2, V2]": ...
+
+    def flat_map(
+        self,
+        function: Callable[..., Any],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> Any:
         """Replace each record by the pairs of `function(key, value)`, any number of them."""
         return self._transform("flat-map", function, name, key, value)
 
     @overload
     def flat_map_values(
         self, function: Callable[[V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def flat_map_values(
+        self, function: FromValue[V, Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def flat_map_values(
+        self,
+        function: Callable[[K, V, RecordContext], Iterable[V2]],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
     ) -> "KStream[K, V2]": ...
 
     @overload
@@ -101,17 +186,37 @@ class KStream(StreamJoins[K, V]):
         """Replace each record by one for each value of `function(value)`, under the same key; as `map_values`."""
         return self._transform("flat-map-values", function, name, None, value)
 
+    @overload
     def select_key(
         self, function: Callable[[K, V], K2], name: str | None = None, key: Serde[K2] | None = None
-    ) -> "KStream[K2, V]":
+    ) -> "KStream[K2, V]": ...
+
+    @overload
+    def select_key(
+        self, function: Callable[[K, V, RecordContext], K2], name: str | None = None, key: Serde[K2] | None = None
+    ) -> "KStream[K2, V]": ...
+
+    def select_key(self, function: Callable[..., Any], name: str | None = None, key: Serde[K2] | None = None) -> Any:
         """Give each record the key `function(key, value)`."""
         return self._transform("select-key", function, name, key)
 
-    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "KStream[K, V]":
+    @overload
+    def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "KStream[K, V]": ...
+
+    @overload
+    def peek(self, function: Callable[[K, V, RecordContext], object], name: str | None = None) -> "KStream[K, V]": ...
+
+    def peek(self, function: Callable[..., Any], name: str | None = None) -> Any:
         """Call `function(key, value)` for its effect, at least once a record: again after an abort."""
         return self._transform("peek", function, name)
 
-    def foreach(self, function: Callable[[K, V], object], name: str | None = None) -> None:
+    @overload
+    def foreach(self, function: Callable[[K, V], object], name: str | None = None) -> None: ...
+
+    @overload
+    def foreach(self, function: Callable[[K, V, RecordContext], object], name: str | None = None) -> None: ...
+
+    def foreach(self, function: Callable[..., Any], name: str | None = None) -> None:
         """End the branch by calling `function(key, value)`, at least once a record."""
         self._transform("peek", function, name, method="foreach")
 
@@ -132,20 +237,20 @@ class KStream(StreamJoins[K, V]):
         )
         return KStream(self._builder, node)
 
-    def split(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
+    def split(self, **branches: _OfRow[K, V, Any]) -> "dict[str, KStream[K, V]]":
         """One stream for each predicate, by name: a record is in the first one whose predicate is true, or in none.
 
         A last branch `default=lambda key, value: True` gets all other records.
         """
         result: dict[str, KStream[K, V]] = {}
-        earlier: list[Callable[[K, V], Any]] = []
+        earlier: list[Callable[..., Any]] = []
         for name, predicate in branches.items():
-            check_function(f"split after '{self._node.label}'", predicate, "key", "value", what=name)
-            result[name] = self.filter(_first(predicate, tuple(earlier)))
+            check_of_row(f"split after '{self._node.label}'", predicate, what=name)
             earlier.append(predicate)
+            result[name] = self.filter(first_of(tuple(earlier)))
         return result
 
-    def branch(self, **branches: Callable[[K, V], Any]) -> "dict[str, KStream[K, V]]":
+    def branch(self, **branches: _OfRow[K, V, Any]) -> "dict[str, KStream[K, V]]":
         """Deprecated: `split` by an old name of Kafka Streams."""
         warnings.warn("KStream.branch is called split", DeprecationWarning, stacklevel=2)
         return self.split(**branches)
@@ -218,9 +323,27 @@ class KStream(StreamJoins[K, V]):
         )
         return KStream(self._builder, node)
 
+    @overload
     def to(
         self,
         topic: str | Callable[[K, V], str],
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        topics: Iterable[str] | None = None,
+    ) -> None: ...
+
+    @overload
+    def to(
+        self,
+        topic: str | Callable[[K, V, RecordContext], str],
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        topics: Iterable[str] | None = None,
+    ) -> None: ...
+
+    def to(
+        self,
+        topic: str | Callable[..., Any],
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         topics: Iterable[str] | None = None,
@@ -242,7 +365,7 @@ class KStream(StreamJoins[K, V]):
                 "may name are needed. Write topics=['one', 'other']"
             )
         names = check_names(f"to after '{self._node.label}': topics", topics)
-        check_function(f"to after '{self._node.label}'", topic, "key", "value", what="topic")
+        check_of_row(f"to after '{self._node.label}'", topic, what="topic")
         check_serdes(f"to after '{self._node.label}'", key=key, value=value)
         chosen: KStream[K, tuple[str, V]] = self.map_values(addressed(topic, names))
         for name in names:
@@ -283,9 +406,19 @@ class KStream(StreamJoins[K, V]):
         """Group by the records' keys; `key` and `value` are the serdes of the groups' keys and values."""
         return KGroupedStream(self._builder, self._node, key, value)
 
+    @overload
     def group_by(
         self, function: Callable[[K, V], K2], key: Serde[K2] | None = None, value: Serde[V] | None = None
-    ) -> KGroupedStream[K2, V]:
+    ) -> KGroupedStream[K2, V]: ...
+
+    @overload
+    def group_by(
+        self, function: Callable[[K, V, RecordContext], K2], key: Serde[K2] | None = None, value: Serde[V] | None = None
+    ) -> KGroupedStream[K2, V]: ...
+
+    def group_by(
+        self, function: Callable[..., Any], key: Serde[K2] | None = None, value: Serde[V] | None = None
+    ) -> Any:
         """Group by `function(key, value)`."""
         check_serdes(f"group_by after '{self._node.label}'", key=key, value=value)
         return self._transform("select-key", function, None, key, method="group_by").group_by_key(None, value)
@@ -336,12 +469,3 @@ class KStream(StreamJoins[K, V]):
     ) -> Any:
         node = self._builder.transform(self._node, verb, function, name, key, value, method=method)
         return KStream(self._builder, node)
-
-
-def _first(
-    predicate: Callable[[Any, Any], Any], earlier: tuple[Callable[[Any, Any], Any], ...]
-) -> Callable[[Any, Any], bool]:
-    def takes(key: Any, value: Any) -> bool:
-        return not any(other(key, value) for other in earlier) and bool(predicate(key, value))
-
-    return takes

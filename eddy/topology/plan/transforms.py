@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eddy.operators import stateless, upsert
-from eddy.operators.operator import Operator
+from eddy.operators.operator import Operator, RowWise
+from eddy.operators.with_records import WithRecords
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, Node
@@ -18,13 +19,14 @@ Verb = Literal[
 
 REKEYING = frozenset({"map", "flat-map", "select-key"})
 """The verbs that may change keys."""
-_RETURNING: dict[str, Callable[[str, Any, str], Operator]] = {
+_KEEPING_VALUES = frozenset({"filter", "filter-not", "peek", "select-key"})
+_RETURNING: dict[str, Callable[[str, Any, str], RowWise]] = {
     "map": stateless.Map,
     "flat-map": stateless.FlatMap,
     "flat-map-values": stateless.FlatMapValues,
 }
 """The operators whose function has to return rows or values, and whose errors say so in the author's terms."""
-_OPERATORS: dict[str, Callable[[str, Any], Operator]] = {
+_OPERATORS: dict[str, Callable[[str, Any], RowWise]] = {
     "select-key": stateless.SelectKey,
     "peek": stateless.Peek,
 }
@@ -42,6 +44,8 @@ class Transform(Node):
     """Whether the pairs of `function` have the keys of the rows."""
     method: str = ""
     """The method of the DSL that the author has called, for messages."""
+    with_record: bool = False
+    """Whether `function` is called with pairs of a value and its record in place of values."""
 
     @property
     def where(self) -> str:
@@ -58,6 +62,16 @@ class Transform(Node):
     def kind_of_step(self) -> str:
         """Its verb."""
         return self.verb
+
+    @property
+    def only_by_worker(self) -> str:  # type: ignore[override]
+        """Places and headers of records, if its function reads them."""
+        return "its function reads the places and headers of records" if self.with_record else ""
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """What its function reads, if it has a parameter named record."""
+        return Arrival(self.only_by_worker) if self.with_record else None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -82,6 +96,10 @@ class Transform(Node):
         """The same: it has no state."""
         if self.verb == "negate":
             return stateless.Negate(self.name)
+        operator = self._of_rows()
+        return WithRecords(operator, self.verb in _KEEPING_VALUES) if self.with_record else operator
+
+    def _of_rows(self) -> RowWise:
         assert self.function is not None
         if self.verb in {"filter", "filter-not"}:
             return stateless.Filter(self.name, self.function, keep=self.verb == "filter")
@@ -100,8 +118,11 @@ class Transform(Node):
         return super().build_nested(loop) if loop.peeks or self.verb != "peek" else loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:
-        """The function on each row, without effects."""
-        spark.transformed(self)
+        """The function on each row, without effects; if it reads records, the worker alone can call it."""
+        if self.with_record:
+            spark.by_a_worker(self)
+        else:
+            spark.transformed(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows that the function makes of each."""

@@ -1,0 +1,103 @@
+"""Functions with a parameter named `record`: they are called with a row's record."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from eddy.errors import TopologyError
+from eddy.operators.processors.record import RecordContext
+from eddy.topology.arguments import check_function, check_plain, takes_record
+from eddy.topology.plan.node import Node
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
+
+__all__ = ["FromValue", "check_of_row", "check_records", "first_of", "of_pair", "of_value_pair"]
+
+V_in = TypeVar("V_in", contravariant=True)
+V_out = TypeVar("V_out", covariant=True)
+
+
+class FromValue(Protocol[V_in, V_out]):
+    """A function of a value and its record."""
+
+    def __call__(self, value: V_in, /, record: RecordContext) -> V_out:
+        """Call it."""
+
+
+def of_pair(function: Callable[..., Any]) -> Callable[[Any, tuple[Any, RecordContext]], Any]:
+    """`function(key, value, record=)` as a function of a key and a pair."""
+
+    def called(key: Any, pair: tuple[Any, RecordContext]) -> Any:
+        return function(key, pair[0], record=pair[1])
+
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    return called
+
+
+def of_value_pair(function: Callable[..., Any]) -> Callable[[tuple[Any, RecordContext]], Any]:
+    """`function(value, record=)` as a function of a pair."""
+
+    def called(pair: tuple[Any, RecordContext]) -> Any:
+        return function(pair[0], record=pair[1])
+
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    return called
+
+
+def check_records(where: str, open_loops: Sequence[str], rows: Node) -> None:
+    """Check that the rows are records in the partitions of their sources. Raises: TopologyError."""
+    asks = f"{where}: its function has a parameter named record, and"
+    if open_loops:
+        raise TopologyError(
+            f"{asks} rows inside {open_loops[-1]} are no records of a source; call it before the recursion, "
+            "and keep what is needed in the value"
+        )
+    if rows.kind != "stream":
+        raise TopologyError(
+            f"{asks} a row of a {rows.kind} is taken back without its record; a stream is needed. Call it on the "
+            "stream, and make the table from that: topology.stream('…').map_values(lambda value, record: …).to_table()"
+        )
+    for node in record_steps(rows):
+        if is_source_of_records(node):
+            continue
+        if node.sends:
+            raise TopologyError(
+                f"{asks} step '{node.name}' has sent the rows to other partitions, without their records; call it "
+                "before, and keep what is needed in the value"
+            )
+        if node.kind != "stream" or not node.keeps_records:
+            raise TopologyError(
+                f"{asks} step '{node.name}' makes rows that are no records of a source; call it on the source's "
+                "stream, and keep what is needed in the value"
+            )
+
+
+def _reads_record(function: Any) -> bool:
+    return takes_record(function, "key", "value")
+
+
+def check_of_row(where: str, function: Any, what: str) -> None:
+    """Check that a function is one of a key and a value, and perhaps of the record. Raises: TopologyError."""
+    if _reads_record(function):
+        check_plain(where, function, f"{what}=")
+    else:
+        check_function(where, function, "key", "value", what=what)
+
+
+def first_of(predicates: tuple[Callable[..., Any], ...]) -> Callable[..., bool]:
+    """Whether the last one of some predicates is the first one that is true."""
+    *earlier, last = predicates
+
+    def takes(key: Any, value: Any) -> bool:
+        return not any(other(key, value) for other in earlier) and bool(last(key, value))
+
+    if not any(map(_reads_record, predicates)):
+        return takes
+    *before, own = (one if _reads_record(one) else _without_record(one) for one in predicates)
+
+    def takes_with(key: Any, value: Any, record: Any) -> bool:
+        return not any(one(key, value, record=record) for one in before) and bool(own(key, value, record=record))
+
+    return takes_with
+
+
+def _without_record(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda key, value, record: function(key, value)

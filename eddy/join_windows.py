@@ -50,6 +50,13 @@ class JoinSide:
         """The frontier of the other side at which no record arrives any more that is joined with one at a moment."""
         return min(max(0, time_ms + self.later_ms), _LATEST_MS)
 
+    def all_due_at(self, times_ms: Sequence[int]) -> Sequence[int]:
+        """`due_at` of each moment."""
+        if not self.later_ms:
+            return times_ms
+        due = [time + self.later_ms for time in times_ms]
+        return due if not due or 0 <= min(due) <= max(due) <= _LATEST_MS else list(map(self.due_at, times_ms))
+
     def of(self, time_ms: int) -> Sequence[Span]:
         """The moment."""
         return [(time_ms, time_ms)]

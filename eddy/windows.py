@@ -46,7 +46,7 @@ _LONGEST = timedelta(days=36_525)
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
 _START, _END_START = Struct(">q"), Struct(">qq")
-_key_of, _start_of = itemgetter(0), itemgetter(1)
+_key_of, _start_of, _end_of = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 class Windowed(NamedTuple, Generic[K]):
@@ -428,14 +428,22 @@ class _WindowedSerde(Serde[Any]):
 
     def identify_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:
         """Canonical bytes of each value. Cost: loops in C."""
-        return self._with_starts(self.key.identify_many(list(map(_key_of, values))), values)
+        return self._with_moments(self.key.identify_many(list(map(_key_of, values))), values)
 
     def encode_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:
         """Encode each value. Cost: loops in C."""
-        return self._with_starts(self.key.encode_many(list(map(_key_of, values))), values)
+        return self._with_moments(self.key.encode_many(list(map(_key_of, values))), values)
 
-    def _with_starts(self, keys: list[bytes], values: Sequence[Windowed[Any]]) -> list[bytes]:
+    def _with_moments(self, keys: list[bytes], values: Sequence[Windowed[Any]]) -> list[bytes]:
         return list(map(add, keys, map(_START.pack, map(_start_of, values))))
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionSerde(_WindowedSerde):
+    """The serde of keys of sessions."""
+
+    def _with_moments(self, keys: list[bytes], values: Sequence[Windowed[Any]]) -> list[bytes]:
+        return list(map(add, keys, map(_END_START.pack, map(_end_of, values), map(_start_of, values))))
 
 
 def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
@@ -456,7 +464,7 @@ def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
         return Windowed(decode_key(data[:-tail]), start, end)
 
     name, identified = f"session-windowed({key.name})", None if identity is None else identify
-    return Serde(
+    return _SessionSerde(
         name,
         encode,
         decode,
@@ -467,6 +475,7 @@ def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
         tail=tail,
         topic_form=None if key.topic_form is None else lambda topic, part: SessionWindowed(key.in_topic(topic, part)),
         canonical=key.canonical,
+        key=key,
     )
 
 

@@ -46,7 +46,13 @@ class Calendar(Generic[K]):
     def move(self, keys: Sequence[K], olds: Iterable[int | None], news: Iterable[int | None]) -> None:
         """Replace the old moment of each key by the new one; None means no moment. Cost: constant for each key."""
         encoded = self.spec.key.identify_many(keys)
-        for home, key, old, new in zip(self.spec.partitions_of(encoded), encoded, olds, news, strict=True):
+        self.move_encoded(self.spec.partitions_of(encoded), encoded, olds, news)
+
+    def move_encoded(
+        self, homes: Sequence[int], keys: Sequence[bytes], olds: Iterable[int | None], news: Iterable[int | None]
+    ) -> None:
+        """The same, given the partitions and the bytes of the keys."""
+        for home, key, old, new in zip(homes, keys, olds, news, strict=True):
             if old == new:
                 continue
             come, gone = self._come[home], self._gone[home]

@@ -1,5 +1,6 @@
 """Processors on Spark: a backfill refuses them, a verification names them and compares the rest."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +72,28 @@ def test_a_backfill_is_refused_before_anything_is_written(rig: Rig) -> None:
     assert set(rig.log.topics()) == topics
 
 
-def test_what_depends_on_places_of_records_is_left_out_by_name(tmp_path: Path, spark: Any) -> None:
+def test_what_depends_on_places_of_records_or_on_times_of_changes_is_left_out_by_name(
+    tmp_path: Path, spark: Any
+) -> None:
     def with_places() -> eddy.Topology:
         made = eddy.Topology("words")
         words = made.stream("in", S, S)
         words.map_values(lambda value, record: record.offset, "places", N).to("out")
         words.group_by_key().count("own").to("own")
+        words.group_by_key().count("often").suppress("calm", until_time_limit=timedelta(hours=1)).to("calm")
         return made
 
-    rig = Rig(tmp_path, with_places, [TopicSpec(name, 2) for name in ("in", "out", "own")], spark)
+    rig = Rig(tmp_path, with_places, [TopicSpec(name, 2) for name in ("in", "out", "own", "calm")], spark)
     rig.write("in", [(b"a", b"x"), (b"b", b"x"), (b"a", b"y")])
     with pytest.raises(ConfigurationError, match=r"'places'.* reads the places and headers of records"):
         rig.backfill()
     rig.work()
     verdict = rig.verify()
     assert verdict.status == 2, list(verdict.lines())
-    assert {(part.what, part.name) for part in verdict.compared} == {("sink", "own"), ("store", "own")}
-    assert verdict.undetermined.keys() == {"step 'places'", "sink 'out'"}
+    compared = {("sink", "own"), ("store", "own"), ("store", "often")}
+    assert {(part.what, part.name) for part in verdict.compared} == compared
+    assert verdict.undetermined.keys() == {
+        *("step 'places'", "sink 'out'", "step 'calm'", "sink 'calm'"),
+        *("store 'calm-waiting'", "store 'calm-calendar'"),
+    }
     rig.close()

@@ -304,6 +304,7 @@ CALLS = [
         {"emit": "choice", "retention": "time after"},
     ),
     Call("windowed", "suppress", {}, {"name": "name"}),
+    Call("table", "suppress", {"until_time_limit": (HOUR, "span")}, {"name": "name"}),
     Call("grouped_stream", "cogroup", {"aggregator": (arguments(3), F3)}),
     Call("cogrouped", "cogroup", {"grouped": ("grouped_stream", "collection"), "aggregator": (arguments(3), F3)}),
     Call("cogrouped", "aggregate", FOLD, {"value": "serde"}),

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.join_windows import JoinSide
 from eddy.operators.batch import Batch, Row, keys_of
 from eddy.operators.context import Context, TimesRead
 from eddy.operators.keyed import Keyed
@@ -57,6 +58,8 @@ class AssignWindows(Keyed):
         windows, times = self._windows, self._event_times(context, batch)
         if isinstance(windows, TimeWindows) and windows.tumbling and batch.rows and min(stamps) >= 0:
             return self._tumbling(windows, batch, stamps, times)
+        if isinstance(windows, JoinSide) and batch.rows and min(stamps) >= 0:
+            return self._moments(windows, batch, stamps, times)
         if isinstance(windows, SlidingWindows):
             rows, late = sliding_records(self.name, windows, batch.rows, stamps, times)
         else:
@@ -74,6 +77,19 @@ class AssignWindows(Keyed):
         if min(ends) > max(event_times) - lag:
             return made
         kept = [end > time - lag for end, time in zip(ends, event_times, strict=True)]
+        self.late += kept.count(False)
+        return made.select(kept)
+
+    def _moments(self, windows: JoinSide, batch: Batch, stamps: Sequence[int], event_times: Sequence[int]) -> Batch:
+        """As `windows_of_rows`, where each row has its moment. Cost: loops in C, but for late ones."""
+        rows, lag = batch.rows, windows.lag_ms
+        keys: map[Windowed[Any]] = map(
+            partial(tuple.__new__, Windowed), zip(keys_of(rows), stamps, stamps, strict=True)
+        )
+        made = batch.with_rows(list(zip(keys, map(_value_of, rows), strict=True))).without_places()
+        if min(stamps) > max(event_times) - lag:
+            return made
+        kept = [stamp > time - lag for stamp, time in zip(stamps, event_times, strict=True)]
         self.late += kept.count(False)
         return made.select(kept)
 

@@ -11,8 +11,10 @@ the workers.
 Not here: the author's joiner, which is the next step, and records without a key, which go around this one.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -58,7 +60,7 @@ class Side:
 class StreamStreamJoin(Operator):
     """Records (Windowed(K, t, t), V) and (Windowed(K, u, u), W) in, records (K, (V | None, W | None)) out.
 
-    Cost: for each record a scan of its window in the other side's rows.
+    Cost: for each key of an epoch's records a scan of their windows in the other side's rows.
     """
 
     def __init__(self, name: str, left: Side, right: Side) -> None:
@@ -115,8 +117,9 @@ class StreamStreamJoin(Operator):
         right.rows.add(other.encoded, other.batch.weights)
         left_due: set[int] = set()
         for side, arrived, found in zip(self._sides, (one, other), matched, strict=True):
-            self._note(side, arrived, found)
-            left_due.update(self._remove_due(context, side, arrived, made))
+            due = side.windows.all_due_at([key[1] for key in arrived.keys])
+            self._note(side, arrived, due, found)
+            left_due.update(self._remove_due(context, side, arrived, due, made))
         self.left_due = left_due
         return made.batch()
 
@@ -129,43 +132,50 @@ class StreamStreamJoin(Operator):
         matched: Sequence[set[Windowed[Any]]],
         flipped: bool,
     ) -> None:
-        """Make the pairs of new rows with the rows of the other side."""
-        others_of, between, add = side.windows.others, other.rows.between, made.add
+        """Make the pairs of new rows with the rows of the other side, by one scan for all new rows of a key."""
+        windows, between, add = side.windows, other.rows.between, made.add
+        earlier, later = windows.earlier_ms, windows.later_ms
         own, theirs = matched
         notes, numbered = other.unmatched is not None, made.numbered
-        for key, value, weight, time, home, plain in arrived.rows():
-            at = key[1]
-            found = between(home, plain, *others_of(at))
-            if found:
-                own.add(key)
-            for moment, match, times in found:
-                if notes:
-                    theirs.add(Windowed(key[0], moment, moment))
-                pair = (match, value) if flipped else (value, match)
-                add(key[0], pair, weight * times, time if numbered else max(at, moment))
+        for (home, plain), rows in arrived.by_key().items():
+            times = [row[0][1] for row in rows]
+            found = between(home, plain, windows.others(min(times))[0], windows.others(max(times))[1])
+            if not found:
+                continue
+            moments = [row[0] for row in found]
+            for key, value, weight, time in rows:
+                at = key[1]
+                near = found[bisect_left(moments, at - earlier) : bisect_right(moments, at + later)]
+                if near:
+                    own.add(key)
+                for moment, match, count in near:
+                    if notes:
+                        theirs.add(Windowed(key[0], moment, moment))
+                    pair = (match, value) if flipped else (value, match)
+                    add(key[0], pair, weight * count, time if numbered else max(at, moment))
 
-    def _note(self, side: Side, arrived: Arrived, matched: set[Windowed[Any]]) -> None:
+    def _note(self, side: Side, arrived: Arrived, due: Sequence[int], matched: set[Windowed[Any]]) -> None:
         """Note which rows have no match, and when new ones are due."""
-        keys = list(dict.fromkeys(arrived.keys))
-        due_at = side.windows.due_at
-        side.calendar.move(keys, [None] * len(keys), [due_at(key[1]) for key in keys])
+        encoded = arrived.encoded
+        side.calendar.move_encoded(encoded.homes, encoded.keys, repeat(None, len(due)), due)
         if side.unmatched is not None:
-            news = {**dict.fromkeys(matched), **{key: True for key in keys if key not in matched}}
+            news = {**dict.fromkeys(matched), **{key: True for key in arrived.keys if key not in matched}}
             side.unmatched.put_many(news, side.unmatched.get_many(list(news)))
 
-    def _remove_due(self, context: Context, side: Side, arrived: Arrived, made: JoinedRows) -> list[int]:
-        """Remove the rows that are due; pass those on that have no match, if the side is outer.
+    def _remove_due(
+        self, context: Context, side: Side, arrived: Arrived, new: Sequence[int], made: JoinedRows
+    ) -> list[int]:
+        """Remove the rows that are due; pass those on that have no match, if the side is outer. `new`: when the rows
+        that arrived are due.
 
         Returns the partitions in which more rows are due.
         """
         frontiers = side.due.frontiers(context)
         earlier, left_due = side.due.due(frontiers)
         due = {key: moment for moment, key in earlier}
-        due_at = side.windows.due_at
-        for key, home in zip(arrived.keys, arrived.encoded.homes, strict=True):  # the calendar has these at the commit
-            moment = due_at(key[1])
-            if moment <= frontiers.get(home, -1):
-                due[key] = moment
+        if new and min(new) <= max(frontiers.values(), default=-1):  # the calendar has these at the commit
+            arrivals = zip(arrived.keys, new, arrived.encoded.homes, strict=True)
+            due |= {key: moment for key, moment, home in arrivals if moment <= frontiers.get(home, -1)}
         if due:
             self._remove(side, due, made)
         return left_due

@@ -1,5 +1,6 @@
 """The records of an epoch that arrive at a state of timed rows, and the rows that a join makes of them."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
@@ -38,6 +39,13 @@ class Arrived(NamedTuple):
         spec = replace(state.spec, kind="table")  # values need no hash
         found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
         return {index: error for index, error in found if error is not None}
+
+    def by_key(self) -> dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]]:
+        """The key, value, weight and time of each record, by its partition and the key's bytes."""
+        found: dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]] = defaultdict(list)
+        for key, value, weight, time, home, plain in self.rows():
+            found[home, plain].append((key, value, weight, time))
+        return found
 
     def rows(self) -> Iterator[Any]:
         """Yield the key, value, weight, time, partition and the key's bytes of each record."""

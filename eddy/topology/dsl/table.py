@@ -1,6 +1,7 @@
 """KTable: the latest value of each key. A change of a table is a retracted row and an inserted row."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
@@ -12,6 +13,7 @@ from eddy.topology.dsl.foreign_keys import foreign_key_join
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import aggregate_of_windows
+from eddy.windows import check_span
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.grouped import KGroupedTable
@@ -71,16 +73,21 @@ class KTable(Generic[K, V]):
         )
         return KStream(self._builder, node)
 
-    def suppress(self, name: str | None = None) -> "KTable[K, V]":
+    def suppress(self, name: str | None = None, until_time_limit: timedelta | None = None) -> "KTable[K, V]":
         """The row of each window once, when the window closes: a table of windows, filtered or mapped by its values.
 
         Rows of open windows are in the table `name` until then. To pass on nothing else, windowed_by(…, emit="close")
         does the same without another table.
 
-        Raises: TopologyError for a table without windows, or whose rows come once already.
+        With `until_time_limit`, of any table: a change of a row waits so long by the wall clock, and is passed on
+        together with those that follow it until then, as one change.
+
+        Raises: TopologyError for a table without windows, or whose rows come once already; for a time that is none.
         """
         name = name_or(name, f"{self._node.label}-suppressed")
         where = f"suppress '{name}'"
+        if until_time_limit is not None:
+            return KTable(self._builder, self._limited(where, name, until_time_limit))
         of = aggregate_of_windows(where, self._node)
         if of.final:
             raise TopologyError(f"{where}: '{of.name}' passes on each window once already; remove suppress()")
@@ -88,6 +95,16 @@ class KTable(Generic[K, V]):
         fields = {"assigned": of.assigned, "of": of, **serdes(self._node)}
         node = self._builder.add(plan.Suppressed, name, kind="table", inputs=(facts,), **fields)
         return KTable(self._builder, node)
+
+    def _limited(self, where: str, name: str, limit: timedelta) -> plan.Node:
+        check_span(f"{where}: until_time_limit", limit, timedelta(milliseconds=1), "timedelta(seconds=10)")
+        if self._builder.open_loops:
+            raise TopologyError(
+                f"{where}: it is inside {self._builder.open_loops[-1]}, where no time passes; call it on a table "
+                "outside of the recursion"
+            )
+        fields = {"limit": limit, **serdes(self._node)}
+        return self._builder.add(plan.RateLimited, name, kind="table", inputs=(self._node,), **fields)
 
     def to_relation(self) -> "Relation[K, V]":
         """The table's rows (key, value) as a relation, with insertions and retractions."""

@@ -435,7 +435,8 @@ def aggregate_of_windows(where: str, table: Node) -> _Windowed:
             raise TopologyError(
                 f"{where}: rows are suppressed until their windows close, and those of '{table.label}' have none; "
                 "a table of windows is needed, which may be filtered and mapped by its values: "
-                "….windowed_by(…).count(…).suppress()"
+                "….windowed_by(…).count(…).suppress(). A limit of time is "
+                ".suppress(until_time_limit=timedelta(seconds=10))"
             )
         (node,) = node.inputs
     return node

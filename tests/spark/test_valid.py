@@ -147,3 +147,31 @@ def test_rows_that_a_worker_keeps_for_too_long_are_found(
     verdict = rig.verify()
     assert verdict.status == 1
     assert {part.name for part in verdict.compared if part.differing} >= {"out", "counts"}
+
+
+def in_sql() -> eddy.Topology:
+    """Who reaches whom over the links of a while, in SQL."""
+    topology = eddy.Topology("app")
+    links = topology.table("in", S, eddy.Int64)
+    view = topology.sql(
+        "SELECT key, value AS at FROM links WHERE now() < value + 10 AND value <= now() + 5",
+        {"links": links},
+        name="now",
+    )
+    view.map(lambda key, row: row, key=S, value=eddy.Int64).to_table("there").to("out")
+    return topology
+
+
+def test_conditions_on_the_present_time_in_sql_are_verified(tmp_path: Path, spark: Any) -> None:
+    rig = Rig(tmp_path, in_sql, [TopicSpec(name, 2) for name in ("in", "out")], spark)
+    moments = [(b"a", 95), (b"b", 91), (b"c", 105), (b"d", 106), (b"e", 90)]
+    rig.write("in", [(key, eddy.Int64.encode(at)) for key, at in moments])
+    config = eddy.Config(state_dir=rig.state / "0", cut_interval_s=0.0)
+    with closing(eddy.Worker(rig.topology(), rig.log, config, member="0", wall=lambda: 0.1)) as worker:
+        worker.run_until_idle()
+        worker.step()
+    assert set(rig.held()["out"]) == {b"a", b"b", b"c"}
+    verdict = rig.verify()
+    assert (verdict.status, verdict.undetermined, verdict.notes) == (0, {}, {}), list(verdict.lines())
+    assert {part.name for part in verdict.compared} >= {"now-now-rows", "now-now-moments", "now-now-calendar", "out"}
+    rig.close()

@@ -21,6 +21,7 @@ from eddy.topology.sql.aggregates import Grouped
 from eddy.topology.sql.expressions import Expr, Written
 from eddy.topology.sql.folds import GroupRow
 from eddy.topology.sql.series import SeriesBounds
+from eddy.topology.sql.temporal import MomentOfRow
 from eddy.topology.sql.types import Type
 
 __all__ = ["own"]
@@ -30,6 +31,8 @@ Cells = Sequence[Any]
 
 def own(function: Any) -> Any:
     """A function that evaluates the expressions of a function made of some; any other function as it is."""
+    if isinstance(function, MomentOfRow):
+        return _BoundOfRow(own(function.values), function.first)
     match getattr(function, "written", None):
         case Written() as written:
             return _Expressions.of(written)
@@ -41,6 +44,27 @@ def own(function: Any) -> Any:
             return Aggregates.of(grouped).row
         case _:
             return function
+
+
+_FIRST, _LAST = 0, 253_402_300_799_999
+"""The moments within which rows can be true for a while: 1970 and the end of the year 9999."""
+
+
+@dataclass(frozen=True)
+class _BoundOfRow:
+    """The earliest or the latest one of the moments of a row, or None for no bound."""
+
+    moments: Callable[[Any, Any], tuple[int | None, ...]]
+    earliest: bool
+
+    def __call__(self, row: Any, value: Any) -> int | None:
+        found = self.moments(row, value)
+        if any(moment is None for moment in found):
+            return _FIRST if self.earliest else _LAST
+        ordered = sorted(moment for moment in found if moment is not None)
+        if self.earliest:
+            return None if ordered[0] > _LAST else max(_FIRST, ordered[0])
+        return None if ordered[-1] <= _FIRST else min(_LAST, ordered[-1])
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ __all__ = [
     "Series",
     "Shared",
     "Union",
+    "Valid",
     "Variable",
     "all_columns",
     "inputs_of",
@@ -100,6 +101,16 @@ class Filter(Node):
 
     input: Node
     conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Valid(Node):
+    """The rows for which the present time is from all of `from_` on, and before all of `until`."""
+
+    input: Node
+    from_: tuple[Expr, ...]
+    until: tuple[Expr, ...]
+    where: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,7 +273,7 @@ def all_columns(node: Node) -> tuple[Expr, ...]:
 def inputs_of(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, without the inside of a recursion."""
     match node:
-        case Filter() | Project() | Series() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | Distinct() | Group() | Shared():
             return (node.input,)
         case Product() | Union():
             return node.inputs
@@ -277,7 +288,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
     """The same node over other inputs."""
     match node:
-        case Filter() | Project() | Series() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | Distinct() | Group() | Shared():
             return replace(node, input=inputs[0])
         case Product() | Union():
             return replace(node, inputs=tuple(inputs))

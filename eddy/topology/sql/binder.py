@@ -22,6 +22,7 @@ from eddy.topology.sql.functions import (
 from eddy.topology.sql.scope import ColumnScope
 from eddy.topology.sql.spelling import AGGREGATES, ARITHMETIC, COMPARISONS, arguments_of, name_of
 from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.temporal import ONLY_IN_WHERE, interval, present
 from eddy.topology.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -35,7 +36,7 @@ from eddy.topology.sql.types import (
     common_type,
     parse_type,
 )
-from eddy.topology.sql.unread import parts_of, text_of, without_meaning
+from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
 
 __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 
@@ -48,12 +49,20 @@ class Subqueries(Protocol):
 
 
 class Binder:
-    """Binds the expressions of one query over its scope. `place` names the clause in messages."""
+    """Binds the expressions of one query over its scope. `place` names the clause in messages.
+
+    `no_time` is None where conditions on the present time are allowed, and else says what to write instead.
+    """
 
     def __init__(
-        self, scope: ColumnScope, place: str, subqueries: Subqueries | None = None, aggregates: bool = False
+        self,
+        scope: ColumnScope,
+        place: str,
+        subqueries: Subqueries | None = None,
+        aggregates: bool = False,
+        no_time: str | None = ONLY_IN_WHERE,
     ) -> None:
-        self.scope, self.text = scope, scope.text
+        self.scope, self.text, self._no_time = scope, scope.text, no_time
         self._place, self._subqueries, self._aggregates = place, subqueries, aggregates
 
     def bind(self, node: exp.Expr) -> Expr:
@@ -95,6 +104,16 @@ class Binder:
         if isinstance(node.args["this"], exp.Star) or node.args.get("db"):
             raise self.text.unsupported(node, "this form of a column's name", "table.column or column is needed")
         return self.scope.resolve(node)
+
+    def _present(self, node: exp.Expr) -> Expr:
+        if self._no_time is not None or peek(node, "this") is not None:
+            raise self.text.unsupported(node, "the present time here", self._no_time or ONLY_IN_WHERE)
+        return present(self.where(node))
+
+    def _interval(self, node: exp.Interval) -> Expr:
+        if self._no_time is not None:
+            raise self.text.unsupported(node, "INTERVAL here", self._no_time)
+        return interval(self.text, node)
 
     def _paren(self, node: exp.Paren) -> Expr:
         return self.bind(node.args["this"])
@@ -433,14 +452,12 @@ _EXTREMES = {
 }
 _REFUSED: dict[type, tuple[str, str]] = {
     exp.Window: ("a window function", "aggregate with GROUP BY and join it"),
-    exp.Interval: ("INTERVAL", ""),
     exp.Array: ("ARRAY", ""),
     exp.Lambda: ("a lambda", ""),
     exp.Placeholder: ("a placeholder", "write the value"),
     exp.Parameter: ("a parameter", "write the value"),
     exp.Escape: ("LIKE … ESCAPE", "the escape is \\"),
-    exp.CurrentTimestamp: ("the present time", "a view is a function of its rows; give them a column of times"),
-    exp.CurrentDate: ("the present date", "a view is a function of its rows; give them a column of times"),
+    exp.CurrentDate: ("the present date", "give rows a column of times, and compare it with now()"),
     exp.ExplodingGenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
     exp.GenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
 }
@@ -451,6 +468,8 @@ _BINDERS: list[tuple[Any, _Method]] = [
     ((exp.Null, exp.Boolean), Binder._constant),
     (exp.Column, Binder._column),
     (exp.Paren, Binder._paren),
+    (exp.CurrentTimestamp, Binder._present),
+    (exp.Interval, Binder._interval),
     ((exp.And, exp.Or), Binder._and_or),
     (exp.Not, Binder._not),
     (tuple(COMPARISONS), Binder._comparison),

@@ -17,20 +17,24 @@ from eddy.topology.sql.sources import from_clause, renamed, values
 from eddy.topology.sql.spelling import AGGREGATES, name_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
+from eddy.topology.sql.temporal import taken_apart
 from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
 from eddy.topology.sql.unread import parts_of, whole_number, without_meaning
 
 __all__ = ["QueryBinder", "position_of"]
 
+_ONE_OFF = "a one-off query has no time that passes; write the time as a number of milliseconds"
+
 
 class QueryBinder(QueryBinding):
     """Binds the queries of one statement. `name` begins the names of all their states.
 
-    `definitions` are the recursive bindings whose definitions are being bound, outermost first.
+    `once`: it is a one-off query. `definitions` are the recursive bindings whose definitions are being bound, outermost
+    first.
     """
 
-    def __init__(self, text: StatementText, name: str) -> None:
-        self.text, self.name = text, name
+    def __init__(self, text: StatementText, name: str, once: bool = False) -> None:
+        self.text, self.name, self._once = text, name, once
         self.definitions: list[str] = []
         self._blocks: set[str] = set()
 
@@ -134,9 +138,11 @@ class QueryBinder(QueryBinding):
         applied = Applied(self.text, source)
         subqueries = _Subqueries(self, path, environment)
         if node.args.get("where") is not None:
-            binder = Binder(scope, "WHERE", subqueries)
-            parts = conjuncts(binder.condition(node.args["where"].args["this"]))
+            binder = Binder(scope, "WHERE", subqueries, no_time=_ONE_OFF if self._once else None)
+            moments, parts = taken_apart(self.text, conjuncts(binder.condition(node.args["where"].args["this"])))
             applied.filter(correlation.take(parts))
+            if moments is not None:
+                applied.during(moments, f"{path}-now")
         found = _Select(self, node, path, subqueries, scope, order)
         return found.bound(applied, correlation, environment)
 

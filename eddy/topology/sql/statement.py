@@ -56,7 +56,7 @@ def bind_statement(
 
 
 def _bound(text: StatementText, tables: Mapping[str, Sequence[NamedColumn]], path: str, ordered: bool) -> Statement:
-    queries = QueryBinder(text, path)
+    queries = QueryBinder(text, path, once=ordered)
     environment = QueryContext(
         {name: NamedTable(columns=tuple(columns), name=name, table=name) for name, columns in tables.items()}
     )

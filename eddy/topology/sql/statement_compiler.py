@@ -11,7 +11,7 @@ from inspect import Parameter, Signature
 from keyword import iskeyword
 from typing import Any
 
-from eddy.errors import NonTerminatingRecursionError
+from eddy.errors import NonTerminatingRecursionError, TopologyError
 from eddy.operators.bound import Bound, Words
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.mutual import mutually_recursive
@@ -37,6 +37,7 @@ from eddy.topology.sql.names import StepNames
 from eddy.topology.sql.reachability import START, Edges, edges_of, from_start, link, reached
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
+from eddy.topology.sql.temporal import MomentOfRow
 from eddy.topology.sql.types import Type
 
 __all__ = ["StatementCompiler"]
@@ -187,12 +188,12 @@ class StatementCompiler:
                 return self._once(node, lambda: (self.rows(node.input), _BY_VALUE))
             case algebra.Series():
                 return self._series(node), _BY_VALUE
+            case algebra.Valid():
+                return self._valid(node), _BY_KEY
             case algebra.Distinct():
                 return self._set(node.input).distinct(self._names.take(node.name)), _BY_KEY
-            case algebra.Except():
-                return self._except(node), _BY_KEY
-            case algebra.Intersect():
-                return self._intersect(node), _BY_KEY
+            case algebra.Except() | algebra.Intersect():
+                return self._except(node) if isinstance(node, algebra.Except) else self._intersect(node), _BY_KEY
             case algebra.Group():
                 return self._group(node)
             case algebra.Loop():
@@ -228,6 +229,23 @@ class StatementCompiler:
     def _set(self, node: Node) -> Rows:
         """The rows of a node as keys, without a value."""
         return self._emit(node, all_columns(node), ())
+
+    def _valid(self, node: algebra.Valid) -> Rows:
+        """The rows in keys, each at its own owner, while the present time is between their moments."""
+        if self._loops:
+            raise TopologyError(
+                f"sql '{self._name}' {node.where}: now() inside a recursive table, where no time passes; put the "
+                "condition into a common table expression before"
+            )
+        names = _names("row", len(node.columns))
+
+        def moment(exprs: Exprs, first: bool) -> MomentOfRow | None:
+            return MomentOfRow(rows_of("row, _", names, exprs), first) if exprs else None
+
+        from_, until = moment(node.from_, False), moment(node.until, True)
+        return self._set(node.input).valid(
+            clock="wall clock", from_=from_, until=until, name=self._names.take(node.name)
+        )
 
     def _except(self, node: algebra.Except) -> Rows:
         left, right, name = self._set(node.left), self._set(node.right), self._names.take(node.name)

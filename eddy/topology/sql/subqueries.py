@@ -28,6 +28,7 @@ from eddy.topology.sql.algebra import (
     Semi,
     Shared,
     Union,
+    Valid,
     all_columns,
 )
 from eddy.topology.sql.binder import Binder, coerce
@@ -36,6 +37,7 @@ from eddy.topology.sql.functions import comparison_call
 from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import QueryContext, refuse_outer
 from eddy.topology.sql.statement_text import StatementText
+from eddy.topology.sql.temporal import Moments
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
 from eddy.topology.sql.unread import parts_of, unnested
 
@@ -172,6 +174,12 @@ class Applied:
             else:
                 (value,) = self.values([part])
                 self.node = _filter(self.node, value)
+
+    def during(self, moments: Moments, name: str) -> None:
+        """Keep the rows whose moments the present time is between."""
+        node = self.node
+        from_, until, where = moments.from_, moments.until, moments.where
+        self.node = Valid(columns=node.columns, name=name, input=node, from_=from_, until=until, where=where)
 
     def values(self, exprs: Sequence[Expr]) -> list[Expr]:
         """The expressions over the current rows, to which a column is appended for each subquery."""

@@ -91,9 +91,7 @@ def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = Fa
     """Check that an argument is a function that runs when it is called. Returns it without its cache."""
     if not callable(function):
         raise TopologyError(f"{where}: {prefix}{_shown(function)} is no function; a callable is needed")
-    written = function
-    while isinstance(written, functools._lru_cache_wrapper):
-        written = written.__wrapped__
+    written = _uncached(function)
     if inspect.iscoroutinefunction(written):
         raise TopologyError(
             f"{where}: {prefix}{_named(written)} is a coroutine function; a plain one is needed. Write def, not async "
@@ -101,6 +99,13 @@ def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = Fa
         )
     _check_generator(f"{where}: {prefix}", written, iterates)
     return written
+
+
+def _uncached(function: Any) -> Any:
+    """The author's function in a cache of functools."""
+    while isinstance(function, functools._lru_cache_wrapper):
+        function = function.__wrapped__
+    return function
 
 
 def _check_generator(where: str, function: Any, iterates: bool) -> None:
@@ -144,12 +149,16 @@ def parameters_of(function: Any) -> list[str]:
 
 
 def takes_record(function: Any, *parameters: str) -> bool:
-    """Whether a function can be called with these arguments only together with one named `record`."""
+    """Whether a function can be called with these arguments only together with one named `record`.
+
+    A decorated function shows the signature of the function inside; the record is for it where the decorator's own
+    function can pass one on.
+    """
     with contextlib.suppress(ValueError, TypeError):
-        signature = inspect.signature(function)
-        if "record" not in signature.parameters or _binds(signature, parameters):
+        shown = inspect.signature(function)
+        if "record" not in shown.parameters or _binds(shown, parameters) or not _binds(shown, parameters, record=None):
             return False
-        return _binds(signature, parameters, record=None)
+        return _binds(inspect.signature(_uncached(function), follow_wrapped=False), parameters, record=None)
     return False
 
 

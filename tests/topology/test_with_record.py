@@ -1,5 +1,6 @@
 """Functions with a parameter named `record`: the record's place, timestamp and headers, whatever the cut; bad input."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,38 @@ def test_a_parameter_that_gets_the_key_or_the_value_is_no_record() -> None:
         assert rows(driver) == [("a", "ax"), ("b", "by")]
     with driven(lambda s: s.map_values(lambda value, record=None: (value, record)).to("out", value=Native)) as driver:
         assert rows(driver) == [("a", ("x", None)), ("b", ("y", None))]
+
+
+def test_a_decorated_function_gets_the_record_where_its_decorator_passes_one_on() -> None:
+    def placed(value: str, record: eddy.RecordContext) -> tuple[str, int]:
+        return value, record.offset
+
+    @functools.wraps(placed)
+    def passing(*arguments: Any, **named: Any) -> tuple[str, int]:
+        return placed(*arguments, **named)
+
+    @functools.wraps(placed)
+    def of_its_own(value: str) -> str:
+        return value
+
+    for function in (passing, functools.cache(placed)):
+        with driven(lambda s, function=function: s.map_values(function).to("out", value=Native)) as driver:
+            assert rows(driver) == [("a", ("x", 0)), ("b", ("y", 2))]
+    with driven(lambda s: s.map_values(of_its_own).to("out")) as driver:
+        assert rows(driver) == [("a", "x"), ("b", "y")]
+
+
+def test_a_record_that_is_joined_with_a_table_is_still_one() -> None:
+    topology = eddy.Topology("app")
+    names, cities = topology.table("names", S, S), topology.global_table("cities", S, S)
+    named = topology.stream("in", S, S).join(names, lambda value, name: f"{value} {name}")
+    placed = named.left_join(cities, lambda value, city: value, select=lambda key, value: key)
+    placed.map_values(lambda value, record: (value, told(record))).to("out", value=Native)
+    with eddy.TopologyTestDriver(topology) as driver:
+        driver.input("names").pipe("a", "ann", 1)
+        driver.input("in").pipe("b", "w", 5)
+        driver.input("in").pipe("a", "x", 7, headers=[("from", b"here")])
+        assert rows(driver) == [("a", ("x ann", ("in", 0, 2, 7, HERE)))]
 
 
 def test_the_event_time_of_the_author_is_the_timestamp() -> None:

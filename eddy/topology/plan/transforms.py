@@ -65,13 +65,14 @@ class Transform(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Places and headers of records, if its function reads them."""
-        return "its function reads the places and headers of records" if self.with_record else ""
+        """Places and headers of records, if its function reads them; a `peek` makes no rows of them."""
+        reads = self.with_record and self.verb != "peek"
+        return "its function reads the places and headers of records" if reads else ""
 
     @property
     def arrival(self) -> Arrival | None:
         """What its function reads, if it has a parameter named record."""
-        return Arrival(self.only_by_worker) if self.with_record else None
+        return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -119,7 +120,7 @@ class Transform(Node):
 
     def on_spark(self, spark: Spark) -> None:
         """The function on each row, without effects; if it reads records, the worker alone can call it."""
-        if self.with_record:
+        if self.only_by_worker:
             spark.by_a_worker(self)
         else:
             spark.transformed(self)

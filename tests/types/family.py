@@ -1,7 +1,7 @@
 """Checked by mypy, not run: what an editor knows of a topology's types."""
 
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 import eddy
 
@@ -49,6 +49,12 @@ def program() -> None:
     assert_type(words.map_values(offset_of), eddy.KStream[str, int])
     assert_type(words.filter(lambda key, value, record: record.headers == ()), eddy.KStream[str, bytes])
     assert_type(words.select_key(lambda key, value, record: record.partition), eddy.KStream[int, bytes])
+    assert_type(words.map_values(lambda key, value: (key, value)), eddy.KStream[str, tuple[str, bytes]])
+    assert_type(words.flat_map_values(lambda key, value: [key]), eddy.KStream[str, str])
+    assert_type(
+        words.map_values(lambda key, value, record: (value, record.offset)), eddy.KStream[str, tuple[bytes, int]]
+    )
+    assert_type(words.map_values(lambda value, record: (value, record.offset)), eddy.KStream[str, tuple[Any, Any]])
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
     near = eddy.JoinWindows(timedelta(minutes=5))
     assert_type(words.join(words, lambda one, other: (one, other), near), eddy.KStream[str, tuple[bytes, bytes]])

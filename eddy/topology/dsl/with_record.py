@@ -16,9 +16,13 @@ V_out = TypeVar("V_out", covariant=True)
 
 
 class FromValue(Protocol[V_in, V_out]):
-    """A function of a value and its record."""
+    """A function of a value and its record.
 
-    def __call__(self, value: V_in, /, record: RecordContext) -> V_out:
+    The record is by its name alone: else mypy would take each lambda of a key and a value for such a function, too, and
+    would know no types of its result.
+    """
+
+    def __call__(self, value: V_in, /, *, record: RecordContext) -> V_out:
         """Call it."""
 
 

@@ -146,7 +146,7 @@ def test_on_kafka_each_of_two_workers_has_the_whole_table(broker: str) -> None:
     log.create_topics([TopicSpec(f"{name}-countries", 3)])
 
     def send(topic: str, rows: list[tuple[int, bytes, bytes | None]]) -> None:
-        with closing(log.producer("writer")) as producer:
+        with closing(log.producer(f"{name}-writer")) as producer:
             producer.begin()
             for partition, key, value in rows:
                 producer.send(f"{name}-{topic}", partition, [key], [value], [1_000])

@@ -122,7 +122,7 @@ def test_on_kafka_a_partition_is_idle_behind_the_end_of_a_transaction(broker: st
     log = KafkaLog(KafkaSettings.of(broker, pairs=QUICK_SESSIONS))
     log.create_topics([TopicSpec(topic, 2), TopicSpec(f"{topic}-out", 2)])
     now = round(time.time() * 1000)
-    producer = log.producer("writer")
+    producer = log.producer(f"{topic}-writer")
     producer.begin()
     producer.send(topic, 0, [b"a"], [b"x"], [now])
     producer.commit({}, None)

@@ -458,12 +458,12 @@ FOUND_BY: dict[Plant, list[int]] = {
     set_aside_what_is_undone: [34],
     set_retractions_aside_as_rows: [36],
     leave_a_withheld_key_in_its_table: [34],
-    let_held_rows_leave: [28],
+    let_held_rows_leave: [32],
     overlook_a_mended_cycle: [46],
     lose_what_waits_at_an_opened_stop: [46],
     believe_positions_that_others_wrote: [6],
     call_it_done_by_positions_that_others_wrote: [86],
-    own_what_a_stranger_has_a_part_of: [28],
+    own_what_a_stranger_has_a_part_of: [71],
     keep_what_a_failed_record_wrote: [8],
     look_after_the_last_record: [38],
     sleep_through_a_moment: [328],
@@ -471,7 +471,7 @@ FOUND_BY: dict[Plant, list[int]] = {
     overtake_rows_by_marks: [227],
     forget_marks_in_a_rebalance: [37],
     close_by_own_partitions: [37],
-    withhold_closed_windows: [177],
+    withhold_closed_windows: [277],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 

@@ -1,4 +1,4 @@
-"""Views of SQL on Spark: joins and aggregates, and recursion in each of its forms."""
+"""Views of SQL on Spark: joins, aggregates and windows, and recursion in each of its forms."""
 
 import json
 from pathlib import Path
@@ -48,6 +48,15 @@ VIEWS = {
             WHERE person.boss IS NOT NULL
         )
         SELECT name, bool_or(name = boss) AS cycle, count(*) AS above FROM above GROUP BY name
+    """,
+    "hopping": """
+        SELECT customer AS name, max(window_end) AS last
+        FROM HOP(orders, total, INTERVAL '2 milliseconds', INTERVAL '5 milliseconds') GROUP BY customer
+    """,
+    "sessions": """
+        SELECT customer AS name, count(DISTINCT window_start) AS sessions FROM TABLE(SESSION(
+            TABLE orders PARTITION BY customer, DESCRIPTOR(total), INTERVAL '3' MILLISECONDS
+        )) GROUP BY customer
     """,
 }
 
@@ -132,6 +141,8 @@ def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Pa
     assert found["cycles"]["fay"] == {"name": "fay", "cycle": False, "above": 4}
     assert found["spent"]["cleo"] == {"name": "cleo", "boss": "dan", "orders": 1, "total": "10"}
     assert found["idle"].keys() == {"ida"}
+    assert found["hopping"]["cleo"] == {"name": "cleo", "last": 15}
+    assert found["sessions"]["cleo"] == {"name": "cleo", "sessions": 1}
     for one in (rig, scratch):
         one.close()
 

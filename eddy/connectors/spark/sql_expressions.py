@@ -16,10 +16,12 @@ from eddy.connectors.spark.sql_aggregates import Aggregates
 from eddy.connectors.spark.sql_casts import cast
 from eddy.connectors.spark.sql_numbers import COMPARISONS, FLOAT_FUNCTIONS, NUMERICS, calculated, equal, fitted, place
 from eddy.connectors.spark.sql_texts import TEXT_FUNCTIONS
+from eddy.connectors.spark.sql_windows import OwnSessions, OwnWindows
 from eddy.errors import DataError
 from eddy.topology.sql.aggregates import Grouped
 from eddy.topology.sql.expressions import Expr, Written
 from eddy.topology.sql.folds import GroupRow
+from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.series import SeriesBounds
 from eddy.topology.sql.temporal import MomentOfRow
 from eddy.topology.sql.types import Type
@@ -42,6 +44,10 @@ def own(function: Any) -> Any:
             return Aggregates.of(grouped)
         case GroupRow(grouped):
             return Aggregates.of(grouped).row
+        case FixedWindows() as windows:
+            return OwnWindows(windows)
+        case SessionsOfRows() as sessions:
+            return OwnSessions(sessions)
         case _:
             return function
 

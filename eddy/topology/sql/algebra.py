@@ -1,6 +1,7 @@
 """The algebra of statements: bags of rows of typed columns, and operators on them.
 
-    Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group, Series
+    Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group,
+    Series, InWindows, InSessions
     over Table, Rows and Variable; Block and Loop are the two recursive forms
 
 Rows are tuples. A Product is an inner join of any number of inputs under conditions over all their columns, in their
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from eddy.topology.sql.expressions import Expr, column
+from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.types import Type
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "Except",
     "Filter",
     "Group",
+    "InSessions",
+    "InWindows",
     "Intersect",
     "Join",
     "Loop",
@@ -127,6 +131,23 @@ class Series(Node):
 
     input: Node
     bounds: tuple[Expr, Expr, Expr]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InWindows(Node):
+    """Each row in each of its windows, with the window's bounds appended."""
+
+    input: Node
+    windows: FixedWindows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InSessions(Node):
+    """Each row with the bounds of its session appended, among the rows with equal `keys`."""
+
+    input: Node
+    keys: tuple[Expr, ...]
+    sessions: SessionsOfRows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -273,7 +294,7 @@ def all_columns(node: Node) -> tuple[Expr, ...]:
 def inputs_of(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, without the inside of a recursion."""
     match node:
-        case Filter() | Valid() | Project() | Series() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions() | Distinct() | Group() | Shared():
             return (node.input,)
         case Product() | Union():
             return node.inputs
@@ -288,7 +309,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
     """The same node over other inputs."""
     match node:
-        case Filter() | Valid() | Project() | Series() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions() | Distinct() | Group() | Shared():
             return replace(node, input=inputs[0])
         case Product() | Union():
             return replace(node, inputs=tuple(inputs))

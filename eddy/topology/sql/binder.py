@@ -37,6 +37,7 @@ from eddy.topology.sql.types import (
     parse_type,
 )
 from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
+from eddy.topology.sql.window_syntax import WindowTable
 
 __all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
 
@@ -460,6 +461,7 @@ _REFUSED: dict[type, tuple[str, str]] = {
     exp.CurrentDate: ("the present date", "give rows a column of times, and compare it with now()"),
     exp.ExplodingGenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
     exp.GenerateSeries: ("generate_series outside of FROM", "write FROM generate_series(1, 3) AS g(n)"),
+    WindowTable: ("a window outside of FROM", "write FROM TUMBLE(orders, at, INTERVAL '10 minutes')"),
 }
 
 _Method = Callable[[Any, Any], Expr]

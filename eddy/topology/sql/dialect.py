@@ -2,7 +2,7 @@
 
 The parser builds the nodes of many functions by special code, which sometimes drops arguments: it turns `mod(7, 2, 1)`
 into `7 % 2`. An argument that is not in the tree cannot be refused, so such a call becomes a call of an unknown
-function.
+function. The parser does not know TUMBLE, HOP and SESSION, which are added.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects import Postgres
+
+from eddy.topology.sql.window_syntax import WINDOW_PARSERS
 
 __all__ = ["WholePostgres"]
 
@@ -38,3 +40,4 @@ class WholePostgres(Postgres):  # type: ignore[misc]  # the parser does not say 
         """With other builders of functions."""
 
         FUNCTIONS = {name: _whole(name, build) for name, build in Postgres.Parser.FUNCTIONS.items()}  # noqa: RUF012
+        FUNCTION_PARSERS = {**Postgres.Parser.FUNCTION_PARSERS, **WINDOW_PARSERS}  # noqa: RUF012

@@ -16,6 +16,7 @@ from eddy.topology.sql.algebra import (
     Distinct,
     Except,
     Group,
+    InSessions,
     Intersect,
     Loop,
     Node,
@@ -90,6 +91,8 @@ def _nonlinear(node: Node) -> tuple[str, ...]:
         case Group():
             is_value = any(found.function == "only" for found in node.aggregates)
             return (f"{'in a query inside of an expression' if is_value else 'below an aggregate'} of its step",)
+        case InSessions():
+            return ("below SESSION of its step",)
         case Except() | Intersect():
             return (f"inside of {type(node).__name__.upper()} of its step",) * 2
         case Semi():

@@ -16,6 +16,7 @@ from eddy.topology.sql.algebra import (
     Filter,
     Group,
     Intersect,
+    InWindows,
     Join,
     Node,
     Outer,
@@ -65,7 +66,7 @@ class Planner:
                 return replace(node, input=self._push(node.input, conditions))
             case Semi() | Except() | Intersect():
                 return replace(node, left=self._push(node.left, conditions), right=self.plan(node.right))
-            case Series():
+            case Series() | InWindows():
                 return self._through(node, conditions, all_columns(node.input))
             case Group():
                 return self._through(node, conditions, node.keys)
@@ -88,7 +89,7 @@ class Planner:
             self._blocks.add(block)
             block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
 
-    def _through(self, node: Series | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
+    def _through(self, node: Series | InWindows | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
         """Push conditions over input columns down; `passed` are the input's expressions for them."""
         below: list[Expr] = []
         above: list[Expr] = []

@@ -26,6 +26,8 @@ from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, ref
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
 from eddy.topology.sql.unread import has, parts_of, without_meaning
+from eddy.topology.sql.window_syntax import WindowTable
+from eddy.topology.sql.window_tables import window_table
 
 __all__ = ["ONE_ROW", "Source", "from_clause", "renamed", "values"]
 
@@ -176,6 +178,8 @@ def _item(queries: QueryBinding, node: exp.Expr, path: str, environment: QueryCo
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.args["this"], exp.ExplodingGenerateSeries | exp.GenerateSeries):
         return _series(queries, node, environment)
+    if isinstance(node, exp.Table) and isinstance(node.args["this"], WindowTable):
+        return _in_windows(queries, node, path, environment)
     if isinstance(node, exp.Table):
         return _table(queries, node, path, environment)
     if isinstance(node, exp.Values):
@@ -261,6 +265,16 @@ def _series(queries: QueryBinding, node: exp.Table, environment: QueryContext) -
     first, last, by = bounds
     found = Series(columns=(NamedColumn(name, kind),), name=alias, input=ONE_ROW, bounds=(first, last, by))
     return found, scope_of(text, found, alias, environment)
+
+
+def _in_windows(queries: QueryBinding, node: exp.Table, path: str, environment: QueryContext) -> Source:
+    """TUMBLE, HOP or SESSION of a table or a query."""
+    call = node.args["this"]
+    alias = _alias(node) or call.args["this"].lower()
+    step = f"{path}-{alias}"
+    table, scope = _item(queries, call.args["table"], step, environment)
+    found = window_table(queries.text, call, table, scope, step)
+    return _aliased(queries, node, found, alias, environment)
 
 
 def values(queries: QueryBinding, node: exp.Values, path: str, environment: QueryContext) -> Node:

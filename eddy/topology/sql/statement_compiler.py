@@ -35,6 +35,7 @@ from eddy.topology.sql.expressions import (
 from eddy.topology.sql.folds import fold_of
 from eddy.topology.sql.names import StepNames
 from eddy.topology.sql.reachability import START, Edges, edges_of, from_start, link, reached
+from eddy.topology.sql.row_windows import fixed_windows, session_windows
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
 from eddy.topology.sql.temporal import MomentOfRow
@@ -186,16 +187,16 @@ class StatementCompiler:
                 return self._constant(node), _BY_VALUE
             case algebra.Shared():
                 return self._once(node, lambda: (self.rows(node.input), _BY_VALUE))
-            case algebra.Series():
-                return self._series(node), _BY_VALUE
+            case algebra.Series() | algebra.InWindows():
+                return self._repeated(node), _BY_VALUE
             case algebra.Valid():
                 return self._valid(node), _BY_KEY
             case algebra.Distinct():
                 return self._set(node.input).distinct(self._names.take(node.name)), _BY_KEY
             case algebra.Except() | algebra.Intersect():
                 return self._except(node) if isinstance(node, algebra.Except) else self._intersect(node), _BY_KEY
-            case algebra.Group():
-                return self._group(node)
+            case algebra.Group() | algebra.InSessions():
+                return self._group(node) if isinstance(node, algebra.Group) else self._sessions(node)
             case algebra.Loop():
                 return self._loop(node)
             case algebra.Binding():
@@ -221,10 +222,19 @@ class StatementCompiler:
     def _fixed(self, rows: list[tuple[Any, Any]], name: str, serde: Any) -> Rows:
         return constant(self._builder, rows, name, row_serde(()), serde).at_one_owner(name)
 
-    def _series(self, node: algebra.Series) -> Rows:
-        bounds = rows_of("row", _names("row", len(node.input.columns)), node.bounds)
-        series = series_function(bounds)
-        return self.rows(node.input).flat_map_values(series, None, _serde(all_columns(node)))
+    def _repeated(self, node: algebra.Series | algebra.InWindows) -> Rows:
+        """Each row with each number of its series, or with the bounds of each of its windows."""
+        function: Any
+        if isinstance(node, algebra.InWindows):
+            function = fixed_windows(node.windows)
+        else:
+            function = series_function(rows_of("row", _names("row", len(node.input.columns)), node.bounds))
+        return self.rows(node.input).flat_map_values(function, None, _serde(all_columns(node)))
+
+    def _sessions(self, node: algebra.InSessions) -> tuple[Rows, str]:
+        rows, name = self._emit(node.input, node.keys, all_columns(node.input)), self._names.take(node.name)
+        function = session_windows(node.sessions)
+        return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node))), _BY_GROUP
 
     def _set(self, node: Node) -> Rows:
         """The rows of a node as keys, without a value."""

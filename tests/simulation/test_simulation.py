@@ -25,6 +25,7 @@ from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Gate
 from eddy.operators.processors import processing
+from eddy.operators.valid_rows import ValidRows
 from eddy.operators.waves.quarantine import Quarantine
 from eddy.operators.waves.withheld import Withheld
 from eddy.operators.windows.frontier import Marked, Marks
@@ -41,6 +42,7 @@ from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
 from eddy.state.partitioned_map import MapPartition
+from eddy.topology.plan import joins_as_of
 from tests.seeds import in_turn, of_today
 from tests.simulation.programs import PROGRAMS
 from tests.simulation.world import FATES, STEPS, World
@@ -412,14 +414,44 @@ def overtake_rows_by_marks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Marks, "step", hasty)
 
 
-def forget_marks_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
-    """A takeover begins without the marks of its partitions."""
+def restore_nothing_of(ending: str, patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the states whose names have this ending."""
     planned = changelog_replay.restores
 
-    def without_marks(log: Any, store: Any, application: str, states: Any, *others: Any) -> Any:
-        return planned(log, store, application, [s for s in states if not s.spec.name.endswith("-marks")], *others)
+    def without_them(log: Any, store: Any, application: str, states: Any, *others: Any) -> Any:
+        return planned(log, store, application, [s for s in states if not s.spec.name.endswith(ending)], *others)
 
-    patch.setattr("eddy.runtime.recovery.restores", without_marks)
+    patch.setattr("eddy.runtime.recovery.restores", without_them)
+
+
+def forget_marks_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the marks of its partitions."""
+    restore_nothing_of("-marks", patch)
+
+
+def forget_who_waits_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the records that wait for a value of their time."""
+    restore_nothing_of("-waiting", patch)
+
+
+def forget_moments_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the next moments of rows that are there for a while."""
+    restore_nothing_of("-moments", patch)
+
+
+def forget_who_is_alone_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without what tells which records of a join have no match."""
+    restore_nothing_of("-unmatched", patch)
+
+
+def remove_versions_by_one_frontier(patch: pytest.MonkeyPatch) -> None:
+    """A value is removed once the next one is final, though a record may still ask for it."""
+    patch.setattr(joins_as_of, "Slower", lambda asking, answering: answering)
+
+
+def wait_for_a_record_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """The rows of a partition begin and end when one of their keys changes, not as its time goes on."""
+    patch.setattr(ValidRows, "wakes_at", lambda step: None)
 
 
 def close_by_own_partitions(patch: pytest.MonkeyPatch) -> None:  # private: planted
@@ -472,6 +504,11 @@ FOUND_BY: dict[Plant, list[int]] = {
     forget_marks_in_a_rebalance: [37],
     close_by_own_partitions: [37],
     withhold_closed_windows: [277],
+    forget_who_waits_in_a_rebalance: [10_005],
+    forget_moments_in_a_rebalance: [10_016],
+    forget_who_is_alone_in_a_rebalance: [10_014],
+    remove_versions_by_one_frontier: [10_005],
+    wait_for_a_record_of_its_own: [10_166],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
 
@@ -513,6 +550,11 @@ PLANTED = [
     forget_marks_in_a_rebalance,
     close_by_own_partitions,
     withhold_closed_windows,
+    forget_who_waits_in_a_rebalance,
+    forget_moments_in_a_rebalance,
+    forget_who_is_alone_in_a_rebalance,
+    remove_versions_by_one_frontier,
+    wait_for_a_record_of_its_own,
 ]
 
 

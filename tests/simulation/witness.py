@@ -16,6 +16,7 @@ from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import cuts_of, last_cut, quiescent
 from eddy.state.memory import MemoryStore
+from eddy.state.timed_rows import TimedRows
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.identity import optional_states
 from tests.simulation.programs import Expected, Program, Timed
@@ -287,7 +288,7 @@ def seen_by(state: State, row: Any) -> Any:
     if state.spec.kind == "trace":
         key, time, value = row
         return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]
-    if state.spec.kind == "calendar":
+    if state.spec.kind == "calendar" or isinstance(state, TimedRows):
         return dict(state.items()).get(row)  # type: ignore[attr-defined]
     return state.get(row) if state.spec.kind in ("table", "key-value") else state.weights([row])[0]  # type: ignore[attr-defined]
 

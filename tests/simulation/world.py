@@ -53,15 +53,13 @@ from eddy.connectors.local.consumer import LocalConsumer
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError
 from eddy.operators.errors.guarded import unguarded
-from eddy.operators.expiring_table import ExpiringTable
-from eddy.operators.valid_rows import ValidRows
-from eddy.operators.windows.sliding_records import SlidingRecords
-from eddy.operators.windows.windowed_fold import WindowedFold
+from eddy.operators.windows.due import DueKeys
 from eddy.partitioner import partition_of
 from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from tests.children import KilledError
+from tests.simulation.later_programs import FIRST_SEED, LASTING, PAIRED, RATED
 from tests.simulation.programs import PROGRAMS, Event, Program
 from tests.simulation.witness import KeptStore, Witness
 
@@ -106,6 +104,13 @@ LATEST_MS = 6
 """By so many milliseconds, less one, records are late at most, where a program reads their timestamps."""
 MAX_WORKERS = 4
 ROUNDS = 3_000
+
+
+def due_keys(step: Any) -> list[DueKeys[Any]]:
+    """What says which rows of a step over time are due."""
+    sides = [step.__dict__.get(name, ()) for name in ("_sides", "_waiting", "_versions")]  # private: of joins
+    owners = [step, *(side for side in sides if side and not isinstance(side, tuple)), *(sides[0] or ())]
+    return [owner.due for owner in owners if isinstance(getattr(owner, "due", None), DueKeys)]
 
 
 @dataclass
@@ -157,7 +162,10 @@ class World:
         self.trace: list[str] = []
         *others, sessions, visits, clicks = PROGRAMS
         drawn = self.rng.choice(others)
-        self.program: Program = {9: sessions, 8: visits, 7: clicks}.get(self.seed % 10, drawn)
+        timed = {9: sessions, 8: visits, 7: clicks}
+        if seed >= FIRST_SEED:
+            timed |= {6: LASTING, 5: RATED, 4: PAIRED}
+        self.program: Program = timed.get(self.seed % 10, drawn)
         self.times = random.Random(f"times {self.seed}")
         self.now = 0.0
         self.actors: list[Actor] = []
@@ -398,8 +406,8 @@ class World:
         actor.worker.circuit.max_cells = self.cells  # fewer than a setting in bytes can ask for
         for operator in actor.worker.circuit.operators:
             step = unguarded(operator)
-            if isinstance(step, ExpiringTable | ValidRows | WindowedFold | SlidingRecords):
-                step.due.most = 2  # so that rows often wait for the next epoch
+            for keys in due_keys(step):
+                keys.most = 2  # so that rows often wait for the next epoch
         actor.worker.lifecycle.observe = lambda left, event, entered: self._enters(actor, left, event, entered)
         self.actors.append(actor)
         self.say(f"{name} joins")

@@ -1,0 +1,245 @@
+"""Programs over time that came later: the simulation runs them from `FIRST_SEED` on, so that earlier seeds stay."""
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import eddy
+from eddy.partitioner import partition_of
+from tests.simulation.programs import Event, Expected, Inputs, Program
+
+__all__ = ["FIRST_SEED", "LASTING", "PAIRED", "RATED"]
+
+FIRST_SEED = 10_000
+
+
+# Lasting: links that are there for a while, and the descendants over those that are there now
+
+
+def lasting() -> eddy.Topology:
+    """Rows (ancestor, 1) over the links whose time has begun and not ended, counted."""
+    topology = eddy.Topology("lasting")
+    links = topology.table("links", key=eddy.String, value=eddy.Int64)  # node -> begin, span and parent
+    live = links.to_relation().valid(clock="event time", from_=_begins, until=_ends, name="live")
+    above = live.map(lambda node, link: (_parent(link), 1), key=eddy.String, value=eddy.Int64)
+    edges = live.map_values(_parent, value=eddy.String)
+    counted = above.recursively(
+        lambda rows: rows.join(edges, lambda _, one, parent: (parent, one), name="further"), name="above"
+    )
+    counted.group_by_key().count("below").to("below", value=eddy.Int64)
+    return topology
+
+
+def _begins(_: str, link: int) -> int:
+    return link // 1_000
+
+
+def _ends(_: str, link: int) -> int:
+    return link // 1_000 + link // 100 % 10
+
+
+def _parent(link: int) -> str:
+    return f"n{link % 100}"
+
+
+def lasting_event(rng: random.Random) -> Event:
+    """A node is put below one of a lower number for a while, or goes."""
+    node = rng.randrange(1, 9)
+    link = rng.randrange(25) * 1_000 + rng.randrange(10) * 100 + rng.randrange(node)
+    return "links", f"n{node}", None if rng.random() < 0.1 else link
+
+
+def lasting_expect(inputs: Inputs) -> Expected:
+    """The links whose span has the time of their partition, and a walk up from every node."""
+    clock: dict[int, int] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for node, link, partition, time in inputs["links"].rows:
+        clock[partition] = max(clock.get(partition, 0), time)
+        last.pop(node, None)
+        if link is not None:
+            last[node] = link, partition
+    good = {node: (link, at) for node, (link, at) in last.items() if link >= 0}
+    spans = {node: (_begins(node, link), _ends(node, link), clock[at]) for node, (link, at) in good.items()}
+    parents = {node: _parent(last[node][0]) for node, (begin, end, now) in spans.items() if begin <= now < end}
+    ancestors: Counter[tuple[str, int]] = Counter()
+    for node in parents:
+        above: str | None = node
+        while (above := parents.get(above)) is not None:  # type: ignore[arg-type]
+            ancestors[above, 1] += 1
+    nexts = {
+        node: begin if now < begin else end for node, (begin, end, now) in spans.items() if begin < end and now < end
+    }
+    below = {node: n for (node, _), n in ancestors.items()}
+    states = {
+        "links": {node: link for node, (link, _) in last.items()},
+        "live-rows": {(node, last[node][0]): 1 for node in nexts},
+        "live-moments": nexts,
+        "live-calendar": dict.fromkeys(nexts.items(), 1),
+        "above": dict(ancestors),
+        "further-right": dict.fromkeys(parents.items(), 1),
+        "below": below,
+    }
+    return Expected({"below": below}, states, len(last) - len(good))
+
+
+# Rated: orders with the rate of their currency at their time, after an exchange
+
+HISTORY_MS, GRACE_MS = 2, 1
+
+
+def rated() -> eddy.Topology:
+    """Each order with the rate that its currency had, once that is final."""
+    topology = eddy.Topology("rated")
+    orders = topology.stream("orders", key=eddy.String, value=eddy.Int64).filter(_is_currency)  # order -> currency
+    rates = topology.stream("rates", key=eddy.String, value=eddy.Int64)  # currency -> rate
+    asked = orders.select_key(lambda order, currency: str(currency), key=eddy.String)
+    as_of = eddy.AsOf(timedelta(milliseconds=HISTORY_MS), grace=timedelta(milliseconds=GRACE_MS))
+    joined = asked.left_join(rates, lambda currency, rate: (currency, rate), as_of, name="rated", value=eddy.Native)
+    joined.to("rated", key=eddy.String, value=eddy.Native)
+    return topology
+
+
+def _is_currency(order: str, currency: int) -> bool:
+    if currency < 0:
+        raise ValueError("nothing is below 0")
+    return currency != 9
+
+
+def rated_event(rng: random.Random) -> Event:
+    """An order in a currency, 9 of which only lets time pass; or a rate that comes, changes or goes."""
+    if rng.random() < 0.5:
+        return "orders", f"o{rng.randrange(8)}", rng.choice([1, 1, 2, 3, 9])
+    return "rates", rng.choice("1239"), None if rng.random() < 0.2 else rng.randrange(100)
+
+
+def rated_expect(inputs: Inputs) -> Expected:
+    """Topic by topic what is not late; then the last rate up to each order's time, if no earlier one can come."""
+    orders, partitions = inputs["orders"]
+    past: dict[str, Any] = {"orders": dict.fromkeys(range(partitions), -1)}
+    past["rates"] = dict(past["orders"])
+    asked: list[tuple[str, int]] = []
+    for _, currency, partition, time in orders:
+        past["orders"][partition] = max(past["orders"][partition], time)
+        if currency != 9 and past["orders"][partition] <= time + HISTORY_MS:
+            asked.append((str(currency), time))
+    versions: dict[str, dict[int, int | None]] = {}
+    for currency, rate, partition, time in inputs["rates"].rows:
+        past["rates"][partition] = max(past["rates"][partition], time)
+        if past["rates"][partition] <= time + GRACE_MS:
+            versions.setdefault(currency, {})[time] = rate
+    joined: Counter[tuple[str, tuple[int, int | None]]] = Counter()
+    waiting: Counter[tuple[str, int]] = Counter()
+    for currency, time in asked:
+        if past["rates"][partition_of(currency.encode(), partitions)] <= time + GRACE_MS:
+            waiting[currency, time] += 1
+            continue
+        known = [at for at in versions.get(currency, {}) if at <= time]
+        joined[currency, (int(currency), versions[currency][max(known)] if known else None)] += 1
+    least = min(past["orders"].values()) - HISTORY_MS - 1
+    final = {
+        currency: min(least, past["rates"][partition_of(currency.encode(), partitions)] - GRACE_MS - 1)
+        for currency in versions
+    }
+    states = {
+        "rated-waiting": {(_at(*place), int(place[0])): n for place, n in waiting.items()},
+        "rated-waiting-calendar": {(_at(*place), place[1]): 1 for place in waiting},
+        "rated-marks": {
+            (to, "orders", partition): now - HISTORY_MS - 1
+            for partition, now in past["orders"].items()
+            if now - HISTORY_MS - 1 >= 0
+            for to in range(partitions)
+        },
+    }
+    return Expected({"rated": joined}, states | _versions(versions, final))
+
+
+def _at(currency: str, time: int) -> eddy.Windowed[str]:
+    return eddy.Windowed(currency, time, time)
+
+
+def _versions(versions: dict[str, dict[int, int | None]], final: dict[str, int]) -> dict[str, dict[Any, Any]]:
+    """Of each currency all rates after the moment up to which they are final, and the last one before, if it is one."""
+    kept: dict[Any, int] = {}
+    noted: dict[Any, int] = {}
+    for currency, rates in versions.items():
+        old = [time for time in rates if time <= final[currency]]
+        for time, rate in rates.items():
+            if time > final[currency]:
+                noted[_at(currency, time), time] = 1
+            if time > final[currency] or (time == max(old) and rate is not None):
+                kept[_at(currency, time), (rate,)] = 1
+    return {"rated-versions": kept, "rated-versions-calendar": noted}
+
+
+# Paired: questions and answers within a span, each alone once nothing can match it, questions after an exchange
+
+BEFORE_MS, AFTER_MS = 1, 3
+
+
+def paired() -> eddy.Topology:
+    """Questions with the answers of their room that are near in time, and those without any."""
+    topology = eddy.Topology("paired")
+    questions = topology.stream("questions", key=eddy.String, value=eddy.Int64).filter(_is_currency)  # user -> room
+    answers = topology.stream("answers", key=eddy.String, value=eddy.Int64)  # room -> number
+    asked = questions.select_key(lambda user, room: str(room), key=eddy.String)
+    near = eddy.JoinWindows(*(timedelta(milliseconds=n) for n in (AFTER_MS, BEFORE_MS, AFTER_MS, GRACE_MS)))
+    joined = asked.outer_join(answers, lambda room, number: (room, number), near, name="paired", value=eddy.Native)
+    joined.to("paired", key=eddy.String, value=eddy.Native)
+    return topology
+
+
+def paired_event(rng: random.Random) -> Event:
+    """A question in a room, of which 9 only lets time pass; or an answer."""
+    if rng.random() < 0.5:
+        return "questions", f"u{rng.randrange(8)}", rng.choice([1, 1, 2, 3, 9])
+    return "answers", rng.choice("1239"), rng.randrange(100)
+
+
+def paired_expect(inputs: Inputs) -> Expected:
+    """All pairs that are near, and what has no pair and is passed by all that could match it."""
+    questions, partitions = inputs["questions"]
+    past: dict[str, dict[int, int]] = {side: dict.fromkeys(range(partitions), -1) for side in inputs}
+    sides: dict[str, list[tuple[str, int, int]]] = {side: [] for side in inputs}
+    for side, spread, rows in (
+        ("questions", AFTER_MS, [(str(room), room, at, time) for _, room, at, time in questions if room is not None]),
+        ("answers", BEFORE_MS, inputs["answers"].rows),
+    ):
+        for room, value, partition, time in rows:
+            past[side][partition] = max(past[side][partition], time)
+            if past[side][partition] <= time + spread + GRACE_MS and (room, side) != ("9", "questions"):
+                sides[side].append((room, value, time))
+    joined: Counter[tuple[str, tuple[int | None, int | None]]] = Counter()
+    matched: dict[str, set[int]] = {side: set() for side in inputs}
+    for i, (room, value, time) in enumerate(sides["questions"]):
+        for j, (other, number, when) in enumerate(sides["answers"]):
+            if room == other and time - BEFORE_MS <= when <= time + AFTER_MS:
+                joined[room, (value, number)] += 1
+                matched["questions"].add(i)
+                matched["answers"].add(j)
+    for side, other, reach, back in (
+        ("questions", "answers", AFTER_MS, BEFORE_MS),
+        ("answers", "questions", BEFORE_MS, AFTER_MS),
+    ):
+        for i, (room, value, time) in enumerate(sides[side]):
+            homes = [partition_of(room.encode(), partitions)] if other == "answers" else range(partitions)
+            if i not in matched[side] and all(past[other][p] - back - GRACE_MS > time + reach for p in homes):
+                joined[room, (value, None) if side == "questions" else (None, value)] += 1
+    return Expected({"paired": joined}, {}, holds=True)
+
+
+LASTING = Program(
+    *("lasting", lasting, {"links": "links"}, lasting_event, lasting_expect),
+    bad_rows=(("links", "n1", -1), ("links", "n4", -20_000)),
+    timed=True,
+)
+RATED = Program(
+    *("rated", rated, {"orders": "orders", "rates": "orders"}, rated_event, rated_expect),
+    poison=(("orders", "o1", -1), ("orders", "o2", -2)),
+    timed=True,
+)
+PAIRED = Program(
+    *("paired", paired, {"questions": "questions", "answers": "questions"}, paired_event, paired_expect),
+    poison=(("questions", "u1", -1), ("questions", "u2", -2)),
+    timed=True,
+)

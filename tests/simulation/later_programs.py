@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,18 @@ import eddy
 from eddy.partitioner import partition_of
 from tests.simulation.programs import Event, Expected, Inputs, Program
 
-__all__ = ["FIRST_SEED", "LASTING", "PAIRED", "RATED"]
+__all__ = [
+    "FIRST_SEED",
+    "LASTING",
+    "PAIRED",
+    "RATED",
+    "paired",
+    "paired_event",
+    "paired_expect",
+    "rated",
+    "rated_event",
+    "rated_expect",
+]
 
 FIRST_SEED = 10_000
 
@@ -88,15 +100,16 @@ def lasting_expect(inputs: Inputs) -> Expected:
 HISTORY_MS, GRACE_MS = 2, 1
 
 
-def rated() -> eddy.Topology:
-    """Each order with the rate that its currency had, once that is final."""
-    topology = eddy.Topology("rated")
-    orders = topology.stream("orders", key=eddy.String, value=eddy.Int64).filter(_is_currency)  # order -> currency
-    rates = topology.stream("rates", key=eddy.String, value=eddy.Int64)  # currency -> rate
-    asked = orders.select_key(lambda order, currency: str(currency), key=eddy.String)
-    as_of = eddy.AsOf(timedelta(milliseconds=HISTORY_MS), grace=timedelta(milliseconds=GRACE_MS))
-    joined = asked.left_join(rates, lambda currency, rate: (currency, rate), as_of, name="rated", value=eddy.Native)
-    joined.to("rated", key=eddy.String, value=eddy.Native)
+def rated(of_run: Callable[[str], str] = str, scale: int = 1) -> eddy.Topology:
+    """Each order with the rate that its currency had, once that is final; `scale`: the milliseconds of one."""
+    topology = eddy.Topology(of_run("rated"))
+    orders = topology.stream(of_run("orders"), key=eddy.String, value=eddy.Int64)  # order -> currency
+    rates = topology.stream(of_run("rates"), key=eddy.String, value=eddy.Int64)  # currency -> rate
+    asked = orders.filter(_is_currency).select_key(lambda order, currency: str(currency), key=eddy.String)
+    history, grace = (timedelta(milliseconds=n * scale) for n in (HISTORY_MS, GRACE_MS))
+    pair = lambda currency, rate: (currency, rate)  # noqa: E731
+    joined = asked.left_join(rates, pair, eddy.AsOf(history, grace=grace), name="rated", value=eddy.Native)
+    joined.to(of_run("rated"), key=eddy.String, value=eddy.Native)
     return topology
 
 
@@ -113,41 +126,42 @@ def rated_event(rng: random.Random) -> Event:
     return "rates", rng.choice("1239"), None if rng.random() < 0.2 else rng.randrange(100)
 
 
-def rated_expect(inputs: Inputs) -> Expected:
+def rated_expect(inputs: Inputs, scale: int = 1) -> Expected:
     """Topic by topic what is not late; then the last rate up to each order's time, if no earlier one can come."""
     orders, partitions = inputs["orders"]
+    history, grace = HISTORY_MS * scale, GRACE_MS * scale
     past: dict[str, Any] = {"orders": dict.fromkeys(range(partitions), -1)}
     past["rates"] = dict(past["orders"])
     asked: list[tuple[str, int]] = []
     for _, currency, partition, time in orders:
         past["orders"][partition] = max(past["orders"][partition], time)
-        if currency != 9 and past["orders"][partition] <= time + HISTORY_MS:
+        if currency != 9 and past["orders"][partition] <= time + history:
             asked.append((str(currency), time))
     versions: dict[str, dict[int, int | None]] = {}
     for currency, rate, partition, time in inputs["rates"].rows:
         past["rates"][partition] = max(past["rates"][partition], time)
-        if past["rates"][partition] <= time + GRACE_MS:
+        if past["rates"][partition] <= time + grace:
             versions.setdefault(currency, {})[time] = rate
     joined: Counter[tuple[str, tuple[int, int | None]]] = Counter()
     waiting: Counter[tuple[str, int]] = Counter()
     for currency, time in asked:
-        if past["rates"][partition_of(currency.encode(), partitions)] <= time + GRACE_MS:
+        if past["rates"][partition_of(currency.encode(), partitions)] <= time + grace:
             waiting[currency, time] += 1
             continue
         known = [at for at in versions.get(currency, {}) if at <= time]
         joined[currency, (int(currency), versions[currency][max(known)] if known else None)] += 1
-    least = min(past["orders"].values()) - HISTORY_MS - 1
+    least = min(past["orders"].values()) - history - 1
     final = {
-        currency: min(least, past["rates"][partition_of(currency.encode(), partitions)] - GRACE_MS - 1)
+        currency: min(least, past["rates"][partition_of(currency.encode(), partitions)] - grace - 1)
         for currency in versions
     }
     states = {
         "rated-waiting": {(_at(*place), int(place[0])): n for place, n in waiting.items()},
         "rated-waiting-calendar": {(_at(*place), place[1]): 1 for place in waiting},
         "rated-marks": {
-            (to, "orders", partition): now - HISTORY_MS - 1
+            (to, "orders", partition): now - history - 1
             for partition, now in past["orders"].items()
-            if now - HISTORY_MS - 1 >= 0
+            if now - history - 1 >= 0
             for to in range(partitions)
         },
     }
@@ -177,15 +191,16 @@ def _versions(versions: dict[str, dict[int, int | None]], final: dict[str, int])
 BEFORE_MS, AFTER_MS = 1, 3
 
 
-def paired() -> eddy.Topology:
-    """Questions with the answers of their room that are near in time, and those without any."""
-    topology = eddy.Topology("paired")
-    questions = topology.stream("questions", key=eddy.String, value=eddy.Int64).filter(_is_currency)  # user -> room
-    answers = topology.stream("answers", key=eddy.String, value=eddy.Int64)  # room -> number
-    asked = questions.select_key(lambda user, room: str(room), key=eddy.String)
-    near = eddy.JoinWindows(*(timedelta(milliseconds=n) for n in (AFTER_MS, BEFORE_MS, AFTER_MS, GRACE_MS)))
-    joined = asked.outer_join(answers, lambda room, number: (room, number), near, name="paired", value=eddy.Native)
-    joined.to("paired", key=eddy.String, value=eddy.Native)
+def paired(of_run: Callable[[str], str] = str, scale: int = 1) -> eddy.Topology:
+    """Questions with the answers of their room that are near in time, and those without any; `scale` as in `rated`."""
+    topology = eddy.Topology(of_run("paired"))
+    questions = topology.stream(of_run("questions"), key=eddy.String, value=eddy.Int64)  # user -> room
+    answers = topology.stream(of_run("answers"), key=eddy.String, value=eddy.Int64)  # room -> number
+    asked = questions.filter(_is_currency).select_key(lambda user, room: str(room), key=eddy.String)
+    spans = (timedelta(milliseconds=n * scale) for n in (AFTER_MS, BEFORE_MS, AFTER_MS, GRACE_MS))
+    pair = lambda room, number: (room, number)  # noqa: E731
+    joined = asked.outer_join(answers, pair, eddy.JoinWindows(*spans), name="paired", value=eddy.Native)
+    joined.to(of_run("paired"), key=eddy.String, value=eddy.Native)
     return topology
 
 
@@ -196,34 +211,35 @@ def paired_event(rng: random.Random) -> Event:
     return "answers", rng.choice("1239"), rng.randrange(100)
 
 
-def paired_expect(inputs: Inputs) -> Expected:
+def paired_expect(inputs: Inputs, scale: int = 1) -> Expected:
     """All pairs that are near, and what has no pair and is passed by all that could match it."""
     questions, partitions = inputs["questions"]
+    before, after, grace = BEFORE_MS * scale, AFTER_MS * scale, GRACE_MS * scale
     past: dict[str, dict[int, int]] = {side: dict.fromkeys(range(partitions), -1) for side in inputs}
     sides: dict[str, list[tuple[str, int, int]]] = {side: [] for side in inputs}
     for side, spread, rows in (
-        ("questions", AFTER_MS, [(str(room), room, at, time) for _, room, at, time in questions if room is not None]),
-        ("answers", BEFORE_MS, inputs["answers"].rows),
+        ("questions", after, [(str(room), room, at, time) for _, room, at, time in questions if room is not None]),
+        ("answers", before, inputs["answers"].rows),
     ):
         for room, value, partition, time in rows:
             past[side][partition] = max(past[side][partition], time)
-            if past[side][partition] <= time + spread + GRACE_MS and (room, side) != ("9", "questions"):
+            if past[side][partition] <= time + spread + grace and (room, side) != ("9", "questions"):
                 sides[side].append((room, value, time))
     joined: Counter[tuple[str, tuple[int | None, int | None]]] = Counter()
     matched: dict[str, set[int]] = {side: set() for side in inputs}
     for i, (room, value, time) in enumerate(sides["questions"]):
         for j, (other, number, when) in enumerate(sides["answers"]):
-            if room == other and time - BEFORE_MS <= when <= time + AFTER_MS:
+            if room == other and time - before <= when <= time + after:
                 joined[room, (value, number)] += 1
                 matched["questions"].add(i)
                 matched["answers"].add(j)
     for side, other, reach, back in (
-        ("questions", "answers", AFTER_MS, BEFORE_MS),
-        ("answers", "questions", BEFORE_MS, AFTER_MS),
+        ("questions", "answers", after, before),
+        ("answers", "questions", before, after),
     ):
         for i, (room, value, time) in enumerate(sides[side]):
             homes = [partition_of(room.encode(), partitions)] if other == "answers" else range(partitions)
-            if i not in matched[side] and all(past[other][p] - back - GRACE_MS > time + reach for p in homes):
+            if i not in matched[side] and all(past[other][p] - back - grace > time + reach for p in homes):
                 joined[room, (value, None) if side == "questions" else (None, value)] += 1
     return Expected({"paired": joined}, {}, holds=True)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import eddy
 from tests.descendants import descendants
-from tests.simulation import programs
+from tests.simulation import later_programs, programs
 from tests.simulation.programs import Event, Expected, Inputs, Program
 
 __all__ = ["NAMES", "PARTITIONS", "program_of"]
@@ -162,6 +162,26 @@ def clicks_expect(inputs: Inputs) -> Expected:
     return programs.clicks_expect(inputs, SCALE)
 
 
+def rated(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Orders with the rate of their currency at their time."""
+    return later_programs.rated(of_run, SCALE)
+
+
+def rated_expect(inputs: Inputs) -> Expected:
+    """The simulation's, by this scale."""
+    return later_programs.rated_expect(inputs, SCALE)
+
+
+def paired(of_run: Callable[[str], str]) -> eddy.Topology:
+    """Questions and answers that are near in time."""
+    return later_programs.paired(of_run, SCALE)
+
+
+def paired_expect(inputs: Inputs) -> Expected:
+    """The simulation's, by this scale."""
+    return later_programs.paired_expect(inputs, SCALE)
+
+
 _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[Inputs], Expected]]] = {
     "descendants": (family, descendants_event, programs.family_expect),
     "countdown": (countdown, countdown_event, programs.countdown_expect),
@@ -170,6 +190,8 @@ _PROGRAMS: dict[str, tuple[Build, Callable[[random.Random], Event], Callable[[In
     "circles": (circles, circles_event, circles_expect),
     "growing": (growing, circles_event, growing_expect),
     "clicks": (clicks, programs.clicks_event, clicks_expect),
+    "rated": (rated, later_programs.rated_event, rated_expect),
+    "paired": (paired, later_programs.paired_event, paired_expect),
 }
 NAMES = list(_PROGRAMS)
 
@@ -193,4 +215,4 @@ def program_of(name: str, run: str) -> Program:
             states[name] = {(to, of_run(topic), p): end for (to, topic, p), end in states[name].items()}
         return replace(found, sinks={of_run(topic): rows for topic, rows in found.sinks.items()}, states=states)
 
-    return Program(name, lambda: build(of_run), {}, event, expect, timed=name == "clicks")
+    return Program(name, lambda: build(of_run), {}, event, expect, timed=name in {"clicks", "rated", "paired"})

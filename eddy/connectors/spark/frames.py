@@ -145,13 +145,13 @@ class Frames:
         return raw.coalesce(1).sortWithinPartitions("topic", "p", by_time, "o")
 
     def union(self, frames: Sequence[DataFrame], schema: str | StructType) -> DataFrame:
-        """All rows of all frames."""
+        """All rows of all frames. Spark checks the whole plan at each union, so halves are united."""
         if not frames:
             return self.spark.createDataFrame([], schema)
-        whole = frames[0]
-        for other in frames[1:]:
-            whole = whole.unionByName(other)
-        return whole
+        if len(frames) == 1:
+            return frames[0]
+        half = len(frames) // 2
+        return self.union(frames[:half], schema).unionByName(self.union(frames[half:], schema))
 
     def settled(self, frame: DataFrame) -> DataFrame:
         """The frame, computed and without its lineage: a checkpoint if the session has a directory for them."""

@@ -48,6 +48,8 @@ _OF_EDDY = re.compile(r"eddy\.errors\.(\w+): (.*)", re.DOTALL)
 _LONGEST_MESSAGE = 1500
 _MERGED = 16
 _RECORDS_A_PARTITION = 5_000
+_FEW_RECORDS = 200_000
+"""Of so few records plans cost more than rows: a plan is cut wherever rows are kept."""
 
 
 def names(schema: str) -> list[str]:
@@ -82,10 +84,13 @@ class Frames:
         self._program = program
         self._reliable = spark.sparkContext.getCheckpointDir() is not None
         self._kept: list[DataFrame] = []
+        self._settled: list[DataFrame] = []
+        self._few = False
 
     def fit(self, records: int | None) -> None:
         """Shuffle into fewer partitions than the session has, if there are so few records."""
         if records is not None:
+            self._few = records <= _FEW_RECORDS
             self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
@@ -159,12 +164,22 @@ class Frames:
             return frame.checkpoint() if self._reliable else frame.localCheckpoint()
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The frame, cached from its first computation until `release`."""
+        """The frame, cached from its first computation until `release`.
+
+        Spark checks, plans and serializes all that a frame is made from with each step after it, also where that is
+        cached. So few records are computed at once, and the frame begins a plan of its own.
+        """
+        if self._few:
+            self._settled.append(self.settled(frame))
+            return self._settled[-1]
         self._kept.append(frame.persist())
         return self._kept[-1]
 
     def release(self) -> None:
         """Drop all cached frames."""
+        for frame in self._settled:
+            frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
+        self._settled = []
         # Derived frames first, since Spark would otherwise plan them again each time.
         for frame in reversed(self._kept):
             frame.unpersist()

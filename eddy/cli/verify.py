@@ -1,15 +1,71 @@
 """`eddy verify`: recomputes an application's states and outputs with Spark, and compares."""
 
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TextIO
+
 import click
 
+from eddy.cli.exits import message
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, timeout_option, topology_argument
-from eddy.cli.spark_commands import batch_options, ending, inputs_of, session, stages
+from eddy.cli.spark_commands import COULD_NOT, batch_options, ending, inputs_of, session, stages
 from eddy.connectors.spark import verify
 from eddy.connectors.spark.session import TOLERANCE
+from eddy.errors import EddyError
+
+if TYPE_CHECKING:
+    from eddy.connectors.spark.verdict import Verdict
 
 __all__ = ["command"]
+
+_Form = Literal["text", "json"]
+
+
+@dataclass
+class _Report:
+    """Prints a verdict: lines on stdout, or one document there and the lines on stderr.
+
+    `out` is the process's stdout; with `json`, output of the program's own file goes to stderr.
+    """
+
+    form: _Form
+    out: TextIO
+    application: str | None = None
+
+    def print(self, verdict: "Verdict") -> None:
+        """Print it."""
+        for line in verdict.lines():
+            click.echo(line, err=self.form == "json")
+        if self.form == "json":
+            from eddy.connectors.spark.verdict_document import document_of
+
+            click.echo(document_of(verdict).encode(), file=self.out)
+
+    def print_failure(self, error: EddyError) -> None:
+        """Print the document of an error."""
+        from eddy.connectors.spark.verdict_document import failure_document
+
+        failure = failure_document(self.application, COULD_NOT, error.code, message(error))
+        click.echo(failure.encode(), file=self.out)
+
+
+@contextlib.contextmanager
+def _reporting(form: _Form) -> Iterator[_Report]:
+    """A report; with `json`, an error is printed as a document, and raised."""
+    report = _Report(form, sys.stdout)
+    if form == "text":
+        yield report
+        return
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield report
+    except EddyError as error:
+        report.print_failure(error)
+        raise
 
 
 @click.command("verify", short_help="Check an application's outputs and states against its inputs.")
@@ -52,6 +108,14 @@ __all__ = ["command"]
     help="Compute small inputs with the worker's own operators: takes less, and finds no error of theirs.",
 )
 @click.option("--one-task", type=click.IntRange(min=0), metavar="ROWS", hidden=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one JSON document on stdout, for programs; the lines for people go to stderr.",
+)
 @timeout_option("Seconds to wait for a first cut.")
 @batch_options
 def command(
@@ -68,6 +132,7 @@ def command(
     on_error: str,
     quick: bool,
     one_task: int | None,
+    form: _Form,
     empty_is_null: bool | None,
     master: str,
     memory: str,
@@ -87,32 +152,34 @@ def command(
       eddy verify family.py
       eddy verify family.py --bootstrap localhost:9092 --mismatches differences
       eddy verify family.py --repair
+      eddy verify family.py --format json
     """
     if one_task is not None:
         instead = "write --quick" if one_task else "leave it out"
         click.echo(f"--one-task is deprecated here: {instead}", err=True)
     files = inputs_of(inputs)
-    topology = load(program).topology
-    with ending(), stages() as stage, opened(target) as log:
-        verdict = verify(
-            topology,
-            session(master, memory, confs),
-            log,
-            opener(target),
-            on_error=on_error,
-            commutes=commutes,
-            mismatches=mismatches,
-            wait_s=timeout,
-            stores=not no_stores,
-            repair=repair,
-            tolerance=tolerance,
-            max_age_s=max_age,
-            files=files,
-            empty=empty_of(empty_is_null),
-            quick=quick or bool(one_task),
-            program=MODULE_NAME,
-            stage=stage,
-        )
-    for line in verdict.lines():
-        click.echo(line)
+    with ending(), _reporting(form) as report:
+        topology = load(program).topology
+        report.application = topology.name
+        with stages() as stage, opened(target) as log:
+            verdict = verify(
+                topology,
+                session(master, memory, confs),
+                log,
+                opener(target),
+                on_error=on_error,
+                commutes=commutes,
+                mismatches=mismatches,
+                wait_s=timeout,
+                stores=not no_stores,
+                repair=repair,
+                tolerance=tolerance,
+                max_age_s=max_age,
+                files=files,
+                empty=empty_of(empty_is_null),
+                quick=quick or bool(one_task),
+                program=MODULE_NAME,
+                stage=stage,
+            )
+        report.print(verdict)
     raise SystemExit(verdict.status)

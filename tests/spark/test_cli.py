@@ -1,5 +1,6 @@
 """`eddy backfill` and `eddy verify`: what they print and how they end."""
 
+import json
 import re
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 PROGRAM = """\
 import eddy
 
+print("the program is imported")
 topology = eddy.Topology("family")
 parents = topology.table("nodes", eddy.String, eddy.String)
 above = parents.to_relation().map(lambda node, parent: (parent, 1))
@@ -87,3 +89,54 @@ def test_a_repair(program: str, spark: Any, tmp_path: Path) -> None:
     assert worked.exit_code == 0, worked.output
     equal = run("verify", program)
     assert equal.exit_code == 0, equal.output
+
+
+def document(*words: str) -> tuple[int, Any]:
+    """The exit status of a command, and the only JSON document on its stdout."""
+    ended = run(*words, "--format", "json")
+    assert ended.stdout.count("\n") == 1, ended.output
+    return ended.exit_code, json.loads(ended.stdout)
+
+
+def test_a_verdict_is_one_document_on_stdout(program: str, spark: Any, tmp_path: Path) -> None:
+    status, early = document("verify", program)
+    assert (status, early["status"], early["verdict"], early["application"]) == (2, 2, "undetermined", "family")
+    assert early["error"]["code"] == "CONNECTOR_CONFIGURATION"
+    assert "it has not run on this log" in early["error"]["message"]
+    assert run("backfill", program).exit_code == 0
+    ended = run("verify", program, "--format", "json")
+    equal = json.loads(ended.stdout)
+    assert "the program is imported\n" in ended.stderr
+    assert "family: equal, at the cut" in ended.stderr
+    assert (ended.exit_code, equal["status"], equal["verdict"], equal["error"]) == (0, 0, "equal", None)
+    assert (equal["computed_by"], "operators" in equal["shared"]) == ("spark", False)
+    assert equal["cut"]["inputs"].keys() == {"nodes"}
+    assert (equal["cut"]["lag"], equal["cut"]["age_s"] >= 0, equal["undetermined"]) == ({}, True, [])
+    assert {(part["kind"], part["name"], part["rows"]) for part in equal["compared"]} >= {("sink", "descendants", 3)}
+    with closing(LocalLog(tmp_path / ".eddy" / "log")) as log:
+        rig = SimpleNamespace(log=log)
+        plant(rig, "UPDATE records SET value = ?", "descendants", b"tree", (2**63 - 1).to_bytes(8, "big"))
+        plant(rig, "UPDATE records SET key = ?", "descendants", b"twig", b"twigs")
+    status, wrong = document("verify", program, "--quick", "--no-stores")
+    assert (status, wrong["status"], wrong["verdict"]) == (1, 1, "different")
+    assert (wrong["computed_by"], "operators" in wrong["shared"]) == ("operators", True)
+    (sink,) = wrong["compared"]
+    assert {name: sink[name] for name in ("differing", "missing", "extra", "different")} == {
+        "differing": 3,
+        "missing": 1,
+        "extra": 1,
+        "different": 1,
+    }
+    assert sink["samples"] == [
+        {"key": "'tree'", "expected": "3", "found": "9223372036854775807", "remark": ""},
+        {"key": "'twig'", "expected": "1", "found": None, "remark": ""},
+        {"key": "'twigs'", "expected": None, "found": "1", "remark": ""},
+    ]
+
+
+def test_a_program_that_cannot_be_loaded_has_a_document(program: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import eddy\neddy.Topology('a').table('nodes', eddy.String)\n1 / 0\n")
+    status, broken = document("verify", "broken.py")
+    assert (status, broken["status"], broken["application"]) == (2, 2, None)
+    assert broken["error"]["code"] == "TOPOLOGY"
+    assert "ZeroDivisionError" in broken["error"]["message"]

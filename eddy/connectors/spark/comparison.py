@@ -7,9 +7,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
@@ -76,18 +76,21 @@ class TopicComparison:
         differing = rows.where("differs").join(named, "topic")
         hows: Mapping[tuple[str, str], int] = {}
         examples: dict[str, list[Example]] = {}
-        misplaced: Mapping[str, int] = {}
+        kinds: Mapping[str, Row] = {}
         if differ := {topic for topic, (_, count) in counts.items() if count}:
             classified = self._classified(rows.where("differs"), [part for part in self.parts if part.topic in differ])
             with spark_errors():
                 found = classified.groupBy("topic", "how").agg(
-                    f.count("*").alias("n"), f.count("misplaced").alias("misplaced")
+                    f.count("*").alias("n"),
+                    f.count("misplaced").alias("misplaced"),
+                    f.count_if((f.col("times_expected") > 0) & (f.col("times_found") == 0)).alias("missing"),
+                    f.count_if(f.col("times_expected") == 0).alias("extra"),
                 )
-                kinds = found.collect()
-            hows = {(row["topic"], row["how"]): row["n"] for row in kinds}
-            misplaced = {row["topic"]: row["misplaced"] for row in kinds if row["how"] == "differs"}
+                counted = found.collect()
+            hows = {(row["topic"], row["how"]): row["n"] for row in counted}
+            kinds = {row["topic"]: row for row in counted if row["how"] == "differs"}
             differing = classified.where("how = 'differs'").join(named, "topic")
-            if misplaced:
+            if kinds:
                 examples = self._examples(differing)
         self.differing = differing.withColumnsRenamed({"k": "key", "misplaced": "partition"})
         results = []
@@ -95,8 +98,11 @@ class TopicComparison:
             keys, count = counts.get(part.topic, (0, 0))
             differs, alike, near = (hows.get((part.topic, how), 0) for how in ("differs", "alike", "near"))
             moved = count - differs - alike - near
-            some, away = examples.get(part.topic, []), misplaced.get(part.topic, 0)
-            results.append(Compared(part.what, part.name, keys, differs, moved, some, near, away))
+            compared = Compared(part.what, part.name, keys, differs, moved, examples.get(part.topic, []), near)
+            if (kind := kinds.get(part.topic)) is not None:
+                away, missing, extra = kind["misplaced"], kind["missing"], kind["extra"]
+                compared = replace(compared, misplaced=away, missing=missing, extra=extra)
+            results.append(compared)
         return results
 
     def _has_canonical_keys(self, part: ExpectedTopic) -> bool:
@@ -208,15 +214,16 @@ class TopicComparison:
         for row in rows:
             part, key = by_topic[row["topic"]], row["k"]
             read = part.readable
-            found = read.value(key, row["found"], row["times_found"])
+            remark = ""
             if row["misplaced"] is not None:
                 (home,) = homes.of(part.topic, [None if key is None else bytes(key)], row["misplaced"])
                 where = "" if part.facts else ", and a record of the key"
-                found += f"{where} in partition {row['misplaced']}, while the key's partition is {home}"
-            expected = read.value(key, row["expected"], row["times_expected"])
+                remark = f"{where} in partition {row['misplaced']}, while the key's partition is {home}"
             if part.facts and row["expected"] != row["found"] and row["times_expected"] and row["times_found"]:
-                found += " in its place: another order"
-            examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found))
+                remark += " in its place: another order"
+            expected = read.value(key, row["expected"], row["times_expected"])
+            found = read.value(key, row["found"], row["times_found"])
+            examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found, remark))
         return examples
 
 

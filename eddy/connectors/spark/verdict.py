@@ -54,11 +54,21 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A key that differs, with the expected and the found value as text."""
+    """A key that differs, with the expected and the found value as text, or None where there is none.
+
+    `remark` follows the found value: a wrong partition, or another order.
+    """
 
     key: str
-    expected: str
-    found: str
+    expected: str | None
+    found: str | None
+    remark: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        expected, found = ("nothing" if value is None else value for value in (self.expected, self.found))
+        return f"{self.key}: expected {expected}, found {found}{self.remark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,8 @@ class Compared:
     moved.
 
     `near` counts keys whose floats are within the tolerance but not equal; `misplaced` counts differing keys with a
-    record in a partition other than the key's.
+    record in a partition other than the key's. Of the differing keys, `missing` are expected and were not found in
+    their partition, `extra` are not expected.
     """
 
     what: str
@@ -78,6 +89,8 @@ class Compared:
     examples: list[Example]
     near: int = 0
     misplaced: int = 0
+    missing: int = 0
+    extra: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +106,9 @@ class Verdict:
     """The result of a verification.
 
     `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
-    `other_files` is not empty if the given files differ from the files that the states were made from: the files may
-    explain differences. `tolerance` is the tolerance for floats. `since` is the time and the records since the cut.
-    `quick`: the worker's own operators computed small inputs.
+    `other_files` has the topics whose given files differ from the files that the states were made from, with the
+    difference: the files may explain differences. `tolerance` is the tolerance for floats. `since` is the time and the
+    records since the cut. `quick`: the worker's own operators computed small inputs.
     """
 
     application: str
@@ -106,7 +119,7 @@ class Verdict:
     left_out: int
     mismatches: str | None = None
     repaired: Repaired | None = None
-    other_files: list[str] = field(default_factory=list)
+    other_files: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 0.0
     since: Since | None = None
     quick: bool = False
@@ -145,8 +158,8 @@ class Verdict:
             near = f", {part.near:,} of them to {self.tolerance:g}, being floats" if part.near else ""
             yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
             for example in part.examples:
-                yield f"    {example.key}: expected {example.expected}, found {example.found}"
-        for why in self.other_files:
+                yield f"    {example.text}"
+        for why in self.other_files.values():
             yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
         for what, why in self.undetermined.items():
             yield f"could not tell: {what}: {why}"

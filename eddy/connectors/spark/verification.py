@@ -121,8 +121,8 @@ class Verify:
             self.stage("compute")
             computation.run()
             verdict, differing = self._compared(computation, cut)
-            notes = {f"files of {topic}": remark for topic, h in histories.items() if (remark := h.remark(topic))}
-            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()), since=since)
+            notes = {f"files '{topic}'": remark for topic, h in histories.items() if (remark := h.remark(topic))}
+            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=other, since=since)
             if mismatches:
                 self.stage("mismatches")
                 mismatches.replace(differing if verdict.differs else None)

@@ -1,0 +1,168 @@
+"""The verdict of a verification as a document for programs: one JSON object, with the reasons of its status.
+
+Numbers are JSON integers of any size: an offset beyond 2^53 is exact in the document, and a reader has to take it as an
+integer. Keys and values are text, as in the lines for people. Later releases may add fields and remove none.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from eddy.connectors.spark.verdict import Compared, Verdict
+from eddy.runtime.quiescence import Cut
+
+__all__ = ["VerdictDocument", "document_of", "failure_document"]
+
+_SHARED = ("functions", "serdes", "plan", "sql-parser", "sql-columns")
+"""What a verification shares with the worker in every way of computing."""
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """Offsets by topic, one for each partition; `lag` has the offsets of inputs since the cut, by topic."""
+
+    inputs: dict[str, list[int]]
+    outputs: dict[str, list[int]]
+    age_s: float | None
+    lag: dict[str, int]
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    """A row that differs; None for a row that is not there."""
+
+    key: str
+    expected: str | None
+    found: str | None
+    remark: str
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A compared sink or store: `differing` is the sum of `missing`, `extra` and `different`."""
+
+    kind: str
+    name: str
+    rows: int
+    differing: int
+    missing: int
+    extra: int
+    different: int
+    misplaced: int
+    near: int
+    moved: int
+    samples: list[_Sample]
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    """A step, a sink, a store or the files of a topic, with a reason."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+class _Repair(msgspec.Struct, frozen=True):
+    """Corrections by topic, or why none was written."""
+
+    written: dict[str, int]
+    refused: str | None
+
+
+class _Error(msgspec.Struct, frozen=True):
+    """An error in place of a verdict: its stable code, and its message."""
+
+    code: str
+    message: str
+
+
+class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict: `equal`, `different` or `undetermined`, and the exit status.
+
+    `computed_by` is `spark`, or `operators` with `quick`; `shared` names the code that the computation shares with the
+    worker. A document with an `error` has no cut, and compares nothing.
+
+    Invariant: an `undetermined` verdict has a reason in `undetermined`, or an `error`.
+    """
+
+    application: str | None
+    verdict: str
+    status: int
+    computed_by: str | None = None
+    shared: list[str] = []
+    cut: _Cut | None = None
+    tolerance: float | None = None
+    compared: list[_Part] = []
+    undetermined: list[_Reason] = []
+    notes: list[_Reason] = []
+    rejected_records: int = 0
+    mismatches: str | None = None
+    repair: _Repair | None = None
+    error: _Error | None = None
+
+    def encode(self) -> str:
+        """The document as JSON, in one line."""
+        return msgspec.json.encode(self).decode()
+
+
+def document_of(verdict: Verdict) -> VerdictDocument:
+    """The document of a verdict."""
+    repaired = verdict.repaired
+    return VerdictDocument(
+        application=verdict.application,
+        verdict="undetermined" if verdict.word == "could not tell" else verdict.word,
+        status=verdict.status,
+        computed_by="operators" if verdict.quick else "spark",
+        shared=[*_SHARED, *(["operators"] if verdict.quick else [])],
+        cut=_cut(verdict.cut, verdict),
+        tolerance=verdict.tolerance,
+        compared=[_part(part) for part in verdict.compared],
+        undetermined=list(_reasons(verdict)),
+        notes=[_reason(what, why) for what, why in verdict.notes.items()],
+        rejected_records=verdict.left_out,
+        mismatches=verdict.mismatches,
+        repair=None if repaired is None else _Repair(dict(repaired.written), repaired.refused or None),
+    )
+
+
+def failure_document(application: str | None, status: int, code: str, message: str) -> VerdictDocument:
+    """The document of a verification that an error ended."""
+    error = _Error(code, message)
+    return VerdictDocument(application=application, verdict="undetermined", status=status, error=error)
+
+
+def _cut(cut: Cut, verdict: Verdict) -> _Cut:
+    since = verdict.since
+    age_s = None if since is None or since.age_s is None else round(max(since.age_s, 0.0), 3)
+    return _Cut(cut.inputs, cut.outputs, age_s, {} if since is None else dict(since.waiting))
+
+
+def _part(part: Compared) -> _Part:
+    return _Part(
+        part.what,
+        part.name,
+        part.keys,
+        part.differing,
+        part.missing,
+        part.extra,
+        part.differing - part.missing - part.extra,
+        part.misplaced,
+        part.near,
+        part.moved,
+        [_Sample(example.key, example.expected, example.found, example.remark) for example in part.examples],
+    )
+
+
+def _reasons(verdict: Verdict) -> Iterator[_Reason]:
+    """The reasons why parts, or the whole, could not be decided."""
+    yield from (_reason(what, why) for what, why in verdict.undetermined.items())
+    if verdict.since is not None and verdict.since.stale and not verdict.differs:
+        yield _Reason("cut", verdict.application, verdict.since.text)
+    for part in verdict.compared:
+        if part.moved:
+            yield _Reason(part.what, part.name, f"{part.moved} keys changed since the cut and were not compared")
+    if verdict.differs:
+        yield from (_Reason("files", topic, why) for topic, why in verdict.other_files.items())
+
+
+def _reason(what: str, why: str) -> _Reason:
+    """A reason of a part that is written as  kind 'name'."""
+    kind, _, name = what.partition(" ")
+    return _Reason(kind, name[1:-1], why)

@@ -88,6 +88,13 @@ def _reporting(form: _Form) -> Iterator[_Report]:
     help="A fold of a stream whose function gives the same result in any order; may be repeated.",
 )
 @click.option(
+    "--accept",
+    multiple=True,
+    metavar="STEP",
+    help="An undetermined step, such as a processor: it is left out by name, with everything downstream, and the rest "
+    "decides; may be repeated.",
+)
+@click.option(
     "--tolerance",
     type=click.FloatRange(min=0),
     default=TOLERANCE,
@@ -125,6 +132,7 @@ def command(
     no_stores: bool,
     repair: bool,
     commutes: tuple[str, ...],
+    accept: tuple[str, ...],
     inputs: tuple[str, ...],
     tolerance: float,
     max_age: float | None,
@@ -169,6 +177,7 @@ def command(
                 opener(target),
                 on_error=on_error,
                 commutes=commutes,
+                accept=accept,
                 mismatches=mismatches,
                 wait_s=timeout,
                 stores=not no_stores,

@@ -1,7 +1,10 @@
 """What arrival order decides is named, with the reason, and what it does not decide is not."""
 
+import pytest
+
 import eddy
-from eddy.connectors.spark.arrival_order import order_dependent, tainted
+from eddy.connectors.spark.arrival_order import check_accepted, order_dependent, tainted
+from eddy.errors import ConfigurationError
 from tests.spark.rig import ancestors
 
 S, N = eddy.String, eddy.Int64
@@ -58,6 +61,18 @@ def test_a_table_of_merged_streams_and_a_tables_changes_are_refused() -> None:
     assert refused(again) == {}
     assert refused(merged).keys() == {"latest"}
     assert refused(changes).keys() == {"changes"}
+
+
+def test_a_step_that_is_only_downstream_cannot_be_accepted() -> None:
+    topology = eddy.Topology("t")
+    clicks, users = topology.stream("clicks", S, S), topology.table("users", S, S)
+    clicks.join(users, lambda click, user: user, value=S, name="who").filter(lambda k, v: bool(v), "some").to("out")
+    found = order_dependent(topology.plan, {"clicks": 1, "users": 1})
+    check_accepted(topology.plan, found, ["who"])
+    with pytest.raises(ConfigurationError, match=r"'some', .* is only downstream of step 'who'; .* These are: who$"):
+        check_accepted(topology.plan, found, ["who", "some"])
+    with pytest.raises(ConfigurationError, match=r"'users', .* is determined by the input, .* leave it out$"):
+        check_accepted(topology.plan, {}, ["users"])
 
 
 def test_counts_relations_and_recursions_are_not() -> None:

@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -63,6 +63,61 @@ def test_verify_compares_what_no_processor_makes(rig: Rig, one_task: int) -> Non
     }
     assert "what it keeps in 'counts', without a changelog, is lost" in verdict.undetermined["step 'by-processor'"]
     assert verdict.notes["store 'counts'"] == "not compared: it has no changelog"
+
+
+def test_what_is_accepted_is_left_out_by_name_and_the_rest_decides(rig: Rig) -> None:
+    rig.one_task = 0
+    rig.work()
+    verdict = rig.verify(accept=["by-processor"])
+    assert (verdict.status, verdict.word, verdict.undetermined) == (0, "equal", {}), list(verdict.lines())
+    assert {(part.what, part.name) for part in verdict.compared} == {("sink", "own"), ("store", "own")}
+    assert verdict.accepted.keys() == {
+        "step 'by-processor'",
+        "sink 'out'",
+        "store 'last'",
+        "store 'by-processor-moments'",
+    }
+    assert "accepted, not compared: sink 'out': it is downstream of step 'by-processor'" in list(verdict.lines())
+    downstream = rig.verify(accept=["last"])  # the processor itself remains undetermined
+    assert (downstream.status, "step 'by-processor'" in downstream.undetermined) == (2, True)
+    plant(rig, "UPDATE records SET value = ?", "own", b"a", N.encode(7))
+    wrong = rig.verify(accept=["by-processor", "last"])
+    assert (wrong.status, wrong.word) == (1, "different"), list(wrong.lines())
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("by-procesor", "does not exist"),
+        ("own", "is determined by the input, and is compared"),
+        ("words", "does not exist"),
+    ],
+)
+def test_what_is_accepted_has_to_be_undetermined(rig: Rig, name: str, reason: str) -> None:
+    rig.work()
+    with pytest.raises(ConfigurationError) as refused:
+        rig.verify(accept=["by-processor", name])
+    assert f"step '{name}', of which --accept says" in str(refused.value)
+    assert str(refused.value).endswith(
+        f"{reason}; a step that is undetermined is needed. These are: by-processor, last"
+    )
+
+
+def only_a_processor() -> eddy.Topology:
+    made = eddy.Topology("words")
+    made.store("counts", S, N, changelog=False)
+    made.stream("in", S, S).process_values(Counting, ["counts"], "by-processor", N).to("out")
+    return made
+
+
+def test_a_verification_that_compares_nothing_is_not_equal(tmp_path: Path, spark: Any) -> None:
+    rig = Rig(tmp_path, only_a_processor, [TopicSpec(name, 2) for name in ("in", "out")], spark)
+    rig.write("in", [(b"a", b"x")])
+    rig.work()
+    verdict = rig.verify(accept=["by-processor"])
+    rig.close()
+    assert (verdict.status, verdict.compared) == (2, [])
+    assert verdict.undetermined == {"application 'words'": "no output and no state is left to compare"}
 
 
 def test_a_backfill_is_refused_before_anything_is_written(rig: Rig) -> None:

@@ -53,7 +53,7 @@ def test_integers_that_no_float_holds_are_exact() -> None:
             verdict(MOVED),
             {"kind": "sink", "name": "out", "reason": "2 keys changed since the cut and were not compared"},
         ),
-        (verdict(WRONG, other_files={"nodes": "others"}), {"kind": "files", "name": "nodes", "reason": "others"}),
+        (verdict(WRONG, other_files=["others"]), {"kind": "files", "name": "family", "reason": "others"}),
     ],
     ids=["step", "stale", "moved", "files"],
 )

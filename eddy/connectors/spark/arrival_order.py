@@ -24,7 +24,16 @@ from eddy.topology.plan.plan import (
 )
 from eddy.topology.plan.scopes import Scopes
 
-__all__ = ["Ordered", "check_commutes", "folds_in_any_order", "in_one_order", "order_dependent", "ordered", "tainted"]
+__all__ = [
+    "Ordered",
+    "check_accepted",
+    "check_commutes",
+    "folds_in_any_order",
+    "in_one_order",
+    "order_dependent",
+    "ordered",
+    "tainted",
+]
 
 Ordered = Literal["no", "within keys", "all"]
 """The records of a stream that have a determined order: none, the records of one key, or records without a key as well.
@@ -66,6 +75,23 @@ def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
                 f"in any order, {is_}; a fold of a stream is needed. "
                 + (f"The folds of streams are: {', '.join(folds)}" if folds else "There is none: leave it out")
             )
+
+
+def check_accepted(plan: Plan, dependent: Mapping[str, str], accepted: Collection[str]) -> None:
+    """Check that each name is one of the `dependent` steps. Raises: ConfigurationError naming these."""
+    names = {node.name for node in plan.nodes}
+    before = {node.name: step for node, step in tainted(plan, dependent).items()}
+    for name in accepted:
+        if name in dependent:
+            continue
+        is_ = "is determined by the input, and is compared" if name in names else "does not exist"
+        if name in before:
+            is_ = f"is only downstream of step '{before[name]}'"
+        raise ConfigurationError(
+            f"application '{plan.name}': step '{name}', of which --accept says that its result cannot be repeated, "
+            f"{is_}; a step that is undetermined is needed. "
+            + (f"These are: {', '.join(sorted(dependent))}" if dependent else "There is none: leave it out")
+        )
 
 
 def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:

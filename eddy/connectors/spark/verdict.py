@@ -105,9 +105,10 @@ class Repaired:
 class Verdict:
     """The result of a verification.
 
-    `undetermined`: parts that the input cannot decide; `notes`: parts that were not compared; both with reasons.
-    `other_files` has the topics whose given files differ from the files that the states were made from, with the
-    difference: the files may explain differences. `tolerance` is the tolerance for floats. `since` is the time and the
+    `undetermined`: parts that the input cannot decide; `accepted`: those of them that are not to be compared; `notes`:
+    parts that were not compared; all with reasons.
+    `other_files` has the differences between the given files and the files that the states were made from: the files
+    may explain differences of rows. `tolerance` is the tolerance for floats. `since` is the time and the
     records since the cut. `quick`: the worker's own operators computed small inputs.
     """
 
@@ -119,10 +120,11 @@ class Verdict:
     left_out: int
     mismatches: str | None = None
     repaired: Repaired | None = None
-    other_files: Mapping[str, str] = field(default_factory=dict)
+    other_files: list[str] = field(default_factory=list)
     tolerance: float = 0.0
     since: Since | None = None
     quick: bool = False
+    accepted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -159,10 +161,12 @@ class Verdict:
             yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
             for example in part.examples:
                 yield f"    {example.text}"
-        for why in self.other_files.values():
+        for why in self.other_files:
             yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
         for what, why in self.undetermined.items():
             yield f"could not tell: {what}: {why}"
+        for what, why in self.accepted.items():
+            yield f"accepted, not compared: {what}: {why}"
         for what, why in self.notes.items():
             yield f"{what}: {why}"
         if self.left_out:

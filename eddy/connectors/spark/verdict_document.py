@@ -52,7 +52,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class _Reason(msgspec.Struct, frozen=True):
-    """A step, a sink, a store or the files of a topic, with a reason."""
+    """A step, a sink, a store, the files of a topic, or the cut or files of the whole application, with a reason."""
 
     kind: str
     name: str
@@ -91,6 +91,7 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float | None = None
     compared: list[_Part] = []
     undetermined: list[_Reason] = []
+    accepted: list[_Reason] = []
     notes: list[_Reason] = []
     rejected_records: int = 0
     mismatches: str | None = None
@@ -115,6 +116,7 @@ def document_of(verdict: Verdict) -> VerdictDocument:
         tolerance=verdict.tolerance,
         compared=[_part(part) for part in verdict.compared],
         undetermined=list(_reasons(verdict)),
+        accepted=[_reason(what, why) for what, why in verdict.accepted.items()],
         notes=[_reason(what, why) for what, why in verdict.notes.items()],
         rejected_records=verdict.left_out,
         mismatches=verdict.mismatches,
@@ -159,7 +161,7 @@ def _reasons(verdict: Verdict) -> Iterator[_Reason]:
         if part.moved:
             yield _Reason(part.what, part.name, f"{part.moved} keys changed since the cut and were not compared")
     if verdict.differs:
-        yield from (_Reason("files", topic, why) for topic, why in verdict.other_files.items())
+        yield from (_Reason("files", verdict.application, why) for why in verdict.other_files)
 
 
 def _reason(what: str, why: str) -> _Reason:

@@ -28,6 +28,7 @@ from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import (
     Ordered,
+    check_accepted,
     check_commutes,
     folds_in_any_order,
     order_dependent,
@@ -63,7 +64,8 @@ _POLL_S = 0.2
 class Verify:
     """One verification.
 
-    `commutes` names folds of streams that give the same result in any order; `repair` corrects tables.
+    `commutes` names folds of streams that give the same result in any order; `accept` names undetermined steps that are
+    left out of the comparison, with everything downstream; `repair` corrects tables.
 
     `empty` is the meaning of empty cells in CSV `files`. `tolerance` is for floats downstream of folds whose order the
     input does not determine; 0 compares them exactly. If a cut is older than `max_age_s` and records wait, the result
@@ -77,6 +79,7 @@ class Verify:
     open_log: OpenLog
     on_error: str = "fail"
     commutes: Collection[str] = ()
+    accept: Collection[str] = ()
     mismatches: str | None = None
     cut: Cut | None = None
     wait_s: float = 60.0
@@ -122,7 +125,7 @@ class Verify:
             computation.run()
             verdict, differing = self._compared(computation, cut)
             notes = {f"files '{topic}'": remark for topic, h in histories.items() if (remark := h.remark(topic))}
-            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=other, since=since)
+            verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()), since=since)
             if mismatches:
                 self.stage("mismatches")
                 mismatches.replace(differing if verdict.differs else None)
@@ -146,7 +149,9 @@ class Verify:
                 f"verify of application '{name}': a repair without stores; only the rows of tables can be corrected. "
                 "Leave out one of --repair and --no-stores"
             )
-        check_commutes(self.topology.plan, self.commutes)
+        plan = self.topology.plan
+        check_commutes(plan, self.commutes)
+        check_accepted(plan, order_dependent(plan, application.counts, self.commutes), self.accept)
         if application.metadata.plan is None:
             raise ConfigurationError(
                 f"verify of application '{name}': it has not run on this log; there is nothing to verify. Start it: "
@@ -211,11 +216,14 @@ class Verify:
     def _compared(
         self, computation: Computation, cut: Cut, within: Collection[Node] | None = None
     ) -> tuple[Verdict, DataFrame]:
-        """The verdict and the rows that differ; only for the steps `within`, if given."""
+        """The verdict and the rows that differ; only for the steps `within`, if given: then no step is accepted."""
         plan = self.topology.plan
         dependent = order_dependent(plan, computation.application.counts, self.commutes)
-        downstream = tainted(plan, dependent)
-        steps = {node.name for node in plan.nodes if within is None or node in within}
+        left = tainted(plan, self.accept) if within is None else {}
+        accepted = {f"step '{name}'": dependent[name] for name in self.accept} if within is None else {}
+        skipped = {node.name for node in left}
+        downstream = tainted(plan, [name for name in dependent if name not in skipped])
+        steps = {node.name for node in plan.nodes if within is None or node in within} - skipped
         undetermined = {f"step '{name}'": why for name, why in dependent.items() if name in steps}
         notes: dict[str, str] = {}
         parts = []
@@ -224,19 +232,24 @@ class Verify:
             *self._sinks(computation, topics, undetermined, notes),
             *(self._stores(computation, notes) if self.stores else []),
         ]:
+            named = f"{part.what} '{part.name}'"
             if within is not None and not any(node in within for node in part.nodes):
                 continue
             if steps_before := [downstream[node] for node in part.nodes if node in downstream]:
-                undetermined.setdefault(f"{part.what} '{part.name}'", f"it is downstream of step '{steps_before[0]}'")
+                undetermined.setdefault(named, f"it is downstream of step '{steps_before[0]}'")
+            elif steps_before := [left[node] for node in part.nodes if node in left]:
+                accepted[named] = f"it is downstream of step '{steps_before[0]}'"
             elif why := self._unreadable(part, cut):
-                undetermined[f"{part.what} '{part.name}'"] = why
+                undetermined[named] = why
             else:
                 parts.append(part)
+        if within is None and not parts:
+            undetermined.setdefault(f"application '{plan.name}'", "no output and no state is left to compare")
         self.stage("compare")
         comparison = TopicComparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
         compared, left_out = comparison.run(), computation.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
-        verdict = replace(verdict, quick=self.quick)
+        verdict = replace(verdict, quick=self.quick, accepted=accepted)
         return verdict, comparison.differing
 
     def _sinks(

@@ -85,7 +85,7 @@ class Backfill:
         """Run the backfill. Raises: ConfigurationError if it is refused; DataError; LoopLimitError; ConnectorError."""
         self.stage("checks")
         application = Application.of(self.topology, self.log, anew=self.replace)
-        frames = Frames(self.spark, self.program)
+        frames = Frames(self.spark, self.program, f"backfill {self.topology.name}")
         try:
             self._check_steps()
             self._check_idle()
@@ -109,7 +109,7 @@ class Backfill:
                 clocks=CutClocks(ticks={count: [tick] * count for count in _positions(application).values()}),
             )
             self._check(computation)
-            self.stage("compute")
+            self._enter(frames, "compute")
             computation.run()
             self._check_states(computation)
             states, outputs = self._states(computation), self._outputs(computation)
@@ -122,13 +122,17 @@ class Backfill:
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computation.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
-                self.stage(f"write {what}")
+                self._enter(frames, f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
-            self.stage("finish")
+            self._enter(frames, "finish")
             cut = self._finish(application, begun, files, computation.clocks)
             return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
+
+    def _enter(self, frames: Frames, stage: str) -> None:
+        self.stage(stage)
+        frames.jobs.stage(stage)
 
     def _check_steps(self) -> None:
         for node in self.topology.plan.nodes:

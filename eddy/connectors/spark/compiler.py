@@ -14,6 +14,14 @@ __all__ = ["SparkCompiler"]
 class SparkCompiler(StepCompiler):
     """Compiles a whole plan. A loop over relations with at most `one_task` rows is computed in one task."""
 
+    def compile(self, node: Node) -> None:
+        """Compile a step; jobs that run meanwhile are described by the step outside of all loops."""
+        if self.scope is not self.top:
+            super().compile(node)
+            return
+        with self.frames.jobs.step(f"step '{node.name}'"):
+            super().compile(node)
+
     def looped(self, loop: Loop) -> None:
         """A recursion by nested time, or a block with its bindings. Raises: LoopLimitError."""
         if not self._fits(loop):

@@ -156,7 +156,8 @@ class Computation:
         raw = [frames.through(*read, RAW) for source in self.application.sources for read in self._raw(source)]
         timed = [topic for topic, entry in entries.items() if entry.by_time]
         made = part.of_records(frames, frames.in_order(frames.union(raw, RAW), timed))
-        too_many, bad, latest = made.outcome()
+        with frames.jobs.step("in one task"):
+            too_many, bad, latest = made.outcome()
         if too_many:
             return False
         self.settled, self._bad, self._latest = True, lambda: bad, lambda: latest

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, arrow_schema
+from eddy.connectors.spark.job_descriptions import JobDescriptions
 from eddy.connectors.spark.pickling import Pickled
 from eddy.errors import ConfigurationError, ConnectorError, DataError, EddyError, LoopLimitError
 
@@ -73,14 +74,17 @@ def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 class Frames:
-    """A session and the partition count of its shuffles. `program` is the module of the author's file."""
+    """A session and the partition count of its shuffles. `program` is the module of the author's file; `command` begins
+    the descriptions of its `jobs`.
+    """
 
-    def __init__(self, spark: SparkSession, program: str | None = None) -> None:
+    def __init__(self, spark: SparkSession, program: str | None = None, command: str = "eddy") -> None:
         self.spark = spark.newSession()
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
         self.partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
         self.fit(None)
+        self.jobs = JobDescriptions(spark.sparkContext, command)
         self._program = program
         self._reliable = spark.sparkContext.getCheckpointDir() is not None
         self._kept: list[DataFrame] = []
@@ -176,7 +180,8 @@ class Frames:
         return self._kept[-1]
 
     def release(self) -> None:
-        """Drop all cached frames."""
+        """Drop all cached frames, and the description of jobs."""
+        self.jobs.close()
         for frame in self._settled:
             frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
         self._settled = []

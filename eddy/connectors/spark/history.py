@@ -149,7 +149,7 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
     ]
     totals = f.count("*").alias("rows"), f.count_if("timeless").alias("timeless"), f.sum("hash").alias("hash")
     try:
-        with spark_errors():
+        with spark_errors(), frames.jobs.step(f"files of topic '{topic}'"):
             return frames.union(each, "").groupBy("given", "path").agg(*totals).collect()
     except ConfigurationError:
         raise

@@ -115,7 +115,8 @@ class _Loop:
         wholes = [frames.lazy(seed if facts else frames.consolidated(seed))]
         frontiers, iteration, deep = list(map(self._going_on, wholes)), 0, False
         while frontiers:
-            marks = frames.marks(frontiers)
+            with frames.jobs.step(f"iteration {iteration}"):
+                marks = frames.marks(frontiers)
             for whole, frontier, mark in zip(wholes, frontiers, marks, strict=True):
                 self._add(whole, frontier, iteration)
                 if not mark[0]:
@@ -168,7 +169,8 @@ class _Loop:
         last = again or iteration > limit
         most = max(limit, _FEWEST_ITERATIONS) if last else iteration
         try:
-            found = reached_by_cycles(self._frames, frontier, lambda rows: self._op(rows, _forget, False), most)
+            with self._frames.jobs.step("search for cycles"):
+                found = reached_by_cycles(self._frames, frontier, lambda rows: self._op(rows, _forget, False), most)
         except TakenBackError:
             raise self._limit_error(frontier, iteration, _TAKEN_BACK) from None
         if found is None:

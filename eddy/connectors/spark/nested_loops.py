@@ -73,7 +73,9 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
                 scope[variable] = PendingRows(rows, RowsEntry(*compiler.serdes(variable)))
                 scope.rows[variable] = rows
             compiler.compile_body(loop)
-            bindings, marks = frames.marked([_result(compiler, loop, index) for index in range(len(loop.variables))])
+            made = [_result(compiler, loop, index) for index in range(len(loop.variables))]
+            with frames.jobs.step(f"iteration {number}"):
+                bindings, marks = frames.marked(made)
         changed = [index for index, mark in enumerate(marks) if mark != old[index]]
         if not changed:
             break

@@ -17,6 +17,7 @@ If the states were also made from files, these files are required. With other fi
 differences may be due to the files and are no verdict.
 """
 
+import functools
 import time
 from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, field, replace
@@ -105,7 +106,7 @@ class Verify:
             mismatches.check()
         self.stage("cut")
         cut, since = self._cut(application)
-        frames = Frames(self.spark, self.program)
+        frames = Frames(self.spark, self.program, f"verify {name}")
         try:
             histories = read_histories(frames, name, application.sources, self.files, self.empty)
             other = unlike(application.metadata.files, noted(histories))
@@ -121,13 +122,13 @@ class Verify:
                 clocks=self._clocks(application, cut),
             )
             computation.check()
-            self.stage("compute")
+            self._enter(frames, "compute")
             computation.run()
             verdict, differing = self._compared(computation, cut)
             notes = {f"files '{topic}'": remark for topic, h in histories.items() if (remark := h.remark(topic))}
             verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()), since=since)
             if mismatches:
-                self.stage("mismatches")
+                self._enter(frames, "mismatches")
                 mismatches.replace(differing if verdict.differs else None)
             if not verdict.differs:
                 return verdict
@@ -136,10 +137,15 @@ class Verify:
                 repaired = Repaired(refused=f"{'; '.join(other.values())}. Give those files")
             elif self.repair:
                 judge = lambda found, within: self._compared(found, cut, within)[0]  # noqa: E731
-                repaired = Repair(computation, cut, judge, self.stage).run(verdict, differing)
+                enter = functools.partial(self._enter, frames)
+                repaired = Repair(computation, cut, judge, enter).run(verdict, differing)
             return replace(verdict, mismatches=self.mismatches, repaired=repaired)
         finally:
             frames.release()
+
+    def _enter(self, frames: Frames, stage: str) -> None:
+        self.stage(stage)
+        frames.jobs.stage(stage)
 
     def _check(self, application: Application) -> None:
         """Refuse requests that cannot be answered. Raises: ConfigurationError."""
@@ -245,7 +251,7 @@ class Verify:
                 parts.append(part)
         if within is None and not parts:
             undetermined.setdefault(f"application '{plan.name}'", "no output and no state is left to compare")
-        self.stage("compare")
+        self._enter(computation.frames, "compare")
         comparison = TopicComparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
         compared, left_out = comparison.run(), computation.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)

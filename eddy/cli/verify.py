@@ -1,27 +1,35 @@
 """`eddy verify`: recomputes an application's states and outputs with Spark, and compares."""
 
 import contextlib
+import pathlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
+from click.core import ParameterSource
 
 from eddy.cli.exits import message
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, timeout_option, topology_argument
 from eddy.cli.spark_commands import COULD_NOT, batch_options, ending, inputs_of, session, stages
-from eddy.connectors.spark import verify
+from eddy.connectors.spark import verify, verify_disk
 from eddy.connectors.spark.session import TOLERANCE
 from eddy.errors import EddyError
 
 if TYPE_CHECKING:
+    from eddy.connectors.spark.disk_verdict import DiskVerdict
     from eddy.connectors.spark.verdict import Verdict
 
 __all__ = ["command"]
 
+_OF_SPARK = {
+    *("mismatches", "no_stores", "repair", "commutes", "accept", "inputs", "tolerance", "max_age", "on_error", "quick"),
+    *("one_task", "master", "memory", "confs", "empty_is_null"),
+}
+"""The options of a verification with Spark."""
 _Form = Literal["text", "json"]
 
 
@@ -37,13 +45,16 @@ class _Report:
     application: str | None = None
 
     def print(self, verdict: "Verdict") -> None:
-        """Print it."""
-        for line in verdict.lines():
-            click.echo(line, err=self.form == "json")
-        if self.form == "json":
-            from eddy.connectors.spark.verdict_document import document_of
+        """Print a verdict."""
+        from eddy.connectors.spark.verdict_document import document_of
 
-            click.echo(document_of(verdict).encode(), file=self.out)
+        self._print(verdict.lines(), document_of(verdict).encode())
+
+    def print_disk(self, verdict: "DiskVerdict") -> None:
+        """Print the verdict on stores on disk."""
+        from eddy.connectors.spark.verdict_document import disk_document
+
+        self._print(verdict.lines(), disk_document(verdict).encode())
 
     def print_failure(self, error: EddyError) -> None:
         """Print the document of an error."""
@@ -51,6 +62,12 @@ class _Report:
 
         failure = failure_document(self.application, COULD_NOT, error.code, message(error))
         click.echo(failure.encode(), file=self.out)
+
+    def _print(self, lines: Iterator[str], document: str) -> None:
+        for line in lines:
+            click.echo(line, err=self.form == "json")
+        if self.form == "json":
+            click.echo(document, file=self.out)
 
 
 @contextlib.contextmanager
@@ -114,6 +131,12 @@ def _reporting(form: _Form) -> Iterator[_Report]:
     is_flag=True,
     help="Compute small inputs with the worker's own operators: takes less, and finds no error of theirs.",
 )
+@click.option(
+    "--disk",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    metavar="DIR",
+    help="Compare the states in this folder with their changelogs, without Spark; their worker has to be stopped.",
+)
 @click.option("--one-task", type=click.IntRange(min=0), metavar="ROWS", hidden=True)
 @click.option(
     "--format",
@@ -139,6 +162,7 @@ def command(
     timeout: float,
     on_error: str,
     quick: bool,
+    disk: pathlib.Path | None,
     one_task: int | None,
     form: _Form,
     empty_is_null: bool | None,
@@ -152,6 +176,8 @@ def command(
     At the last cut everything is recomputed and compared; the worker may continue meanwhile. Exit status 0: everything
     compared is equal. 1: something differs, and is named. 2: undetermined, with the reason.
 
+    With --disk the states on this machine's disk are compared with their changelogs instead.
+
     With --repair a source table that differs is corrected by records in its topic, which the worker processes like any
     other: status 1, then verify again. If that would not correct everything, nothing is written, and the status is 2.
 
@@ -161,14 +187,22 @@ def command(
       eddy verify family.py --bootstrap localhost:9092 --mismatches differences
       eddy verify family.py --repair
       eddy verify family.py --format json
+      eddy verify family.py --disk .eddy/state
     """
     if one_task is not None:
         instead = "write --quick" if one_task else "leave it out"
         click.echo(f"--one-task is deprecated here: {instead}", err=True)
+    if disk is not None:
+        _check_alone()
     files = inputs_of(inputs)
     with ending(), _reporting(form) as report:
         topology = load(program).topology
         report.application = topology.name
+        if disk is not None:
+            with opened(target) as log:
+                stored = verify_disk(topology, log, disk, timeout)
+            report.print_disk(stored)
+            raise SystemExit(stored.status)
         with stages() as stage, opened(target) as log:
             verdict = verify(
                 topology,
@@ -192,3 +226,13 @@ def command(
             )
         report.print(verdict)
     raise SystemExit(verdict.status)
+
+
+def _check_alone() -> None:
+    """Refuse options of a verification with Spark. Raises: click.UsageError."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if parameter.name in _OF_SPARK and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--disk compares states with changelogs, without Spark; leave out {parameter.opts[0]}."
+            )

@@ -8,6 +8,7 @@ when they are called; nothing else in eddy imports it.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddy.connectors.log import Log
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eddy.connectors.spark.backfilling import Backfilled
+    from eddy.connectors.spark.disk_verdict import DiskVerdict
     from eddy.connectors.spark.verdict import Verdict
 
-__all__ = ["backfill", "local_session", "verify"]
+__all__ = ["backfill", "local_session", "verify", "verify_disk"]
 
 
 def backfill(
@@ -48,3 +50,13 @@ def verify(
     from eddy.connectors.spark.verification import Verify
 
     return Verify(topology, spark, log, open_log, **options).run()
+
+
+def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0) -> "DiskVerdict":
+    """Compare the stores of states in a folder with their changelogs, without Spark. See `DiskComparison`.
+
+    Raises: ConfigurationError; StateInUseError; StateError; ConnectorError.
+    """
+    from eddy.connectors.spark.disk_comparison import DiskComparison
+
+    return DiskComparison(topology, log, folder, wait_s).run()

@@ -33,7 +33,7 @@ class Readable:
         """The readable forms of a changelog's rows: a table's value, a calendar's entry, or key and value with their
         weight.
         """
-        if spec.kind == "table":
+        if spec.kind in {"table", "key-value"}:
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
 
         if spec.kind == "calendar":

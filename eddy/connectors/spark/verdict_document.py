@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from eddy.connectors.spark.disk_verdict import DiskVerdict
 from eddy.connectors.spark.verdict import Compared, Verdict
 from eddy.runtime.quiescence import Cut
 
-__all__ = ["VerdictDocument", "document_of", "failure_document"]
+__all__ = ["VerdictDocument", "disk_document", "document_of", "failure_document"]
 
 _SHARED = ("functions", "serdes", "plan", "sql-parser", "sql-columns")
 """What a verification shares with the worker in every way of computing."""
@@ -35,8 +36,11 @@ class _Sample(msgspec.Struct, frozen=True):
     remark: str
 
 
-class _Part(msgspec.Struct, frozen=True):
-    """A compared sink or store: `differing` is the sum of `missing`, `extra` and `different`."""
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A compared sink or store: `differing` is the sum of `missing`, `extra` and `different`.
+
+    `directory` is that of a store on disk.
+    """
 
     kind: str
     name: str
@@ -49,14 +53,16 @@ class _Part(msgspec.Struct, frozen=True):
     near: int
     moved: int
     samples: list[_Sample]
+    directory: str | None = None
 
 
-class _Reason(msgspec.Struct, frozen=True):
+class _Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step, a sink, a store, the files of a topic, or the cut or files of the whole application, with a reason."""
 
     kind: str
     name: str
     reason: str
+    directory: str | None = None
 
 
 class _Repair(msgspec.Struct, frozen=True):
@@ -76,8 +82,8 @@ class _Error(msgspec.Struct, frozen=True):
 class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict: `equal`, `different` or `undetermined`, and the exit status.
 
-    `computed_by` is `spark`, or `operators` with `quick`; `shared` names the code that the computation shares with the
-    worker. A document with an `error` has no cut, and compares nothing.
+    `computed_by` is `spark`, `operators` with `quick`, or `changelogs` for stores on disk; `shared` names the code that
+    the computation shares with the worker. A document with an `error` has no cut, and compares nothing.
 
     Invariant: an `undetermined` verdict has a reason in `undetermined`, or an `error`.
     """
@@ -124,6 +130,20 @@ def document_of(verdict: Verdict) -> VerdictDocument:
     )
 
 
+def disk_document(verdict: DiskVerdict) -> VerdictDocument:
+    """The document of a comparison of stores on disk; it has no cut."""
+    return VerdictDocument(
+        application=verdict.application,
+        verdict="undetermined" if verdict.word == "could not tell" else verdict.word,
+        status=verdict.status,
+        computed_by="changelogs",
+        shared=["serdes", "plan"],
+        compared=[_part(part, str(store.path)) for store in verdict.stores for part in store.compared],
+        undetermined=[_reason(*why, str(store.path)) for store in verdict.stores for why in store.reasons()],
+        notes=[_reason(*why, str(store.path)) for store in verdict.stores for why in store.notes.items()],
+    )
+
+
 def failure_document(application: str | None, status: int, code: str, message: str) -> VerdictDocument:
     """The document of a verification that an error ended."""
     error = _Error(code, message)
@@ -136,7 +156,7 @@ def _cut(cut: Cut, verdict: Verdict) -> _Cut:
     return _Cut(cut.inputs, cut.outputs, age_s, {} if since is None else dict(since.waiting))
 
 
-def _part(part: Compared) -> _Part:
+def _part(part: Compared, directory: str | None = None) -> _Part:
     return _Part(
         part.what,
         part.name,
@@ -149,6 +169,7 @@ def _part(part: Compared) -> _Part:
         part.near,
         part.moved,
         [_Sample(example.key, example.expected, example.found, example.remark) for example in part.examples],
+        directory,
     )
 
 
@@ -164,7 +185,7 @@ def _reasons(verdict: Verdict) -> Iterator[_Reason]:
         yield from (_Reason("files", verdict.application, why) for why in verdict.other_files)
 
 
-def _reason(what: str, why: str) -> _Reason:
+def _reason(what: str, why: str, directory: str | None = None) -> _Reason:
     """A reason of a part that is written as  kind 'name'."""
     kind, _, name = what.partition(" ")
-    return _Reason(kind, name[1:-1], why)
+    return _Reason(kind, name[1:-1], why, directory)

@@ -38,8 +38,12 @@ def spark(orders: Path) -> Iterator[object]:
             "spark.python.worker.idleTimeoutSeconds": "0",
         },
     )
+    gateway = session.sparkContext._gateway  # private: PySpark leaves the JVM to the end of this process
     yield session
     session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)  # so that its time counts as that of the tests
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ class Table(Cache[K, V], Generic[K, V]):
         """The changes of the current epoch, as rows for the store and the changelog."""
         keys = list(self._changed_keys())
         news = list(map(self._fresh.get, keys))
+        if None in news:
+            keys, news = self._without_unstored(keys, news)
         encoded = self.spec.key.identify_many(keys)
         if None not in news:
             return Changes(self.spec.partitions_of(encoded), encoded, self.spec.value.encode_many(news))
@@ -51,6 +53,14 @@ class Table(Cache[K, V], Generic[K, V]):
         encodings = iter(self.spec.value.encode_many(list(compress(news, present))))
         values = [next(encodings) if there else None for there in present]
         return Changes(self.spec.partitions_of(encoded), encoded, values)
+
+    def _without_unstored(self, keys: list[K], news: list[V | None]) -> tuple[list[K], list[V | None]]:
+        """The changes without keys that came and went in the current epoch, of which no store has a row."""
+        before: dict[K, V | None] = {}
+        for changed, olds in reversed(self._undo):
+            before.update(zip(changed, olds, strict=True))
+        stored = [new is not None or before[key] is not None for key, new in zip(keys, news, strict=True)]
+        return list(compress(keys, stored)), list(compress(news, stored))
 
     def commit(self) -> None:
         """End the current epoch; its changes are in the store."""

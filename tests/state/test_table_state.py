@@ -50,6 +50,21 @@ def test_changes_are_those_of_the_epoch_with_tombstones_for_what_went() -> None:
     assert not table.changes()
 
 
+def test_what_came_and_went_in_an_epoch_has_no_tombstone() -> None:
+    store = MemoryStore()
+    table: Values = Table(SPEC, store)
+    put(table, {"a": 1})
+    write(table, store)
+    put(table, {"a": None, "b": 2})
+    put(table, {"a": 3, "b": None, "c": 4})
+    put(table, {"a": None, "b": None, "d": None})
+    assert sorted(write(table, store)) == [
+        (0, Native.encode("a"), None),
+        (0, Native.encode("c"), Native.encode(4)),
+    ]
+    assert dict(table.items()) == {"c": 4}
+
+
 def test_rollback_restores_what_was_changed_several_times() -> None:
     table: Values = Table(SPEC, MemoryStore())
     put(table, {"a": 1})

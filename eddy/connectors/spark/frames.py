@@ -49,7 +49,7 @@ _OF_EDDY = re.compile(r"eddy\.errors\.(\w+): (.*)", re.DOTALL)
 _LONGEST_MESSAGE = 1500
 _MERGED = 16
 _RECORDS_A_PARTITION = 5_000
-_FEW_RECORDS = 200_000
+_FEW_RECORDS = 50_000
 """Of so few records plans cost more than rows: a plan is cut wherever rows are kept."""
 
 

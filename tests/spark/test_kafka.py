@@ -1,5 +1,6 @@
 """Backfill and verify on a Kafka broker: the same, and a worker goes on behind."""
 
+import contextlib
 import dataclasses
 import functools
 import uuid
@@ -11,9 +12,10 @@ import pytest
 import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark import backfill, verify
+from eddy.connectors.spark import backfill, register, verify
 from eddy.errors import ConfigurationError
 from tests.spark.rig import ancestors, latest_of, write
+from tests.spark.source_frames import load, program_in, topics, worked
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -85,4 +87,29 @@ def test_a_repair_goes_through_the_input(broker: str, spark: Any, tmp_path: Path
     assert verdict.repaired.written == {f"{name}-colours": 1}, list(verdict.lines())
     work(topology(S))
     assert verify(topology(S), spark, log, open_log).status == 0
+    log.close()
+
+
+def test_topics_and_tables_are_frames(broker: str, spark: Any, tmp_path: Path) -> None:
+    prefix = f"spark-{uuid.uuid4().hex[:8]}-"
+    app, family = program_in(tmp_path, prefix)
+    log = KafkaLog(KafkaSettings.of(broker))
+    log.create_topics(topics(prefix))
+    nodes = {"a": family.Node(None, 1), "b": family.Node("a", 2, ("x",)), "c": family.Node("a", 3)}
+    log.write(f"{prefix}nodes", nodes, value=eddy.Struct(family.Node))
+    register(spark)
+    named = {"bootstrap": broker, "kafka.client.id": f"{prefix}client", "app": app}
+    with worked(family.topology, log, tmp_path / "state"), contextlib.closing(log.producer(None)) as producer:
+        producer.begin()
+        producer.send(f"{prefix}nodes", 0, [b"open"], [b"{}"], [1_000])
+        producer.flush()
+        read = load(spark, topic=f"{prefix}nodes", **named).collect()
+        assert {row.key: (row.value.parent, row.value.size, row.value.tags) for row in read} == {
+            key: (node.parent, node.size, list(node.tags)) for key, node in nodes.items()
+        }
+        for table in ("sums", f"{prefix}sizes"):
+            found = {row.key: row.value for row in load(spark, table=table, **named).collect()}
+            assert found == {"": 1, "a": 5}
+        with pytest.raises(Exception, match="topic 'nowhere' does not exist on kafka; an existing topic is needed"):
+            load(spark, topic="nowhere", bootstrap=broker)
     log.close()

@@ -5,6 +5,8 @@ when they are called; nothing else in eddy imports it.
 
     with KafkaLog(settings) as log: …
     verdict = verify(topology, spark, log, open_log)
+
+`register` gives a session the format `eddy`: topics and tables as frames.
 """
 
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddy.connectors.log import Log
 from eddy.connectors.spark.session import local_session, require_spark
+from eddy.errors import ConfigurationError
 from eddy.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from eddy.connectors.spark.disk_verdict import DiskVerdict
     from eddy.connectors.spark.verdict import Verdict
 
-__all__ = ["backfill", "local_session", "verify", "verify_disk"]
+__all__ = ["backfill", "local_session", "register", "verify", "verify_disk"]
 
 
 def backfill(
@@ -60,3 +63,16 @@ def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0
     from eddy.connectors.spark.disk_comparison import DiskComparison
 
     return DiskComparison(topology, log, folder, wait_s).run()
+
+
+def register(spark: "SparkSession") -> None:
+    """Let a session read and write the format `eddy`: `spark.read.format("eddy")`. The second time, do nothing new.
+
+    Raises: ConfigurationError if a package is missing, or `spark` is no session.
+    """
+    require_spark()
+    from eddy.connectors.spark.source.data_source import EddySource
+
+    if not hasattr(spark, "dataSource"):
+        raise ConfigurationError(f"register: {spark!r} is no session of Spark; one is needed. Write register(spark)")
+    spark.dataSource.register(EddySource)

@@ -1,0 +1,102 @@
+"""Options → what is read, as of the call of `load()`: the partitions with their offsets, and the serdes.
+
+topic   from the first record to `until`, or to the first open transaction
+table   from the first record to the last cut, or to the first open transaction
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.spark.inputs import OffsetRange, OpenLog
+from eddy.connectors.spark.source.source_options import (
+    NamedLog,
+    Until,
+    needed,
+    option_error,
+    serde_named,
+)
+from eddy.connectors.spark.source.source_program import SourceProgram
+from eddy.connectors.spark.source.spark_columns import HEADERS, column_of
+from eddy.serde import Plain, Serde
+
+__all__ = ["PinnedSource", "TopicForm", "topic_form"]
+
+
+@dataclass(frozen=True)
+class TopicForm:
+    """A topic and the serdes of its records. `module` is the module of the application that defines them."""
+
+    topic: str
+    partitions: int
+    key: Serde[Any]
+    value: Serde[Any]
+    module: str | None = None
+
+    @property
+    def ddl(self) -> str:
+        """The columns of a frame of its records."""
+        key, value = column_of(self.key).ddl, column_of(self.value).ddl
+        record = "topic string, partition int, offset bigint, timestamp timestamp"
+        return f"key {key}, value {value}, {record}, headers {HEADERS}"
+
+    @property
+    def parts(self) -> list[TopicPartition]:
+        """Its partitions."""
+        return [TopicPartition(self.topic, p) for p in range(self.partitions)]
+
+
+@dataclass(frozen=True)
+class PinnedSource:
+    """A topic between offsets."""
+
+    form: TopicForm
+    open_log: OpenLog
+    ranges: tuple[OffsetRange, ...]
+    before_ms: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "PinnedSource":
+        """The topic that the options of a read name. Raises: ConfigurationError; ConnectorError."""
+        if "as_of" in options:
+            raise option_error(
+                "read", "option 'as_of' is for tables; of a topic name the end. Write .option('until', …)"
+            )
+        named = NamedLog.of("read", options)
+        log = named.open_log()
+        try:
+            form = topic_form("read", options, named, log)
+            begins, ends = log.begin_offsets(form.parts), log.stable_offsets(form.parts)
+            until = Until.of(options["until"], form.partitions) if "until" in options else Until()
+            for part in form.parts if until.offsets else ():
+                if (asked := (until.offsets or ())[part.partition]) > ends[part]:
+                    raise option_error(
+                        "read",
+                        f"option 'until': topic '{form.topic}' partition {part.partition} ends at offset {ends[part]}, "
+                        f"before {asked}; an offset up to the end is needed. Leave 'until' out to read all",
+                    )
+                ends[part] = asked
+            ranges = tuple(OffsetRange(tp.partition, begins[tp], max(begins[tp], ends[tp])) for tp in form.parts)
+            return cls(form, named.open_log, ranges, until.before_ms)
+        finally:
+            log.close()
+
+
+def topic_form(where: str, options: Mapping[str, str], named: NamedLog, log: Log) -> TopicForm:
+    """The topic that the options name, with its serdes. Raises: ConfigurationError."""
+    topic = needed(where, options, "topic", "'TOPIC'")
+    count = named.check_topic(where, log, topic)
+    program = SourceProgram.load(where, options["app"]) if "app" in options else None
+    given = {part: serde_named(where, options, part) for part in ("key", "value")}
+    if program is not None:
+        of_application = dict(zip(("key", "value"), program.serdes(where, log, topic), strict=True))
+        given = {part: given[part] if part in options else serde for part, serde in of_application.items()}
+    for part, serde in given.items():
+        if serde is Plain:
+            raise option_error(
+                where,
+                f"the application does not tell the type of the {part}s of topic '{topic}'; a serde is needed. "
+                f"Write .option('{part}', 'string'), or name a serde in the topology: .to('{topic}', {part}=…)",
+            )
+    return TopicForm(topic, count, given["key"], given["value"], program.module if program else None)

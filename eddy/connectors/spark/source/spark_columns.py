@@ -1,0 +1,139 @@
+"""Columns of Spark for values of serdes.
+
+str, int, float, bool, bytes     string, bigint, double, boolean, binary
+datetime, date                   timestamp, date
+a struct                         struct of its fields
+a list, a set, a tuple with ...  array
+a dict with keys of text         map
+None | T                         the column of T, with null
+all others, and JSON untyped     string: the value as JSON
+"""
+
+import dataclasses
+import datetime
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from eddy.json_text import encode
+from eddy.serde import Serde
+
+__all__ = ["HEADERS", "SparkColumn", "arrow_schema_of", "column_of"]
+
+HEADERS = "array<struct<key:string,value:binary>>"
+_BUILTIN = (bytes, bytearray, datetime.datetime, datetime.date)
+
+
+@dataclasses.dataclass(frozen=True)
+class SparkColumn:
+    """A Spark type, with the conversions of values to it and back; None for values that need none."""
+
+    ddl: str
+    out: Callable[[Any], Any] | None = None
+    back: Callable[[Any], Any] | None = None
+
+    def values(self, decoded: Sequence[Any]) -> Sequence[Any]:
+        """Decoded values as Arrow takes them."""
+        out = self.out
+        return decoded if out is None else [None if value is None else out(value) for value in decoded]
+
+
+def column_of(serde: Serde[Any]) -> SparkColumn:
+    """The column for the values of a serde. A serde that tells no type has the values as JSON."""
+    if serde.type is None:
+        return _JSON
+    try:
+        info = types.type_info(serde.type)
+    except (TypeError, ValueError):
+        return _JSON
+    column, given = _of(info), serde.type
+    if isinstance(info, (types.StrType, types.IntType, types.FloatType, types.BoolType, types.BytesType)):
+        return column
+
+    def back(value: Any) -> Any:
+        return msgspec.convert(
+            column.back(value) if column.back else value, given, builtin_types=_BUILTIN, str_keys=True
+        )
+
+    return dataclasses.replace(column, back=back)
+
+
+def arrow_schema_of(schema: StructType) -> Any:
+    """A schema of Spark as one of Arrow, with times in UTC."""
+    # Before PySpark 4.3 times were in UTC by default.
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)  # type: ignore[arg-type]
+
+
+def _of(info: types.Type) -> SparkColumn:
+    for kind, ddl in _SCALARS.items():
+        if isinstance(info, kind):
+            return SparkColumn(ddl)
+    made: SparkColumn | None = None
+    match info:
+        case types.DateTimeType():
+            made = SparkColumn("timestamp", _in_utc)
+        case types.UnionType(types=parts) if len(parts) == 2 and any(isinstance(p, types.NoneType) for p in parts):
+            made = _of(next(part for part in parts if not isinstance(part, types.NoneType)))
+        case types.ListType() | types.SetType() | types.FrozenSetType() | types.VarTupleType():
+            made = _array(_of(info.item_type))
+        case types.DictType(key_type=types.StrType()):
+            made = _map(_of(info.value_type))
+        case types.StructType(cls=cls, fields=fields) if fields and not cls.__struct_config__.array_like:
+            made = _struct([(field.name, field.encode_name, _of(field.type)) for field in fields])
+        case _:
+            pass
+    return made or _JSON
+
+
+_SCALARS: dict[type[types.Type], str] = {
+    types.StrType: "string",
+    types.IntType: "bigint",
+    types.FloatType: "double",
+    types.BoolType: "boolean",
+    types.BytesType: "binary",
+    types.DateType: "date",
+}
+_JSON = SparkColumn("string", lambda value: encode(value).decode(), msgspec.json.decode)
+
+
+def _in_utc(value: datetime.datetime) -> datetime.datetime:
+    return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+
+
+def _each(function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if function is None:
+        return lambda value: value
+    return lambda value: None if value is None else function(value)
+
+
+def _array(item: SparkColumn) -> SparkColumn:
+    out, back = _each(item.out), _each(item.back)
+    return SparkColumn(
+        f"array<{item.ddl}>", lambda values: [out(v) for v in values], lambda values: [back(v) for v in values]
+    )
+
+
+def _map(item: SparkColumn) -> SparkColumn:
+    out, back = _each(item.out), _each(item.back)
+    return SparkColumn(
+        f"map<string,{item.ddl}>",
+        lambda values: [(key, out(value)) for key, value in values.items()],
+        lambda pairs: {key: back(value) for key, value in pairs},
+    )
+
+
+def _struct(fields: list[tuple[str, str, SparkColumn]]) -> SparkColumn:
+    """`fields` are the attribute, the name in the encoded form, which `msgspec.convert` reads, and the column."""
+    outs = [(name, _each(column.out)) for name, _, column in fields]
+    backs = [(name, encoded, _each(column.back)) for name, encoded, column in fields]
+    return SparkColumn(
+        f"struct<{','.join(f'`{name}`:{column.ddl}' for name, _, column in fields)}>",
+        lambda value: {name: out(getattr(value, name)) for name, out in outs},
+        lambda row: {encoded: back(row[name]) for name, encoded, back in backs},
+    )

@@ -1,0 +1,52 @@
+"""The examples of `docs/spark.md` in Spark programs run, one after the other, and print their blocks ```text."""
+
+import contextlib
+import io
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicSpec
+from tests.spark.source_frames import worked
+
+pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+SECTION = "## Topics and tables as frames"
+EXAMPLES = re.compile(r"^```py\n(?P<code>.*?)^```$(?:\n+```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
+PROGRAM = """
+import eddy
+
+topology = eddy.Topology("family")
+nodes = topology.table("nodes", eddy.String, eddy.String)
+nodes.group_by(lambda key, parent: (parent, key), key=eddy.String, value=eddy.String).count("count").to("descendants")
+"""
+
+
+def test_examples_print_what_the_page_says(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("family.py").write_text(PROGRAM)
+    program: dict[str, Any] = {}
+    exec(PROGRAM, program)
+    # Spark's Python processes have the directory in which the session began.
+    text = PAGE.read_text().partition(SECTION)[2].partition("\n## ")[0]
+    text = text.replace('".eddy/log"', f'"{tmp_path}/.eddy/log"').replace('"family.py"', f'"{tmp_path}/family.py"')
+    with closing(LocalLog(Path(".eddy/log"))) as log:
+        log.create_topics(TopicSpec(topic, 1) for topic in ("nodes", "descendants", "found"))
+        log.write("nodes", {"twig": "tree", "leaf": "twig"})
+        log.write("nodes", {"leaf": None}, value=eddy.String)
+        with worked(program["topology"], log, tmp_path / "state"):
+            pass
+    namespace = {"spark": spark}
+    examples = list(EXAMPLES.finditer(text))
+    assert len(examples) >= 2
+    for example in examples:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example["code"], "program.py", "exec"), namespace)
+        assert printed.getvalue().strip() == (example["output"] or "").strip()

@@ -12,6 +12,7 @@ import pytest
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
+from tests.spark.rig import rows_of
 from tests.spark.source_frames import worked
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
@@ -35,18 +36,22 @@ def test_examples_print_what_the_page_says(spark: Any, tmp_path: Path, monkeypat
     exec(PROGRAM, program)
     # Spark's Python processes have the directory in which the session began.
     text = PAGE.read_text().partition(SECTION)[2].partition("\n## ")[0]
-    text = text.replace('".eddy/log"', f'"{tmp_path}/.eddy/log"').replace('"family.py"', f'"{tmp_path}/family.py"')
+    for path in (".eddy/log", "family.py", "checkpoint"):
+        text = text.replace(f'"{path}"', f'"{tmp_path}/{path}"')
+    text = text.replace('"checkpointLocation", "twigs"', f'"checkpointLocation", "{tmp_path}/twigs"')
     with closing(LocalLog(Path(".eddy/log"))) as log:
-        log.create_topics(TopicSpec(topic, 1) for topic in ("nodes", "descendants", "found"))
+        log.create_topics(TopicSpec(topic, 1) for topic in ("nodes", "descendants", "found", "parents", "twigs"))
         log.write("nodes", {"twig": "tree", "leaf": "twig"})
         log.write("nodes", {"leaf": None}, value=eddy.String)
         with worked(program["topology"], log, tmp_path / "state"):
             pass
     namespace = {"spark": spark}
     examples = list(EXAMPLES.finditer(text))
-    assert len(examples) >= 2
+    assert len(examples) == 5
     for example in examples:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(example["code"], "program.py", "exec"), namespace)
         assert printed.getvalue().strip() == (example["output"] or "").strip()
+    with closing(LocalLog(Path(".eddy/log"))) as log:
+        assert [(key, value) for _, key, value in rows_of(log, "parents")] == [(b"leaf", b"twig"), (b"twig", b"tree")]

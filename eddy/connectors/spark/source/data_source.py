@@ -1,4 +1,4 @@
-"""The format `eddy` of `spark.read`.
+"""The format `eddy` of `spark.read` and `DataFrame.write`.
 
 Spark creates the source in a Python process beside the driver when `load()` is called, and asks for its schema; the
 source, with the offsets that it then pinned, is sent to all later processes. So a frame has the same records each time
@@ -6,14 +6,23 @@ it is computed.
 """
 
 import contextlib
+from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark import __version__ as version
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from eddy.connectors.spark.inputs import OffsetRange
 from eddy.connectors.spark.pickling import Pickled
+from eddy.connectors.spark.source.frame_writing import FrameWriter, JobTarget
 from eddy.connectors.spark.source.pinned_source import PinnedSource
-from eddy.connectors.spark.source.source_options import READ_OPTIONS, check_names, option_error
+from eddy.connectors.spark.source.source_options import READ_OPTIONS, NamedLog, check_names, option_error
 from eddy.connectors.spark.source.source_reading import RecordReading, TopicReader, check_decoding
 from eddy.connectors.spark.source.source_tables import TableReading, pinned_table
 
@@ -49,6 +58,59 @@ class EddySource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read the pinned records. Raises: ConfigurationError if the user gave a schema."""
+        if "max_offsets_per_trigger" in self.options:
+            raise option_error("read", "option 'max_offsets_per_trigger' is for streams. Leave it out, or readStream")
+        return self._reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Read a topic batch by batch. Raises: ConfigurationError."""
+        streams = _streams("read")
+        for name in ("table", "until"):
+            if name in self.options:
+                raise option_error(
+                    "read", f"option '{name}' has no meaning for a stream. Leave it out, or read a frame"
+                )
+        most = self.options.get("max_offsets_per_trigger")
+        if most is not None and not (most.isdecimal() and int(most)):
+            raise option_error(
+                "read", f"option 'max_offsets_per_trigger' is '{most}'; one or more are needed. Correct it"
+            )
+        parts, open_log = self._reader(schema), NamedLog.of("read", self.options).open_log
+        reader: DataSourceStreamReader = streams.StreamReader(
+            self.options["topic"], open_log, parts, None if most is None else int(most)
+        )
+        return reader
+
+    def _reader(self, schema: StructType) -> TopicReader:
         if self._ranges is None:
             raise option_error("read", "a schema was given; the serdes give the schema. Leave out .schema(…)")
         return TopicReader(self._ranges, self._function, schema, self._split)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Write a frame. Raises: ConfigurationError; ConnectorError."""
+        return FrameWriter(JobTarget.of(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Write a stream. Raises: ConfigurationError; ConnectorError."""
+        streams = _streams("write")
+        options = {name: value for name, value in self.options.items() if name not in _OF_STREAMS}
+        if "batch" in options:
+            raise option_error("write", "option 'batch' is Spark's own number in a stream. Leave it out")
+        writer: DataSourceStreamWriter = streams.StreamWriter(JobTarget.of(options, schema, overwrite))
+        return writer
+
+
+_OF_STREAMS = ("checkpointlocation", "queryname")
+"""Options of Spark itself, which it hands to the source, too."""
+
+
+def _streams(where: str) -> Any:
+    """The module of streams. Raises: ConfigurationError for a PySpark that is too old."""
+    try:
+        from eddy.connectors.spark.source import source_streams
+    except ImportError as error:
+        raise option_error(
+            where,
+            f"a stream needs PySpark 4.2 or later, {version} is installed. Install it: pip install 'pyspark>=4.2'",
+        ) from error
+    return source_streams

@@ -21,7 +21,17 @@ from eddy.connectors.spark.inputs import OpenLog
 from eddy.errors import ConfigurationError
 from eddy.serde import Bytes, Float64, Int64, Json, Serde, String
 
-__all__ = ["READ_OPTIONS", "SERDES", "NamedLog", "Until", "check_names", "needed", "option_error", "serde_named"]
+__all__ = [
+    "READ_OPTIONS",
+    "SERDES",
+    "WRITE_OPTIONS",
+    "NamedLog",
+    "Until",
+    "check_names",
+    "needed",
+    "option_error",
+    "serde_named",
+]
 
 SERDES: Mapping[str, Serde[Any]] = {
     "string": String,
@@ -33,7 +43,8 @@ SERDES: Mapping[str, Serde[Any]] = {
 """The serdes that options name, as `--key-type` and `--value-type` do."""
 
 LOG_OPTIONS = ("data", "bootstrap", "config")
-READ_OPTIONS = (*LOG_OPTIONS, "topic", "table", "app", "key", "value", "until", "as_of")
+READ_OPTIONS = (*LOG_OPTIONS, "topic", "table", "app", "key", "value", "until", "as_of", "max_offsets_per_trigger")
+WRITE_OPTIONS = (*LOG_OPTIONS, "topic", "job", "batch", "app", "key", "value")
 _KAFKA = "kafka."
 _WAIT_S = 30.0
 

@@ -152,6 +152,10 @@ class TopicReader(DataSourceReader):
         """The parts for tasks."""
         return parts_of(self._ranges, self._split)
 
+    def parts_of(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+        """The parts of other ranges."""
+        return parts_of(ranges, self._split)
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one part, as Arrow batches."""
         assert isinstance(partition, RangePart)

@@ -14,7 +14,7 @@ from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import backfill, register, verify
 from eddy.errors import ConfigurationError
-from tests.spark.rig import ancestors, latest_of, write
+from tests.spark.rig import ancestors, latest_of, rows_of, write
 from tests.spark.source_frames import load, program_in, topics, worked
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
@@ -94,7 +94,7 @@ def test_topics_and_tables_are_frames(broker: str, spark: Any, tmp_path: Path) -
     prefix = f"spark-{uuid.uuid4().hex[:8]}-"
     app, family = program_in(tmp_path, prefix)
     log = KafkaLog(KafkaSettings.of(broker))
-    log.create_topics(topics(prefix))
+    log.create_topics([*topics(prefix), TopicSpec(f"{prefix}copies", 2), TopicSpec(f"{prefix}twice", 2)])
     nodes = {"a": family.Node(None, 1), "b": family.Node("a", 2, ("x",)), "c": family.Node("a", 3)}
     log.write(f"{prefix}nodes", nodes, value=eddy.Struct(family.Node))
     register(spark)
@@ -110,6 +110,19 @@ def test_topics_and_tables_are_frames(broker: str, spark: Any, tmp_path: Path) -
         for table in ("sums", f"{prefix}sizes"):
             found = {row.key: row.value for row in load(spark, table=table, **named).collect()}
             assert found == {"": 1, "a": 5}
+        sizes = load(spark, table=f"{prefix}sizes", **named).select("key", "value")
+        target = {"bootstrap": broker, "topic": f"{prefix}copies", "value": "int64"}
+        for _ in range(2):
+            sizes.write.format("eddy").options(job=f"{prefix}copy", **target).mode("append").save()
+        assert latest_of(log, f"{prefix}copies").keys() == {b"", b"a"}
+        assert len(rows_of(log, f"{prefix}copies")) == 2
+        copies = spark.readStream.format("eddy").options(**target).load().selectExpr("key", "value * 2 AS value")
+        writer = copies.writeStream.format("eddy").options(job=f"{prefix}twice", **target | {"topic": f"{prefix}twice"})
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        for _ in range(2):
+            writer.trigger(availableNow=True).start().awaitTermination()
+        twice = sorted((key, eddy.Int64.decode(value or b"")) for _, key, value in rows_of(log, f"{prefix}twice"))
+        assert twice == [(b"", 2), (b"a", 10)]
         with pytest.raises(Exception, match="topic 'nowhere' does not exist on kafka; an existing topic is needed"):
             load(spark, topic="nowhere", bootstrap=broker)
     log.close()

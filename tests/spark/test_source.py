@@ -103,7 +103,7 @@ def test_a_long_partition_is_read_in_parts() -> None:
 
 
 WRONG = [
-    ({"colour": "red"}, "option 'colour' is unknown; known ones are needed: data, .*Leave it out"),
+    ({"colour": "red"}, "option 'colour' is unknown; known ones are needed: data, .*Omit it"),
     ({"bootstrap": "127.0.0.1:9"}, "the options name two logs; one is needed"),
     ({"data": "nowhere"}, "there is no folder '.*nowhere'; an existing log is needed"),
     ({"topic": "numbre"}, "topic 'numbre' does not exist on .*/log; an existing topic is needed. List topics"),

@@ -1,5 +1,6 @@
 """Values of serdes as columns of Spark, and back."""
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -21,6 +22,12 @@ class Leaf(msgspec.Struct, frozen=True):
     at: datetime.datetime
     day: datetime.date | None = None
     data: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True)
+class Twig:
+    leaves: list[Leaf]
+    length: float = 0.0
 
 
 class Branch(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,6 +68,16 @@ CASES = [
     (eddy.Json(), DOCUMENTS, "string"),
     (eddy.Json(list[int | None]), st.lists(st.none() | NUMBERS), "array<bigint>"),
     (eddy.Struct(Leaf), LEAVES, LEAF),
+    (
+        eddy.Json(Twig),
+        st.builds(Twig, st.lists(LEAVES, max_size=2), FLOATS),
+        f"struct<`leaves`:array<{LEAF}>,`length`:double>",
+    ),
+    (
+        eddy.TimeWindowed(eddy.String, datetime.timedelta(minutes=1)),
+        st.builds(lambda key, start: eddy.Windowed(key, start, start + 60_000), TEXT, st.integers(0, 2**40)),
+        "struct<`key`:string,`start_ms`:bigint,`end_ms`:bigint>",
+    ),
     (
         eddy.Struct(Branch, "msgpack"),
         BRANCHES,

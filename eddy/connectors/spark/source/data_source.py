@@ -59,7 +59,7 @@ class EddySource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read the pinned records. Raises: ConfigurationError if the user gave a schema."""
         if "max_offsets_per_trigger" in self.options:
-            raise option_error("read", "option 'max_offsets_per_trigger' is for streams. Leave it out, or readStream")
+            raise option_error("read", "option 'max_offsets_per_trigger' is for streams. Omit it, or write readStream")
         return self._reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -67,9 +67,7 @@ class EddySource(DataSource):
         streams = _streams("read")
         for name in ("table", "until"):
             if name in self.options:
-                raise option_error(
-                    "read", f"option '{name}' has no meaning for a stream. Leave it out, or read a frame"
-                )
+                raise option_error("read", f"option '{name}' has no meaning for a stream. Omit it, or read a frame")
         most = self.options.get("max_offsets_per_trigger")
         if most is not None and not (most.isdecimal() and int(most)):
             raise option_error(
@@ -83,7 +81,7 @@ class EddySource(DataSource):
 
     def _reader(self, schema: StructType) -> TopicReader:
         if self._ranges is None:
-            raise option_error("read", "a schema was given; the serdes give the schema. Leave out .schema(…)")
+            raise option_error("read", "a schema was given; the serdes give the schema. Omit .schema(…)")
         return TopicReader(self._ranges, self._function, schema, self._split)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -95,7 +93,7 @@ class EddySource(DataSource):
         streams = _streams("write")
         options = {name: value for name, value in self.options.items() if name not in _OF_STREAMS}
         if "batch" in options:
-            raise option_error("write", "option 'batch' is Spark's own number in a stream. Leave it out")
+            raise option_error("write", "option 'batch' is Spark's own number in a stream. Omit it")
         writer: DataSourceStreamWriter = streams.StreamWriter(JobTarget.of(options, schema, overwrite))
         return writer
 

@@ -122,8 +122,11 @@ class RowEncoding:
             yield pa.RecordBatch.from_arrays(arrays, schema=ENCODED)
 
     def _encoded(self, serde: Serde[Any], column: Any, part: str) -> list[bytes | None]:
-        back, found = column_of(serde).back, []
-        for value in column.to_pylist():
+        back, values, found = column_of(serde).back, column.to_pylist(), []
+        if back is None and None not in values:
+            with contextlib.suppress(Exception):  # the loop finds the value, and names it
+                return [*serde.encode_many(values)]
+        for value in values:
             try:
                 found.append(None if value is None else serde.encode(back(value) if back else value))
             except ConnectorError:

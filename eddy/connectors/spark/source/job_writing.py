@@ -49,7 +49,7 @@ class JobNote(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class JobWriting:
-    """A job that writes to a topic. `tail` is that of the keys, see `Serde.tail`.
+    """A job that writes to a topic. `tail` belongs to the serde of the keys, see `Serde.tail`.
 
     `batch` counts the sets of rows that the job writes one after the other, such as the batches of a stream.
     """

@@ -74,7 +74,7 @@ class PinnedSource:
                     raise option_error(
                         "read",
                         f"option 'until': topic '{form.topic}' partition {part.partition} ends at offset {ends[part]}, "
-                        f"before {asked}; an offset up to the end is needed. Leave 'until' out to read all",
+                        f"before {asked}; an offset up to the end is needed. Omit 'until' to read all",
                     )
                 ends[part] = asked
             ranges = tuple(OffsetRange(tp.partition, begins[tp], max(begins[tp], ends[tp])) for tp in form.parts)

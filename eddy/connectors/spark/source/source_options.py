@@ -60,7 +60,7 @@ def check_names(where: str, options: Mapping[str, str], known: Collection[str]) 
         raise option_error(
             where,
             f"option '{unknown[0]}' is unknown; known ones are needed: {', '.join(known)} and kafka.SETTING. "
-            f"Leave it out, or correct its name",
+            f"Omit it, or correct its name",
         )
 
 

@@ -37,9 +37,7 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
     name = options["table"]
     for other in ("topic", "key", "value", "until"):
         if other in options:
-            raise option_error(
-                "read", f"options 'table' and '{other}' are given; a table has its own. Leave out '{other}'"
-            )
+            raise option_error("read", f"options 'table' and '{other}' are given; a table has its own. Omit '{other}'")
     if "app" not in options:
         raise option_error(
             "read",

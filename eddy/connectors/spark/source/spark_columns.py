@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from eddy.json_text import encode
 from eddy.serde import Serde
+from eddy.windows import Windowed
 
 __all__ = ["HEADERS", "SparkColumn", "arrow_schema_of", "column_of"]
 
@@ -47,6 +48,8 @@ def column_of(serde: Serde[Any]) -> SparkColumn:
     """The column for the values of a serde. A serde that tells no type has the values as JSON."""
     if serde.type is None:
         return _JSON
+    if serde.type is Windowed and serde.recipe is not None:
+        return _windowed(column_of(next(part for part in serde.recipe[1] if isinstance(part, Serde))))
     try:
         info = types.type_info(serde.type)
     except (TypeError, ValueError):
@@ -84,7 +87,7 @@ def _of(info: types.Type) -> SparkColumn:
             made = _array(_of(info.item_type))
         case types.DictType(key_type=types.StrType()):
             made = _map(_of(info.value_type))
-        case types.StructType(cls=cls, fields=fields) if fields and not cls.__struct_config__.array_like:
+        case types.StructType(array_like=False, fields=fields) | types.DataclassType(fields=fields) if fields:
             made = _struct([(field.name, field.encode_name, _of(field.type)) for field in fields])
         case _:
             pass
@@ -125,6 +128,15 @@ def _map(item: SparkColumn) -> SparkColumn:
         f"map<string,{item.ddl}>",
         lambda values: [(key, out(value)) for key, value in values.items()],
         lambda pairs: {key: back(value) for key, value in pairs},
+    )
+
+
+def _windowed(key: SparkColumn) -> SparkColumn:
+    out, back = _each(key.out), _each(key.back)
+    return SparkColumn(
+        f"struct<`key`:{key.ddl},`start_ms`:bigint,`end_ms`:bigint>",
+        lambda value: {"key": out(value.key), "start_ms": value.start_ms, "end_ms": value.end_ms},
+        lambda row: Windowed(back(row["key"]), row["start_ms"], row["end_ms"]),
     )
 
 

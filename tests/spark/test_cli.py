@@ -113,6 +113,9 @@ def test_a_verdict_is_one_document_on_stdout(program: str, spark: Any, tmp_path:
     assert equal["cut"]["inputs"].keys() == {"nodes"}
     assert (equal["cut"]["lag"], equal["cut"]["age_s"] >= 0, equal["undetermined"]) == ({}, True, [])
     assert {(part["kind"], part["name"], part["rows"]) for part in equal["compared"]} >= {("sink", "descendants", 3)}
+    status, refused = document("verify", program, "--accept", "ancestors")
+    assert (status, refused["verdict"]) == (2, "undetermined")
+    assert "step 'ancestors', of which --accept says that its result cannot be repeated" in refused["error"]["message"]
     with closing(LocalLog(tmp_path / ".eddy" / "log")) as log:
         rig = SimpleNamespace(log=log)
         plant(rig, "UPDATE records SET value = ?", "descendants", b"tree", (2**63 - 1).to_bytes(8, "big"))

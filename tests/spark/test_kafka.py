@@ -12,7 +12,7 @@ import pytest
 import eddy
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark import backfill, register, verify
+from eddy.connectors.spark import backfill, register, verify, verify_disk
 from eddy.errors import ConfigurationError
 from tests.spark.rig import ancestors, latest_of, rows_of, write
 from tests.spark.source_frames import load, program_in, topics, worked
@@ -54,6 +54,9 @@ def test_a_worker_goes_on_behind_a_backfill_and_is_verified(broker: str, spark: 
     with pytest.raises(ConfigurationError, match="a worker of it runs on this log"):
         backfill(topology(), spark, log, open_log)
     worker.close()
+    stored = verify_disk(topology(), log, tmp_path)
+    assert stored.status == 0, list(stored.lines())
+    assert {part.name: part.keys for store in stored.stores for part in store.compared}["ancestors"] == 3
     log.close()
 
 

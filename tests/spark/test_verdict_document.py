@@ -14,7 +14,7 @@ from eddy.runtime.quiescence import Cut
 BEYOND_FLOATS = 2**53 + 1
 CUT = Cut({"nodes": [BEYOND_FLOATS]}, {"out": [3]})
 EQUAL = Compared("sink", "out", 4, 0, 0, [])
-WRONG = Compared("sink", "out", 4, 1, 0, [Example("'a'", "1", None)], missing=1)
+WRONG = Compared("sink", "out", 4, 1, 0, [Example("'a'", "1", "nothing", is_found=False)], missing=1)
 MOVED = Compared("sink", "out", 4, 0, 2, [])
 
 

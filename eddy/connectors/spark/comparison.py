@@ -222,8 +222,9 @@ class TopicComparison:
             if part.facts and row["expected"] != row["found"] and row["times_expected"] and row["times_found"]:
                 remark += " in its place: another order"
             expected = read.value(key, row["expected"], row["times_expected"])
-            found = read.value(key, row["found"], row["times_found"])
-            examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found, remark))
+            found = read.value(key, row["found"], row["times_found"]) + remark
+            sides = row["times_expected"] > 0, row["times_found"] > 0
+            examples.setdefault(part.topic, []).append(Example(read.key(key), expected, found, *sides, remark))
         return examples
 
 

@@ -290,4 +290,5 @@ def _merged(spec: StateSpec, store: RocksDBStore, replayed: _Replayed) -> Compar
 def _example(spec: StateSpec, readable: Readable, row: bytes, expected: bytes | None, found: bytes | None) -> Example:
     partition, key = int.from_bytes(row[:_PARTITION_BYTES], "big"), row[_PARTITION_BYTES:]
     one, other = (readable.value(key, side, int(side is not None)) for side in (expected, found))
-    return Example(readable.key(key), one, other, f", in partition {partition}" if spec.partitions > 1 else "")
+    where = f", in partition {partition}" if spec.partitions > 1 else ""
+    return Example(readable.key(key), one, other + where, expected is not None, found is not None, where)

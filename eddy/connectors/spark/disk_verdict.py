@@ -57,7 +57,7 @@ class DiskVerdict:
                 newer = f", {part.moved:,} changed since and replaced when a worker starts" if part.moved else ""
                 yield f"store {part.name}: {part.keys:,} rows, {differ}{newer}"
                 for example in part.examples:
-                    yield f"    {example.text}"
+                    yield f"    {example.key}: expected {example.expected}, found {example.found}"
             for what, why in store.reasons():
                 yield f"could not tell: {what}: {why}"
             for what, why in store.notes.items():

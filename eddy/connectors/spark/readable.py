@@ -49,10 +49,10 @@ class Readable:
         """A key as text."""
         return _shown(lambda given: self.of_key(given), data)
 
-    def value(self, key: bytes | None, data: bytes | None, times: int) -> str | None:
-        """A value as text; for a stream with the number of its occurrences, and None for none."""
+    def value(self, key: bytes | None, data: bytes | None, times: int) -> str:
+        """A value as text; for a stream with the number of its occurrences."""
         if not times:
-            return None
+            return "nothing"
         shown = _shown(lambda given: self.of_value(bytes(key or b""), given), data)
         return shown if times == 1 else f"{shown}, {times} times"
 

@@ -54,21 +54,17 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A key that differs, with the expected and the found value as text, or None where there is none.
+    """A key that differs, with the expected and the found value as text, "nothing" for no value.
 
-    `remark` follows the found value: a wrong partition, or another order.
+    `is_expected` and `is_found` say whether there is one; `remark` ends the found text: a wrong partition, or order.
     """
 
     key: str
-    expected: str | None
-    found: str | None
+    expected: str
+    found: str
+    is_expected: bool = True
+    is_found: bool = True
     remark: str = ""
-
-    @property
-    def text(self) -> str:
-        """One line for people."""
-        expected, found = ("nothing" if value is None else value for value in (self.expected, self.found))
-        return f"{self.key}: expected {expected}, found {found}{self.remark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +101,11 @@ class Repaired:
 class Verdict:
     """The result of a verification.
 
-    `undetermined`: parts that the input cannot decide; `accepted`: those of them that are not to be compared; `notes`:
-    parts that were not compared; all with reasons.
-    `other_files` has the differences between the given files and the files that the states were made from: the files
-    may explain differences of rows. `tolerance` is the tolerance for floats. `since` is the time and the
-    records since the cut. `quick`: the worker's own operators computed small inputs.
+    `undetermined`: parts that the input cannot decide; `accepted`: such parts that are not to be compared; `notes`:
+    parts that were not compared; all with reasons. `other_files` has the differences between the given files and the
+    files that the states were made from: the files may explain differences of rows. `tolerance` is the tolerance for
+    floats. `since` is the time and the records since the cut. `quick`: the worker's own operators computed small
+    inputs.
     """
 
     application: str
@@ -160,7 +156,7 @@ class Verdict:
             near = f", {part.near:,} of them to {self.tolerance:g}, being floats" if part.near else ""
             yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
             for example in part.examples:
-                yield f"    {example.text}"
+                yield f"    {example.key}: expected {example.expected}, found {example.found}"
         for why in self.other_files:
             yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
         for what, why in self.undetermined.items():

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import msgspec
 
 from eddy.connectors.spark.disk_verdict import DiskVerdict
-from eddy.connectors.spark.verdict import Compared, Verdict
+from eddy.connectors.spark.verdict import Compared, Example, Verdict
 from eddy.runtime.quiescence import Cut
 
 __all__ = ["VerdictDocument", "disk_document", "document_of", "failure_document"]
 
 _SHARED = ("functions", "serdes", "plan", "sql-parser", "sql-columns")
-"""What a verification shares with the worker in every way of computing."""
+"""The code that a verification shares with the worker in every way of computing."""
 
 
 class _Cut(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class _Sample(msgspec.Struct, frozen=True):
 class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
     """A compared sink or store: `differing` is the sum of `missing`, `extra` and `different`.
 
-    `directory` is that of a store on disk.
+    `directory` is set for a store on disk.
     """
 
     kind: str
@@ -168,8 +168,18 @@ def _part(part: Compared, directory: str | None = None) -> _Part:
         part.misplaced,
         part.near,
         part.moved,
-        [_Sample(example.key, example.expected, example.found, example.remark) for example in part.examples],
+        [_sample(example) for example in part.examples],
         directory,
+    )
+
+
+def _sample(example: Example) -> _Sample:
+    found = example.found.removesuffix(example.remark)
+    return _Sample(
+        example.key,
+        example.expected if example.is_expected else None,
+        found if example.is_found else None,
+        example.remark.removeprefix(",").strip(),
     )
 
 

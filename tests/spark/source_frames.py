@@ -48,9 +48,9 @@ def topics(prefix: str = "") -> list[TopicSpec]:
 
 
 @contextmanager
-def worked(topology: eddy.Topology, log: Log, state: Path) -> Iterator[eddy.Worker]:
+def worked(topology: eddy.Topology, log: Log, state: Path, **config: Any) -> Iterator[eddy.Worker]:
     """A worker that has nothing left to do and has written a cut."""
-    with closing(eddy.Worker(topology, log, eddy.Config(state_dir=state))) as worker:
+    with closing(eddy.Worker(topology, log, eddy.Config(state_dir=state, **config))) as worker:
         worker.run_until_idle()
         worker.step()
         yield worker

@@ -1,6 +1,7 @@
 """Tables as frames: the rows of the last cut, or of the end."""
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import Log
+from eddy.connectors.log import Log, TopicSpec
 from eddy.connectors.spark import register
 from eddy.connectors.spark.source.source_reading import Request
-from eddy.connectors.spark.source.source_tables import TableReading, pinned_table
+from eddy.connectors.spark.source.source_tables import pinned_table
 from eddy.errors import DataError
 from tests.spark.source_frames import load, program_in, topics, worked
 
@@ -87,8 +88,8 @@ def test_a_late_reading_of_an_old_cut_is_refused_where_compaction_may_have_dropp
             pass
         source, found = pinned_table({"data": str(tmp_path / "log"), "app": app, "table": "sums"})
         assert found.cut_s is not None
-        late = TableReading(found.records, found.name, found.cut_s, wall=lambda: (found.cut_s or 0) + 11)
-        fresh = TableReading(found.records, found.name, found.cut_s, wall=lambda: (found.cut_s or 0) + 9)
+        late = replace(found, wall=lambda: (found.cut_s or 0) + 11)
+        fresh = replace(found, wall=lambda: (found.cut_s or 0) + 9)
         (other,) = [Request(part, None) for part in source.ranges if part.end == part.start]
         assert list(late([other])) == []
         elsewhere = next(key for key in "abcdefgh" if log.partitioner(key.encode(), 2) != log.partitioner(b"r", 2))
@@ -98,3 +99,19 @@ def test_a_late_reading_of_an_old_cut_is_refused_where_compaction_may_have_dropp
         assert list(fresh([other])) == []
         with pytest.raises(DataError, match=r"table 'sums': in partition . of .* 1 keys have records after the cut"):
             list(late([other]))
+
+
+def test_records_that_a_worker_rejected_are_not_in_a_table_that_is_its_topic(spark: Any, tmp_path: Path) -> None:
+    register(spark)
+    app, family = program_in(tmp_path)
+    with closing(LocalLog(tmp_path / "log")) as log:
+        compacted = {"cleanup.policy": "compact"}
+        log.create_topics([TopicSpec("nodes", 2, compacted), TopicSpec("sizes", 2)])
+        log.write("nodes", {"a": "no node at all"})
+        log.write("nodes", {"a": family.Node("r", 1), "b": family.Node("r", 2)}, value=eddy.Struct(family.Node))
+        log.write("nodes", {"b": "{}"})
+        with worked(family.topology, log, tmp_path / "state", on_error="skip"):
+            pass
+        assert "family-nodes-changelog" not in log.topics()
+        read = table(spark, "nodes", data=str(tmp_path / "log"), app=app)
+        assert {key: value.size for key, value in read.items()} == {"a": 1, "b": 2}

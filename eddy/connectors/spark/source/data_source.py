@@ -50,8 +50,8 @@ class EddySource(DataSource):
         else:
             source = PinnedSource.of(self.options)
             reading = RecordReading(source.form, source.open_log, source.before_ms)
-        with contextlib.closing(source.open_log()) as log:
-            check_decoding(source, log)
+            with contextlib.closing(source.open_log()) as log:
+                check_decoding(source, log)
         self._function = Pickled(reading, source.form.module)
         self._ranges, self._split = source.ranges, "table" not in self.options
         return source.form.ddl

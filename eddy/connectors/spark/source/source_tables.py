@@ -21,6 +21,9 @@ from eddy.connectors.spark.source.source_options import NamedLog, option_error
 from eddy.connectors.spark.source.source_program import SourceProgram
 from eddy.connectors.spark.source.source_reading import RecordReading, Request, decoded_or_error
 from eddy.errors import DataError
+from eddy.runtime.decoded_columns import decoded
+from eddy.runtime.internal_topics import metadata_topic
+from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import last_dated_cut
 from eddy.tables.catalog import catalog_of
 
@@ -67,19 +70,28 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
                 "nothing is left to do. Start it: eddy run …; or read all that is committed: .option('as_of', 'end')",
             )
         compacted = log.topics([table.topic])[table.topic].compacted
+        left_out = None
+        if table.kind == "source" and not table.internal:
+            metadata = read_metadata(log, metadata_topic(program.topology.name))
+            left_out = frozenset(place for place in metadata.left_out if place[0] == table.topic)
     ranges = tuple(OffsetRange(tp.partition, begins[tp], max(begins[tp], ends[tp])) for tp in form.parts)
     source = PinnedSource(form, named.open_log, ranges)
     cut_s = written_ms / 1000 if compacted and written_ms is not None else None
-    return source, TableReading(RecordReading(form, named.open_log), name, cut_s)
+    return source, TableReading(RecordReading(form, named.open_log), name, cut_s, left_out)
 
 
 @dataclass(frozen=True)
 class TableReading:
-    """Reads the latest rows of partitions. `cut_s` is the time of the cut in seconds since 1970, if it matters."""
+    """Reads the latest rows of partitions. `cut_s` is the time of the cut in seconds since 1970, if it matters.
+
+    `left_out` is set for a table that is its own topic without the records that a worker rejects: those that do not
+    decode, and these topics, partitions and offsets, which it has noted.
+    """
 
     records: RecordReading
     name: str
     cut_s: float | None
+    left_out: frozenset[tuple[str, int, int]] | None = None
     wall: Callable[[], float] = time.time
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Any]:
@@ -99,13 +111,26 @@ class TableReading:
     def _latest(self, log: Log, part: TopicPartition, wanted: OffsetRange) -> dict[bytes, tuple[Any, ...]]:
         """By the identity of the key its last record: offset, key, value, timestamp, headers."""
         latest: dict[bytes, tuple[Any, ...]] = {}
-        for records in committed_records(log, part, wanted.start, wanted.end):
+        for records in self._accepted(log, part, wanted.start, wanted.end):
             headers: Any = records.headers or [()] * len(records)
             columns = zip(records.offsets, records.keys, records.values, records.timestamps, headers, strict=True)
             for identity, row in zip(self._identities(records), columns, strict=True):
                 if identity is not None:
                     latest[identity] = row
         return latest
+
+    def _accepted(self, log: Log, part: TopicPartition, start: int, end: int) -> Iterator[Records]:
+        """The committed records of a range without rejected ones."""
+        for records in committed_records(log, part, start, end):
+            if self.left_out is None:
+                yield records
+                continue
+            problems: dict[int, str] = {}
+            decoded(records.keys, self.records.form.key, "key", problems)
+            decoded(records.values, self.records.form.value, "value", problems)
+            for place, offset in enumerate(records.offsets):
+                if place not in problems and (*part, offset) not in self.left_out:
+                    yield records.slice(place, place + 1)
 
     def _identities(self, records: Records) -> list[bytes | None]:
         """The identities of keys, which are equal for equal keys; None for a record without a key."""
@@ -118,7 +143,7 @@ class TableReading:
     def _check_later(self, log: Log, part: TopicPartition, end: int, latest: Mapping[bytes, object]) -> None:
         """Refuse if a key has records only after the cut. Raises: DataError."""
         last, later = log.stable_offsets([part])[part], set()
-        for records in committed_records(log, part, end, last):
+        for records in self._accepted(log, part, end, last):
             later |= {identity for identity in self._identities(records) if identity is not None}
         if unknown := len(later - latest.keys()):
             raise DataError(

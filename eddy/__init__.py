@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         TopologyError,
         UnknownSchemaError,
     )
+    from eddy.failed_record import FailedRecord
     from eddy.join_windows import JoinWindows
     from eddy.live.dataflow.action import Action
     from eddy.live.query.explain import QueryPlan
@@ -95,6 +96,7 @@ __all__ = [
     "ConnectorError",
     "DataError",
     "EddyError",
+    "FailedRecord",
     "FencedError",
     "Float64",
     "GlobalKTable",
@@ -195,6 +197,7 @@ _HOMES = {
         "UnknownSchemaError",
     ),
     "eddy.as_of": ("AsOf",),
+    "eddy.failed_record": ("FailedRecord",),
     "eddy.join_windows": ("JoinWindows",),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordContext", "RecordMetadata"),

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eddy.errors import TopologyError
+from eddy.failed_record import OnError
 from eddy.operators.errors.row_sizes import OVERHEAD
 from eddy.topology.arguments import check_function, folder_of
 
@@ -27,7 +28,8 @@ class Config:
         state_dir: the folder, as text or as a path, in which RocksDB keeps the states, one folder for each application;
             None keeps them in memory, so that every start restores them from the changelogs.
         on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
-            counts and logs it, `dead-letter` writes it to `<application>-dead-letter`.
+            counts and logs it, `dead-letter` writes it to `<application>-dead-letter`; or a function that returns one
+            of these, or `retry`, for each `FailedRecord`.
         max_epoch_records: the most records of one epoch.
         max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
         max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
@@ -57,7 +59,7 @@ class Config:
     """
 
     state_dir: str | Path | None = None
-    on_error: Literal["fail", "skip", "dead-letter"] = "fail"
+    on_error: OnError = "fail"
     max_epoch_records: int = 50_000
     max_epoch_bytes: int = 64 << 20
     max_epoch_s: float = 5.0
@@ -95,8 +97,13 @@ class Config:
         for name, parameters in (("on_state", ("old", "new")), ("on_restore", ("store", "done", "total"))):
             if (listener := getattr(self, name)) is not None:
                 check_function("config", listener, *parameters, what=name)
-        if self.on_error not in ("fail", "skip", "dead-letter"):
-            raise TopologyError(f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed")
+        if callable(self.on_error):
+            check_function("config", self.on_error, "record", what="on_error")
+        elif self.on_error not in ("fail", "skip", "dead-letter"):
+            raise TopologyError(
+                f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed, or a function that "
+                "returns one of these, or 'retry', for each eddy.FailedRecord"
+            )
 
     def _check_types(self) -> None:
         """Refuse values of a wrong type. Raises: TopologyError."""

@@ -18,6 +18,7 @@ from eddy.runtime.administration import commands
 from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
+from eddy.runtime.error_policy import ErrorPolicy
 from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
@@ -144,7 +145,7 @@ def _global_tables(
     topology: Topology, log: Log, config: Config, store: Store, circuit: Circuit, counts: Mapping[str, int]
 ) -> GlobalTables:
     tables = {node.topic: (node, circuit.global_tables[node.name]) for node in topology.plan.global_tables()}
-    return GlobalTables(log, store, tables, counts, config.on_error != "fail")
+    return GlobalTables(log, store, tables, counts, ErrorPolicy(config))
 
 
 def _idle_partitions(log: Log, sources: Mapping[str, Source], circuit: Circuit) -> IdlePartitions | None:

@@ -23,7 +23,10 @@ _NONE: Mapping[Place, "Rejected"] = MappingProxyType({})
 
 
 class Rejected(NamedTuple):
-    """A record that cannot be processed, and the reason. `cause` is the error of the failing step."""
+    """A record that cannot be processed, and the reason. `cause` is the error of the failing step.
+
+    `processed`: it was decoded, and a step or a sink failed on it.
+    """
 
     topic: str
     partition: int
@@ -34,6 +37,7 @@ class Rejected(NamedTuple):
     headers: Headers
     reason: str
     cause: Exception | None = None
+    processed: bool = False
 
     @property
     def place(self) -> Place:
@@ -144,7 +148,9 @@ class Decoder:
         return Received(batch, [head.iteration for head in heads])
 
 
-def reject(records: Records, index: int, reason: str, cause: Exception | None = None) -> Rejected:
+def reject(
+    records: Records, index: int, reason: str, cause: Exception | None = None, processed: bool = False
+) -> Rejected:
     """The `Rejected` for one record of a column, with the reason."""
     return Rejected(
         records.topic,
@@ -156,6 +162,7 @@ def reject(records: Records, index: int, reason: str, cause: Exception | None = 
         records.headers[index] if records.headers else (),
         reason,
         cause,
+        processed,
     )
 
 

@@ -104,6 +104,7 @@ class Epoch:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._rejected: list[Rejected] = []
+        self._letters: list[Rejected] = []
         self._changes: Mapping[str, Changes] = {}
         self._time = self._cut_rows = 0
         self._clocks: Context | None = None
@@ -112,14 +113,14 @@ class Epoch:
     def compute(self, part: Part, settling: bool) -> None:
         """Compute the deltas of `part`. `settling`: there is no input, and nothing is in flight anywhere.
 
-        Raises: DataError for a record that cannot be processed, or that may not be rejected.
+        Raises: DataError for a record that cannot be processed, or that may not be rejected; ConnectorError, retriable,
+        for one that is to be tried again.
         """
         self.computed = True
         parts, circuit = self._parts, self._parts.circuit
         batches = parts.decoder.decode(part.records, part.left_out)
         self._rejected = parts.decoder.rejected
-        if self._rejected and parts.config.on_error == "fail":
-            raise self._rejected[0].error()
+        self._letters = parts.rejections.policy.records(self._rejected)
         parts.stopwatch.restart()
         circuit.ownership.draining = parts.positions.draining(part.records)
         divisible = len(part.numbers() if part.left_out else part) > 1
@@ -147,7 +148,7 @@ class Epoch:
         entry = parts.positions.after(records, sent, circuit.constants_sent, self._clocks, circuit.left_due, numbered)
         observe("exchanges sent")
         self._send_changelogs(out)
-        set_aside = parts.rejections.send(producer, out, self._rejected, parts.circuit.asides, records)
+        set_aside = parts.rejections.send(producer, out, self._rejected, self._letters, parts.circuit.asides, records)
         held = parts.holding.changes()
         parts.holding.write(producer, held)
         moves = parts.positions.moves(entry)

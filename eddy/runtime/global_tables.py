@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from eddy.connectors.log import Follower, Log, Records, TopicPartition
 from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.decoding import reject
+from eddy.runtime.error_policy import ErrorPolicy
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 from eddy.topology.plan.global_steps import GlobalTable
@@ -31,7 +32,7 @@ _POLLS = 8
 class GlobalTables:
     """The global tables of one worker. `tables` has, by topic, the step and its state.
 
-    `skips`: records that do not decode are left out, and told; else they are errors.
+    `policy` decides about records that do not decode: they are left out, and told, or are errors.
     """
 
     def __init__(
@@ -40,9 +41,9 @@ class GlobalTables:
         store: Store,
         tables: Mapping[str, tuple[GlobalTable, Table[object, object]]],
         partitions: Mapping[str, int],
-        skips: bool,
+        policy: ErrorPolicy,
     ) -> None:
-        self._log, self._store, self._tables, self._skips = log, store, tables, skips
+        self._log, self._store, self._tables, self._policy = log, store, tables, policy
         self._partitions = [TopicPartition(topic, p) for topic in tables for p in range(partitions[topic])]
         self._follower: Follower | None = None
         self._positions: dict[TopicPartition, int] = {}
@@ -130,10 +131,9 @@ class GlobalTables:
         values = decoded(records.values, node.topic_value, "value", problems)
         note_unhashable(keys, problems)
         for index, reason in problems.items():
-            error = reject(records, index, reason).error()
-            if not self._skips:
-                raise error
-            _log.warning("global table '%s': record left out: %s", node.name, error)
+            rejected = reject(records, index, reason)
+            self._policy.global_record(rejected)
+            _log.warning("global table '%s': record left out: %s", node.name, rejected.error())
         return {
             key: value
             for index, (key, value) in enumerate(zip(keys, values, strict=True))

@@ -61,7 +61,7 @@ class Part:
         self.tries += 1
         for number in sorted(errors):
             records, index = self.where(number)
-            found = reject(records, index, str(errors[number]), errors[number])
+            found = reject(records, index, str(errors[number]), errors[number], processed=True)
             self.left_out[found.place] = found
 
     def split(self, *at: int) -> list["Part"]:

@@ -8,6 +8,7 @@ keys       without a row in a table's topic, since their values cannot be writte
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from eddy.config import Config
 from eddy.connectors.log import Producer, Records
 from eddy.errors import RecordRefusedError, UnknownSchemaError
 from eddy.operators.circuit import Circuit
@@ -16,6 +17,7 @@ from eddy.operators.errors.set_aside import Aside, Found, written
 from eddy.operators.nested.fixpoint import Fixpoint
 from eddy.runtime.decoding import Decoder, Rejected
 from eddy.runtime.encoding import DeadRow, Encoder, SinkTopic
+from eddy.runtime.error_policy import ErrorPolicy
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
 from eddy.runtime.metadata import write_left_out, write_set_aside
@@ -28,12 +30,13 @@ _log = logging.getLogger("eddy.worker")
 
 
 class Rejections:
-    """Reports for one worker. `letters`: whether dead letters are written."""
+    """Reports for one worker, as its `policy` decides."""
 
     def __init__(
-        self, internal: InternalTopics, restorable: Collection[str | None], letters: bool, senders: Senders
+        self, internal: InternalTopics, restorable: Collection[str | None], config: Config, senders: Senders
     ) -> None:
-        self._internal, self._restorable, self._letters, self._senders = internal, restorable, letters, senders
+        self._internal, self._restorable, self._senders = internal, restorable, senders
+        self.policy = ErrorPolicy(config)
         self._traced: dict[tuple[str, bytes], Origins] = {}
 
     def trace(
@@ -53,11 +56,15 @@ class Rejections:
         producer: Producer,
         out: Encoder,
         rejected: Sequence[Rejected],
+        letters: Sequence[Rejected],
         asides: Iterable[Aside],
         polled: Sequence[Records],
     ) -> int:
-        """Report rejected records and rows set aside, within the open transaction. Returns the number of rows."""
-        self._records(producer, out, rejected)
+        """Report rejected records and rows set aside, within the open transaction. Returns the number of rows.
+
+        Raises: as `ErrorPolicy.rows` does.
+        """
+        self._records(producer, out, rejected, letters)
         return self._rows(producer, out, asides, polled)
 
     def beyond_limits(self, out: Encoder, circuit: Circuit) -> int:
@@ -71,19 +78,21 @@ class Rejections:
                 rows += len(batch)
                 what = "recursively '%s': %d row(s) beyond limit %d, the first %r"
                 _log.warning(what, loop.name, len(batch), loop.bound.limit, batch.rows[0])
-                if loop.bound.on_limit != "dead-letter" and not (self._letters and not loop.bound.by_depth):
+                if loop.bound.on_limit != "dead-letter" and not (self.policy.letters and not loop.bound.by_depth):
                     continue
                 if not isinstance(loop, Fixpoint):
                     out.cut_rows(self._internal.dead_letter, loop.gate, batch, loop.name, loop.bound.limit)
         return rows
 
-    def _records(self, producer: Producer, out: Encoder, rejected: Sequence[Rejected]) -> None:
+    def _records(
+        self, producer: Producer, out: Encoder, rejected: Sequence[Rejected], letters: Sequence[Rejected]
+    ) -> None:
         for record in rejected:
             where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
             _log.warning("record rejected: %s", record.error(), extra={"fields": where})
         write_left_out(producer, self._internal.plan, filter(self._is_noted, rejected))
-        if rejected and self._letters:
-            out.dead_letters(self._internal.dead_letter, rejected)
+        if letters:
+            out.dead_letters(self._internal.dead_letter, letters)
 
     def _is_noted(self, record: Rejected) -> bool:
         """Whether the metadata has to note the record, since a restore or Spark could not know from it that it was
@@ -101,8 +110,8 @@ class Rejections:
         for aside in active:
             write_set_aside(producer, self._internal.plan, aside.changes())
             dead += [self._dead_row(aside, found, epoch) for found in aside.came()]
-        if dead and self._letters:
-            out.dead_rows(self._internal.dead_letter, dead)
+        if letters := self.policy.rows(dead):
+            out.dead_rows(self._internal.dead_letter, letters)
         return len(dead)
 
     def _dead_row(self, aside: Aside, found: Found, epoch: Origins) -> DeadRow:

@@ -115,7 +115,6 @@ class Worker:
         config, log, clock, circuit, plan = self.config, self.log, self._clock, made.circuit, made.internal.plan
         cuts = Cuts(made.positions, circuit, config.cut_interval_s, clock)
         restorable = {state.spec.source for state in circuit.states.values()} - {None}
-        letters = config.on_error == "dead-letter"
         return Parts(
             config=config,
             log=log,
@@ -130,7 +129,7 @@ class Worker:
             recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
             global_tables=made.global_tables,
             unlogged=UnloggedStores(circuit.states.values(), self.local_store, made.positions),
-            rejections=Rejections(made.internal, restorable, letters, made.decoder.senders),
+            rejections=Rejections(made.internal, restorable, config, made.decoder.senders),
             clocks=Clocks(circuit, made.positions, wall, made.idle),
             cuts=cuts,
             holding=Holding(circuit, plan, made.stops, cuts.leads),
@@ -349,14 +348,15 @@ class Worker:
         Raises: DataError naming the record, if it may not be rejected. Later records may mend it: then the next step
         retries together with them.
         """
-        if self._parts.decoder.rejected and self.config.on_error == "fail":
+        policy = self._parts.rejections.policy
+        if policy.refused:
             raise error
         isolation = self._isolation or Isolation(part, self._clock())
         self._on(Event.REJECTED)
         self._isolation = isolation
         if isinstance(error, UnwritableRowError) and self.circuit.be_careful(error.place):
             return
-        if self.config.on_error != "fail" and not self.circuit.care.on:
+        if policy.leaves_out and not self.circuit.care.on:
             self.circuit.care.on = True
             if self.circuit.may_set_aside:
                 return
@@ -364,7 +364,7 @@ class Worker:
         alone = {numbers[0]: error} if len(numbers) == 1 else None
         blamed = alone or self._blamed(part, error)
         internal = any(part.where(number)[0].topic in self.internal.exchanges for number in blamed)
-        if isolation.narrow(blamed, self.config.on_error != "fail" and not internal):
+        if isolation.narrow(blamed, policy.leaves_out and not internal):
             return
         if alone is None:
             raise error

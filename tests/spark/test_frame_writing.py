@@ -12,6 +12,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import register
+from eddy.connectors.spark.frames import Frames
 from tests.spark.rig import rows_of
 from tests.spark.source_frames import load, program_in, told, topics
 
@@ -51,6 +52,17 @@ def test_a_repeated_job_writes_nothing_twice_however_the_frame_is_partitioned(
     read = load(spark, topic="found", value="int64", **data)
     assert read.groupBy("value").count().where("count > 1").collect() == [(7, 2)]
     assert {p for p, key, _ in rows_of(log, "found") if p != log.partitioner(key or b"", 3)} == set()
+
+
+def test_the_session_writes_after_a_verification_had_one_of_its_own(
+    log: LocalLog, data: dict[str, str], spark: Any
+) -> None:
+    log.create_topics([TopicSpec("found", 1)])
+    frames = Frames(spark)
+    assert frames.rows([("a",)], "k string").count() == 1
+    frames.release()
+    save(spark.sql("SELECT 'a' AS key, 'b' AS value"), topic="found", job="after", **data)
+    assert rows_of(log, "found") == [(0, b"a", b"b")]
 
 
 def test_columns_are_the_parts_of_records(log: LocalLog, data: dict[str, str], spark: Any, tmp_path: Path) -> None:

@@ -68,11 +68,15 @@ def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0
 def register(spark: "SparkSession") -> None:
     """Let a session read and write the format `eddy`: `spark.read.format("eddy")`. The second time, do nothing new.
 
+    It becomes the active session of this thread, in which Spark looks up the formats of frames that are written.
+
     Raises: ConfigurationError if a package is missing, or `spark` is no session.
     """
     require_spark()
+    from eddy.connectors.spark.frames import activate
     from eddy.connectors.spark.source.data_source import EddySource
 
     if not hasattr(spark, "dataSource"):
         raise ConfigurationError(f"register: {spark!r} is no session of Spark; one is needed. Write register(spark)")
     spark.dataSource.register(EddySource)
+    activate(spark)

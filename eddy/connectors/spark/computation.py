@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from eddy.config import Config
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
@@ -96,7 +95,7 @@ class Computation:
     frames: Frames
     open_log: OpenLog
     ends: Offsets
-    on_error: str = Config().on_error
+    on_error: str = "fail"
     histories: Mapping[str, History] = field(default_factory=dict)
     retained_only: bool = False
     traced: bool = True

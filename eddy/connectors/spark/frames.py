@@ -21,7 +21,17 @@ from eddy.connectors.spark.job_descriptions import JobDescriptions
 from eddy.connectors.spark.pickling import Pickled
 from eddy.errors import ConfigurationError, ConnectorError, DataError, EddyError, LoopLimitError
 
-__all__ = ["Frames", "Maximum", "RunningUnion", "be32", "be64", "names", "spark_errors", "with_suffix"]
+__all__ = [
+    "Frames",
+    "Maximum",
+    "RunningUnion",
+    "activate",
+    "be32",
+    "be64",
+    "names",
+    "spark_errors",
+    "with_suffix",
+]
 
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
@@ -73,12 +83,23 @@ def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     return frame.select(*(f.col(old).alias(new) for old, new in columns.items()))
 
 
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: there Spark looks up the formats of frames that are written.
+
+    PySpark makes each session active in which a frame is made of rows.
+    """
+    jvm: Any = spark._jvm
+    SparkSession._activeSession = spark  # private: as PySpark itself does
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 class Frames:
     """A session and the partition count of its shuffles. `program` is the module of the author's file; `command` begins
     the descriptions of its `jobs`.
     """
 
     def __init__(self, spark: SparkSession, program: str | None = None, command: str = "eddy") -> None:
+        self._active = SparkSession.getActiveSession() or spark
         self.spark = spark.newSession()
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
@@ -180,8 +201,9 @@ class Frames:
         return self._kept[-1]
 
     def release(self) -> None:
-        """Drop all cached frames, and the description of jobs."""
+        """Drop all cached frames and the description of jobs, and restore the active session."""
         self.jobs.close()
+        activate(self._active)
         for frame in self._settled:
             frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
         self._settled = []

@@ -1,0 +1,107 @@
+"""The error policy: what happens to each record that cannot be processed."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from eddy.config import Config
+from eddy.errors import ConfigurationError, ConnectorError, DataError
+from eddy.failed_record import DECISIONS, FailedRecord, OnError
+from eddy.runtime.decoding import Rejected
+from eddy.runtime.encoding import DeadRow
+from eddy.source_lines import describe_exception, line_of
+
+__all__ = ["ErrorPolicy"]
+
+_PAUSE_S = 0.5
+
+
+class ErrorPolicy:
+    """One word for all records, or the author's function for each of them.
+
+    A record that is to be tried again fails the epoch, after a pause. The worker retries that as it retries any
+    temporary failure.
+
+    `refused`: the last decision was that the worker ends.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._on_error: OnError = config.on_error
+        self._pause_s = min(_PAUSE_S, config.retry_s)
+        self.refused = False
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a record may be left out."""
+        return self._on_error != "fail"
+
+    @property
+    def letters(self) -> bool:
+        """Whether all that is left out is written as letters."""
+        return self._on_error == "dead-letter"
+
+    def records(self, rejected: Sequence[Rejected]) -> list[Rejected]:
+        """The rejected records of which letters are written; the others are skipped.
+
+        Raises: DataError for a record that may not be left out; ConnectorError, retriable, for one to be tried again.
+        """
+        self.refused = False
+        return [record for record in rejected if self._decided(_failed(record), record.error)]
+
+    def rows(self, dead: Sequence[DeadRow]) -> list[DeadRow]:
+        """The same for rows that were set aside."""
+        return [row for row in dead if self._decided(_failed_row(row), lambda row=row: _error_of(row))]  # type: ignore[misc]
+
+    def global_record(self, rejected: Rejected) -> None:
+        """The same for a record of a global table, of which no letter is written."""
+        self.refused = False
+        self._decided(_failed(rejected), rejected.error)
+
+    def _decided(self, record: FailedRecord, error: Callable[[], DataError]) -> bool:
+        decision = self._on_error if isinstance(self._on_error, str) else self._asked(record)
+        if decision == "fail":
+            self.refused = True
+            raise error()
+        if decision == "retry":
+            time.sleep(self._pause_s)
+            raise ConnectorError(f"{error()}; on_error asks to try again", retriable=True)
+        return decision == "dead-letter"
+
+    def _asked(self, record: FailedRecord) -> str:
+        assert not isinstance(self._on_error, str)
+        where = f"config: on_error={line_of(self._on_error)}"
+        try:
+            decision: object = self._on_error(record)
+        except Exception as error:
+            raise ConfigurationError(
+                f"{where} raised {describe_exception(error)} for {record}; one of {', '.join(map(repr, DECISIONS))} is "
+                "needed"
+            ) from error
+        if decision not in DECISIONS:
+            raise ConfigurationError(
+                f"{where} returned {decision!r} for {record}; one of {', '.join(map(repr, DECISIONS))} is needed"
+            )
+        assert isinstance(decision, str)
+        return decision
+
+
+def _failed(record: Rejected) -> FailedRecord:
+    return FailedRecord(
+        "process" if record.processed else "decode",
+        record.topic,
+        record.partition,
+        record.offset,
+        record.key,
+        record.value,
+        record.reason,
+        record.timestamp,
+        tuple(record.headers),
+    )
+
+
+def _failed_row(row: DeadRow) -> FailedRecord:
+    topic, partition, offset = row.origins.record or (None, None, None)
+    return FailedRecord("row", topic, partition, offset, row.key, row.value, row.reason, row.time, step=row.step)
+
+
+def _error_of(row: DeadRow) -> DataError:
+    return DataError(f"step '{row.step}' failed on the row of key {row.key!r}, of {row.origins}: {row.reason}")

@@ -1,0 +1,194 @@
+"""The error policy as a function: its decisions, and that constant ones are the policies of these names."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eddy
+from eddy.connectors.local import LocalLog
+from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.errors import ConfigurationError, ConnectorError, DataError
+
+N, S = eddy.Int64, eddy.String
+Decide = Callable[[eddy.FailedRecord], Any]
+
+
+def shares() -> eddy.Topology:
+    """A hundred by each number; of tables by group their sums, which have to be below a hundred."""
+    topology = eddy.Topology("app")
+    numbers = topology.stream("numbers", key=S, value=N)
+    numbers.map_values(lambda number: 100 // number, name="share", value=N).to("shares")
+    items = topology.table("items", key=S, value=N)
+    groups = items.group_by(lambda key, number: (str(number % 2), number), key=S, value=N)
+    sums = groups.reduce(lambda a, b: a + b, lambda a, b: a - b, "sums")
+    sums.map_values(lambda total: 100 // max(0, 100 - total), name="left", value=N).to("left")
+    return topology
+
+
+def output(driver: eddy.TopologyTestDriver) -> Any:
+    """All outputs, and all letters without their times."""
+    letters = driver.output("app-dead-letter", key=eddy.Bytes, value=eddy.Bytes).read_records()
+    told = sorted((letter.key or b"", letter.value or b"", sorted(letter.headers)) for letter in letters)
+    return driver.output("shares").read_key_values(), driver.output("left").read_map(), told
+
+
+records = st.lists(
+    st.one_of(
+        st.tuples(st.just("numbers"), st.sampled_from("abc"), st.integers(0, 3)),
+        st.tuples(st.just("items"), st.sampled_from("abcd"), st.one_of(st.none(), st.integers(1, 60))),
+    ),
+    max_size=15,
+)
+
+
+@given(records, st.sampled_from(["skip", "dead-letter"]), st.integers(1, 3))
+def test_a_constant_decision_is_the_policy_of_that_name(records: list[Any], word: Any, partitions: int) -> None:
+    found = []
+    for policy in (word, lambda record: word):
+        with eddy.TopologyTestDriver(shares(), eddy.Config(on_error=policy), partitions=partitions) as driver:
+            for topic, key, value in records:
+                driver.input(topic).pipe(key, value)
+            found.append(output(driver))
+    assert found[0] == found[1]
+
+
+def test_each_record_is_decided_about() -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def decide(record: eddy.FailedRecord) -> str:
+        asked.append((record.kind, record.topic, record.offset, record.step))
+        return "dead-letter" if record.key in {b"b", b"1"} else "skip"
+
+    with eddy.TopologyTestDriver(shares(), eddy.Config(on_error=decide)) as driver:
+        driver.input("numbers").pipe_all([("a", 0), ("b", 0), ("c", 5)])
+        write(driver.log, "numbers", [(b"d", b"none")])
+        driver.input("items").pipe_all([("a", 101), ("b", 200), ("c", 4)])
+        numbers, left, letters = output(driver)
+    assert (numbers, left) == ([("c", 20)], {})
+    assert [key for key, _, _ in letters] == [b"1", b"b"]
+    assert set(asked) == {
+        ("process", "numbers", 0, None),
+        ("process", "numbers", 1, None),
+        ("decode", "numbers", 4, None),
+        ("row", None, None, "left"),
+    }
+
+
+def test_a_record_is_tried_again_until_it_can_be_processed() -> None:
+    failing, asked, made = {3}, [], []
+
+    def call_out(number: int) -> int:
+        if number in failing:
+            raise TimeoutError("nobody answers")
+        made.append(number)
+        return number
+
+    def decide(record: eddy.FailedRecord) -> str:
+        asked.append(record.offset)
+        if len(asked) == 3:
+            failing.clear()
+        return "retry"
+
+    topology = eddy.Topology("app")
+    topology.stream("numbers", key=S, value=N).map_values(call_out, value=N).to("shares")
+    log = a_log()
+    write(log, "numbers", [(b"a", N.encode(1)), (b"b", N.encode(3)), (b"c", N.encode(2))])
+    run(log, decide, topology)
+    assert written(log) == [(b"a", 1), (b"b", 3), (b"c", 2)]
+    assert asked == [1, 1, 1]
+    assert made[-3:] == [1, 3, 2]
+
+
+def test_what_is_tried_again_for_too_long_ends_the_worker_with_its_reason() -> None:
+    log = a_log()
+    write(log, "numbers", [(b"a", N.encode(5)), (b"b", N.encode(0))])
+    told = "topic 'numbers' partition 0 offset 1 key b'b': step 'share'.*ZeroDivisionError.*asks to try again"
+    with pytest.raises(ConnectorError, match=told):
+        run(log, lambda record: "retry", retry_s=0.7)
+    run(log, lambda record: "skip")
+    assert written(log) == [(b"a", 20)]
+
+
+def test_the_driver_waits_for_no_other_attempt() -> None:
+    config = eddy.Config(on_error=lambda record: "retry")
+    with eddy.TopologyTestDriver(shares(), config) as driver, pytest.raises(ConnectorError, match="asks to try again"):
+        driver.input("numbers").pipe("b", 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "told"),
+    [
+        ("numbers", 0, "topic 'numbers' partition 0 offset 0 key b'1': step 'share'"),
+        ("items", 101, "step 'left' failed on the row of key b'1', of 'items' partition 0 offset 0"),
+    ],
+)
+def test_what_is_refused_ends_the_worker(topic: str, value: int, told: str) -> None:
+    config = eddy.Config(on_error=lambda record: "fail")
+    with eddy.TopologyTestDriver(shares(), config) as driver, pytest.raises(DataError, match=told):
+        driver.input(topic).pipe("1", value)
+
+
+@pytest.mark.parametrize(
+    ("decide", "told"),
+    [
+        (lambda record: "ignore", "returned 'ignore' for FailedRecord.*'fail', 'skip', 'dead-letter', 'retry' is"),
+        (lambda record: None, "returned None"),
+        (lambda record: record.none, "raised AttributeError"),
+    ],
+)  # fmt: skip
+def test_a_function_that_decides_nothing_ends_the_worker_and_the_record_is_there_still(
+    decide: Decide, told: str
+) -> None:
+    log = a_log()
+    write(log, "numbers", [(b"a", N.encode(0)), (b"b", N.encode(4))])
+    with pytest.raises(ConfigurationError, match=told):
+        run(log, decide)
+    run(log, lambda record: "skip")
+    assert written(log) == [(b"b", 25)]
+
+
+def a_log() -> LocalLog:
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 1) for topic in ("numbers", "items", "shares", "left"))
+    return log
+
+
+def write(log: Any, topic: str, rows: list[tuple[bytes, bytes]]) -> None:
+    producer = log.producer(None)
+    producer.begin()
+    producer.send(topic, 0, [key for key, _ in rows], [value for _, value in rows], [0] * len(rows))
+    producer.commit({}, None)
+
+
+def written(log: LocalLog) -> list[tuple[bytes | None, int]]:
+    found = log.read(TopicPartition("shares", 0), 0, 100, 100)
+    return [(key, N.decode(value or b"")) for key, value in zip(found.keys, found.values, strict=True)]
+
+
+def run(log: LocalLog, decide: Decide, topology: eddy.Topology | None = None, retry_s: float = 60.0) -> None:
+    worker = eddy.Worker(topology or shares(), log, eddy.Config(on_error=decide, retry_s=retry_s))
+    try:
+        worker.run_until_idle()
+    finally:
+        worker.close()
+
+
+def test_records_of_global_tables_are_decided_about() -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def decide(record: eddy.FailedRecord) -> str:
+        asked.append((record.kind, record.topic, record.key, record.value))
+        return "skip"
+
+    topology = eddy.Topology("app")
+    names = topology.global_table("names", key=S, value=N)
+    orders = topology.stream("orders", key=S, value=S)
+    orders.join(names, lambda order, name: (order, name), select=lambda key, order: order, value=eddy.Native).to("out")
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error=decide)) as driver:
+        write(driver.log, "names", [(b"x", b"bad"), (b"y", N.encode(1))])
+        driver.input("orders").pipe_all([("a", "x"), ("b", "y")])
+        assert driver.output("out").read_key_values() == [("b", ("y", 1))]
+    assert asked == [("decode", "names", b"x", b"bad")]

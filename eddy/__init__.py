@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from eddy.operators.processors.processor_context import ProcessorContext, Schedule
     from eddy.operators.processors.record import Record, RecordContext, RecordMetadata
     from eddy.operators.processors.state_store import StateStore
+    from eddy.operators.processors.window_store import WindowStore
     from eddy.program.open_tables import Tables, open_tables
     from eddy.program.running import create_topics, kafka, open_log, run
     from eddy.program.sql_query import query
@@ -156,6 +157,7 @@ __all__ = [
     "UnknownSchemaError",
     "Version",
     "View",
+    "WindowStore",
     "Windowed",
     "WindowedCogroupedKStream",
     "Worker",
@@ -202,6 +204,7 @@ _HOMES = {
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordContext", "RecordMetadata"),
     "eddy.operators.processors.state_store": ("StateStore",),
+    "eddy.operators.processors.window_store": ("WindowStore",),
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.live.dataflow.action": ("Action",),
     "eddy.serde": ("Bytes", "Float64", "Int64", "Json", "Native", "Plain", "Serde", "String", "Struct"),

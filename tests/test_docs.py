@@ -39,6 +39,7 @@ METHODS = [
     (KeyValueStore, "testing.md", None),
     (eddy.ProcessorContext, "processors.md", None),
     (eddy.StateStore, "processors.md", None),
+    (eddy.WindowStore, "processors.md", None),
     (eddy.Schedule, "processors.md", None),
 ]
 

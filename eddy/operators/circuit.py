@@ -336,7 +336,7 @@ class Circuit:
     def late(self) -> dict[str, int]:
         """The number of windows that were over for records of the current epoch, by step."""
         late: Counter[str] = Counter()
-        for op in self._windows:
+        for op in self._keyed:
             late[op.name] += op.late
         return +late
 

@@ -35,7 +35,12 @@ def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
 
 
 class Keyed(Operator):
-    """An operator that drops rows. `dropped` counts the inserted ones, not retracted ones, of the current epoch."""
+    """An operator that drops rows. `dropped` counts the inserted ones, not retracted ones, of the current epoch.
+
+    `late` counts, for the current epoch, the windows that were over for their records.
+    """
+
+    late = 0
 
     def end_epoch(self) -> None:
         """Count anew."""

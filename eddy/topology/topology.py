@@ -19,6 +19,7 @@ from eddy.topology.arguments import (
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
+from eddy.topology.dsl.processor_builder import window_spans
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.dsl.relation import Relation, constant
 from eddy.topology.dsl.stream import KStream
@@ -26,7 +27,7 @@ from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 from eddy.topology.plan.description import describe, mermaid
 from eddy.topology.plan.picture import picture
-from eddy.windows import check_span
+from eddy.windows import TimeWindowed, check_span
 
 if TYPE_CHECKING:
     from eddy.topology.sql.view import View
@@ -125,7 +126,9 @@ class Topology:
         value: Serde[V],
         changelog: bool = True,
         memory: bool = False,
-        kind: Literal["key-value"] = "key-value",
+        kind: Literal["key-value", "window"] = "key-value",
+        size: timedelta | None = None,
+        retention: timedelta | None = None,
     ) -> plan.DeclaredStore:
         """A state store for processors, who name it: `stream.process(…, stores=["name"])`.
 
@@ -139,22 +142,25 @@ class Topology:
             changelog: False leaves the changelog out: the store begins empty where its disk is lost, and where its
                 partition moves to another worker.
             memory: True keeps no rows on disk; each start, and each change of partitions, reads the changelog.
-            kind: a map of keys to values.
+            kind: a map of keys to values; or of keys with a window, which are kept for a time, in `<name>-times` too.
+            size: how long a window is, from its start; only of kind "window".
+            retention: how long a window is kept: until a start that much later is put. At least `size`.
 
         Raises: TopologyError.
         """
         where = f"store '{check_name(name, 'store')}'"
         check_serdes(where, optional=False, key=key, value=value)
         check_flag(where, changelog=changelog, memory=memory)
-        if kind != "key-value":
-            raise TopologyError(f"{where}: kind={kind!r}; there are no other stores than of kind 'key-value'")
+        size_ms, retention_ms = window_spans(where, kind, size, retention)
         if not key.hashable:
             raise TopologyError(
                 f"{where}: key={key.name} makes keys that cannot be hashed; a serde of scalars, tuples or a frozen "
                 "struct is needed. Name one: key=eddy.String"
             )
+        windowed = key if size is None else TimeWindowed(key, size)
+        spans = {"size_ms": size_ms, "retention_ms": retention_ms}
         return self.plan.declare(
-            plan.DeclaredStore(name=name, key=key, value=value, changelog=changelog, memory=memory)
+            plan.DeclaredStore(name=name, key=windowed, value=value, changelog=changelog, memory=memory, **spans)
         )
 
     def recursive_fixpoint(

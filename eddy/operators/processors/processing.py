@@ -25,6 +25,7 @@ from eddy.operators.operator import ClocksRead, State
 from eddy.operators.processors.processor_context import Cycle
 from eddy.operators.processors.record import Record, RecordMetadata, new_record
 from eddy.operators.processors.task import Factory, Task
+from eddy.operators.processors.window_store import WindowRetention
 from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
@@ -33,12 +34,14 @@ __all__ = ["Process", "ProcessorSpec"]
 
 
 _NO_TABLES: Mapping[str, GlobalRows[Any, Any]] = MappingProxyType({})
+_NO_WINDOWS: Mapping[str, WindowRetention] = MappingProxyType({})
 
 
 class ProcessorSpec(NamedTuple):
     """A step of processors. `source` is the topic whose event time it has; else `no_event_time` says why there is none.
 
     `keeps_keys`: a forwarded record has the key of the current one, or one of the partition in a punctuation.
+    `windows` are the window stores by name.
     `weights`: rows are passed with their weights, retracted ones too; otherwise each is a record, weight times.
     """
 
@@ -49,6 +52,7 @@ class ProcessorSpec(NamedTuple):
     no_event_time: str = ""
     keeps_keys: bool = False
     weights: bool = False
+    windows: Mapping[str, WindowRetention] = _NO_WINDOWS
 
 
 class Process(Keyed):
@@ -140,7 +144,8 @@ class Process(Keyed):
             names = (spec.application, spec.name)
             run = self._run
             assert run is not None
-            task = Task(names, partition, spec.factory, maps, self.moments.partition(partition), run, self._tables)
+            moments = self.moments.partition(partition)
+            task = Task(names, partition, spec.factory, maps, moments, run, self._tables, spec.windows)
             self._tasks[partition] = task
         return task
 
@@ -150,8 +155,15 @@ class Process(Keyed):
         for task in tasks.values():
             task.close()
 
-    def note_event_times(self, context: Context) -> None:
-        """Note the event times after an epoch."""
+    def end_epoch(self) -> None:
+        """Count anew."""
+        super().end_epoch()
+        self.late = 0
+
+    def end_calls(self, context: Context) -> None:
+        """Delete windows that are gone from stores, and note the event times."""
+        if self.spec.windows:
+            self.late += sum([self._tasks[partition].expire() for partition in sorted(self._tasks)])
         times, source = context.event_time, self.spec.source
         if source:
             self._seen = {partition: times.get((source, partition), -1) for partition in self._owned()}
@@ -321,7 +333,7 @@ class _Run:
         for partition, moments in self._moments.items():
             for moment in moments:
                 self._call(partition, moment)
-        self.operator.note_event_times(self.context)
+        self.operator.end_calls(self.context)
         rows, times, time = self._rows, self._times, self.batch.time
         headers = self._headers if any(self._headers) else None
         self.batch, self._rows, self._places = EMPTY, [], []  # tasks keep the step until the next one

@@ -9,6 +9,7 @@ from eddy.errors import ProcessorError
 from eddy.operators.processors.record import Record, RecordMetadata
 from eddy.operators.processors.running_call import RunningCall
 from eddy.operators.processors.state_store import StateStore
+from eddy.operators.processors.window_store import WindowStore
 
 __all__ = ["Clock", "Cycle", "ProcessorContext", "Schedule"]
 
@@ -58,6 +59,10 @@ class _Task(Protocol):
         """The stores by name."""
 
     @property
+    def window_stores(self) -> Mapping[str, WindowStore[Any, Any]]:
+        """The window stores by name."""
+
+    @property
     def no_event_time(self) -> str:
         """Why there is no event time; empty if there is."""
 
@@ -97,12 +102,26 @@ class ProcessorContext:
         """A store that the step names in `stores=`. Raises: ProcessorError for any other name."""
         found = self._task.stores.get(name)
         if found is None:
-            known = ", ".join(f"'{one}'" for one in self._task.stores) or "none"
-            raise ProcessorError(
-                f"process '{self.name}': store {name!r} is not one of its stores, which are {known}; a store that the "
-                f"step names is needed. Declare it, topology.store('…', …), and name it: stores=['…']"
-            )
+            raise self._no_store(name, "window_store")
         return found
+
+    def window_store(self, name: str) -> WindowStore[Any, Any]:
+        """A store of kind "window" that the step names in `stores=`. Raises: ProcessorError for any other name."""
+        found = self._task.window_stores.get(name)
+        if found is None:
+            raise self._no_store(name, "store")
+        return found
+
+    def _no_store(self, name: str, other: str) -> ProcessorError:
+        """The error of a name that is no store, or one of the kind that the `other` method returns."""
+        where = f"process '{self.name}': store {name!r}"
+        if name in self._task.stores or name in self._task.window_stores:
+            return ProcessorError(f"{where} is of another kind than is asked for. Write context.{other}({name!r})")
+        known = ", ".join(f"'{one}'" for one in (*self._task.stores, *self._task.window_stores)) or "none"
+        return ProcessorError(
+            f"{where} is not one of its stores, which are {known}; a store that the step names is needed. Declare it, "
+            "topology.store('…', …), and name it: stores=['…']"
+        )
 
     def forward(self, record: Record[Any, Any], child: None = None) -> None:
         """Pass a record on to the steps that read the result.

@@ -1,10 +1,14 @@
 """A call of the author's code by the engine: the only time at which a context and its stores may be used."""
 
+from collections.abc import Iterable, Iterator
 from threading import get_ident
+from typing import TypeVar
 
 from eddy.errors import ProcessorError
 
 __all__ = ["RunningCall"]
+
+R = TypeVar("R")
 
 
 class RunningCall:
@@ -36,3 +40,16 @@ class RunningCall:
             f"{self.where}: {what} {when}; contexts and stores are used only within init, process and punctuations, "
             "on their thread. Keep rows in a store until the next call"
         )
+
+    def within(self, rows: Iterable[R], what: str) -> Iterator[R]:
+        """Yield the rows while this call runs. Raises: ProcessorError, with `what` was done, where it has ended."""
+        return self._within(iter(rows), what, self.number)
+
+    def _within(self, rows: Iterator[R], what: str, number: int) -> Iterator[R]:
+        while True:
+            self.check(what, number)
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            yield row

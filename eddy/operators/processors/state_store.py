@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from threading import get_ident
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from eddy.errors import DataError, ProcessorError
 from eddy.operators.processors.running_call import RunningCall
@@ -82,16 +82,7 @@ class StateStore(Generic[K, V]):
 
     def _between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
         self._call.check(f"store '{self.name}' is read")
-        return self._within_call(self._rows.between(start, stop), self._call.number)
-
-    def _within_call(self, rows: Iterator[tuple[Any, Any]], number: int) -> Iterator[tuple[K, V]]:
-        what, end = f"an iterator of store '{self.name}' is read", object()
-        while True:
-            self._call.check(what, number)
-            row: Any = next(rows, end)
-            if row is end:
-                return
-            yield row
+        return self._call.within(self._rows.between(start, stop), f"an iterator of store '{self.name}' is read")
 
 
 class GlobalStore(StateStore[K, V]):

@@ -13,6 +13,7 @@ from eddy.operators.processors.processor_context import Clock, Cycle, ProcessorC
 from eddy.operators.processors.record import Record, RecordMetadata
 from eddy.operators.processors.running_call import RunningCall
 from eddy.operators.processors.state_store import GlobalStore, StateStore
+from eddy.operators.processors.window_store import WindowRetention, WindowStore
 from eddy.source_lines import describe_exception
 from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import MapPartition
@@ -65,14 +66,20 @@ class Task:
         moments: MapPartition[str, int],
         run: Run,
         tables: Mapping[str, GlobalRows[Any, Any]],
+        windows: Mapping[str, WindowRetention],
     ) -> None:
         self.partition, self.run = partition, run
         self._names, self._factory, self._moments = names, factory, moments
         self.parts = [*maps.values(), moments]
         self.where = f"process '{names[1]}'"
         self.call = RunningCall(self.where)
-        self.stores = {name: StateStore(name, rows, self.call) for name, rows in maps.items()}
+        times = {kept.times for kept in windows.values()}
+        plain = maps.keys() - windows.keys() - times
+        self.stores = {name: StateStore(name, maps[name], self.call) for name in maps if name in plain}
         self.stores |= {name: GlobalStore(name, rows, self.call) for name, rows in tables.items()}
+        self.window_stores: dict[str, WindowStore[Any, Any]] = {
+            name: WindowStore(name, maps[name], maps[kept.times], kept, self.call) for name, kept in windows.items()
+        }
         self.cycles: list[Cycle] = []
         self.current: Record[Any, Any] | None = None
         self.now_ms: int | None = None
@@ -132,6 +139,12 @@ class Task:
         """The changes of the call remain."""
         for part in self.parts:
             part.accept()
+
+    def expire(self) -> int:
+        """Delete the windows that are gone, at the end of an epoch; return how many puts were too late."""
+        ignored = sum([store._expire() for store in self.window_stores.values()])
+        self.accept()
+        return ignored
 
     # Punctuations
 

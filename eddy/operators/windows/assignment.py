@@ -29,12 +29,7 @@ _value_of = itemgetter(1)
 
 
 class AssignWindows(Keyed):
-    """Records (K, V) in, records (Windowed K, V) out; a record without a key or a value is dropped.
-
-    `late` counts, for the current epoch, the windows that were over for their records.
-    """
-
-    late = 0
+    """Records (K, V) in, records (Windowed K, V) out; a record without a key or a value is dropped."""
 
     def __init__(self, name: str, windows: Windows, sources: Sequence[str]) -> None:
         self.name, self._windows, self._sources = name, windows, frozenset(sources)

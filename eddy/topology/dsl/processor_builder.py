@@ -1,6 +1,7 @@
 """Steps of processors: the checks of a factory and of the stores that it is given."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from eddy.errors import TopologyError
@@ -11,8 +12,9 @@ from eddy.topology.arguments import check_flag, check_function, check_serdes, na
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.plan import plan
+from eddy.windows import check_span
 
-__all__ = ["Stores", "add_processor"]
+__all__ = ["Stores", "add_processor", "window_spans"]
 
 Stores = Iterable[str | plan.DeclaredStore | GlobalKTable[Any, Any]]
 
@@ -49,7 +51,7 @@ def add_processor(
     if len(set(all_names)) < len(all_names):
         raise TopologyError(f"{where}: stores={all_names} names one twice; each once is needed")
     facts = builder.by_key(source, name)
-    names = {store.name for store in named}
+    names = {state.name for store in named for state in store.states}
     return builder.add(
         plan.Process,
         name,
@@ -120,3 +122,25 @@ def _declared(builder: Builder, where: str, store: Any) -> plan.DeclaredStore:
             f"{known or 'none yet'}. Declare it before: topology.store({name!r}, key=…, value=…)"
         )
     return found
+
+
+def window_spans(where: str, kind: Any, size: Any, retention: Any) -> tuple[int, int]:
+    """The size and the retention of a store's windows, in milliseconds; 0 and 0 without. Raises: TopologyError."""
+    if kind == "key-value":
+        if size is not None or retention is not None:
+            raise TopologyError(
+                f"{where}: size={size!r}, retention={retention!r} are for kind='window', and kind is 'key-value'. "
+                "Leave them out, or write kind='window'"
+            )
+        return 0, 0
+    if kind != "window":
+        raise TopologyError(f"{where}: kind={kind!r}; 'key-value' or 'window' is needed")
+    unit = timedelta(milliseconds=1)
+    check_span(f"{where}: size", size, unit, "timedelta(minutes=5)")
+    check_span(f"{where}: retention", retention, unit, "timedelta(hours=1)")
+    if retention < size:
+        raise TopologyError(
+            f"{where}: retention={retention!r} is less than size={size!r}, so a window would be gone before its end; "
+            "at least the size is needed"
+        )
+    return size // unit, retention // unit

@@ -118,7 +118,8 @@ class Plan:
 
     def declare(self, store: DeclaredStore) -> DeclaredStore:
         """Add a state store. Raises: NameTakenError."""
-        self._claim(store.name, store)
+        for state in store.states:
+            self._claim(state.name, store)
         self.stores[store.name] = store
         return store
 

@@ -8,7 +8,8 @@ from eddy.operators.operator import Operator
 from eddy.operators.processors import processing
 from eddy.operators.processors.processing import ProcessorSpec
 from eddy.operators.processors.task import Factory
-from eddy.serde import Int64, Serde, String
+from eddy.operators.processors.window_store import WindowRetention
+from eddy.serde import Bytes, Int64, Serde, String
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.global_steps import GlobalTable
 from eddy.topology.plan.node import Arrival, Node, StateKept
@@ -19,13 +20,31 @@ __all__ = ["DeclaredStore", "Process", "clock_of"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeclaredStore:
-    """A state store of a topology. `changelog`: whether its rows outlive the disk; `memory`: whether none are on it."""
+    """A state store of a topology. `changelog`: whether its rows outlive the disk; `memory`: whether none are on it.
+
+    With `retention_ms` it is of kind "window"; its key is the serde of windows of `size_ms`.
+    """
 
     name: str
     key: Serde[Any]
     value: Serde[Any]
     changelog: bool = True
     memory: bool = False
+    size_ms: int = 0
+    retention_ms: int = 0
+
+    @property
+    def times(self) -> "DeclaredStore | None":
+        """The state with the starts of its windows; None if it is of kind "key-value"."""
+        if not self.retention_ms:
+            return None
+        name, changelog, memory = f"{self.name}-times", self.changelog, self.memory
+        return DeclaredStore(name=name, key=Bytes, value=Bytes, changelog=changelog, memory=memory)
+
+    @property
+    def states(self) -> "tuple[DeclaredStore, ...]":
+        """Its states."""
+        return (self,) if self.times is None else (self, self.times)
 
     @property
     def written(self) -> str:
@@ -37,6 +56,8 @@ class DeclaredStore:
         """The store in `describe()`."""
         notes = [] if self.changelog else ["no changelog: begins empty where its disk is lost"]
         notes += ["in memory"] if self.memory else []
+        if self.retention_ms:
+            notes.append(f"windows of {self.size_ms} ms, kept for {self.retention_ms} ms")
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
 
@@ -79,7 +100,7 @@ class Process(Node):
     @property
     def store_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """The state stores that it names."""
-        return tuple(store.name for store in self.stores)
+        return tuple(state.name for store in self.stores for state in store.states)
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """The step with its state stores, and what becomes of these."""
@@ -98,7 +119,12 @@ class Process(Node):
         """The processors, over their stores."""
         (source,) = self.inputs
         rows = states.spec(source, f"{self.name}-moments", "key-value", Int64)
-        maps = {store.name: states.state_store(source, store) for store in self.stores}
+        maps = {one.name: states.state_store(source, one) for store in self.stores for one in store.states}
+        windows = {
+            store.name: WindowRetention(store.size_ms, store.retention_ms, store.times.name)
+            for store in self.stores
+            if store.times is not None
+        }
         tables = {table.name: states.global_rows(table) for table in self.tables}
         clock, why = clock_of(source)
         spec = ProcessorSpec(
@@ -109,6 +135,7 @@ class Process(Node):
             why,
             self.keeps_keys,
             self.weights,
+            windows,
         )
         moments = states.state_store(source, DeclaredStore(name=rows.name, key=String, value=Int64))
         count, ownership = rows.partitions, states.ownership

@@ -7,7 +7,7 @@ import click
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
-from eddy.errors import QueryError
+from eddy.errors import NotReadyError, QueryError
 from eddy.json_text import encode
 from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.tables.key_text import key_of_text
@@ -16,6 +16,8 @@ from eddy.tables.open_table import OpenTable
 __all__ = ["command"]
 
 _FOREVER_S = 1e9
+_SILENT_S = 2.0
+"""Seconds of waiting after which the command says what it waits for."""
 
 
 @click.command("get", short_help="Show rows of a table.")
@@ -50,7 +52,7 @@ def command(
         raise click.UsageError("KEY and --prefix: leave one of them out.")
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
-        tables.wait(timeout_s=timeout)
+        _wait_aloud(tables, timeout)
         shown: dict[Any, Any] = {}
         with tables.snapshot() as snapshot:
             shown = _rows(snapshot, table, key, prefix, limit)
@@ -61,6 +63,18 @@ def command(
         elif key is not None and not shown:
             click.echo(f"table '{table}': there is no row with the key {key!r}.", err=True)
             raise SystemExit(1)
+
+
+def _wait_aloud(tables: Tables, timeout_s: float) -> None:
+    """Wait until the tables are read; a wait that is long names its reason. Raises: NotReadyError after the timeout."""
+    if timeout_s > _SILENT_S:
+        try:
+            tables.wait(timeout_s=_SILENT_S)
+            return
+        except NotReadyError as error:
+            click.echo(f"waiting, up to {timeout_s:g} s: {error}", err=True)
+        timeout_s -= _SILENT_S
+    tables.wait(timeout_s=timeout_s)
 
 
 def _rows(

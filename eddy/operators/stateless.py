@@ -29,6 +29,7 @@ __all__ = [
     "check_rows",
     "latest_of",
     "no_rows",
+    "no_values",
 ]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
@@ -129,7 +130,7 @@ class FlatMapValues(RowWise):
         except TypeError:
             for made in returned:
                 if not isinstance(made, Iterable):
-                    raise _no_iterable(self._where, self._function, made, "values", "[value, …]") from None
+                    raise no_values(self._where, self._function, made) from None
             raise
 
 
@@ -237,6 +238,11 @@ def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None 
 def no_rows(where: str, function: Callable[..., Any], made: Any) -> DataError:
     """The error of a flat map's function whose result is no iterable of pairs."""
     return _no_iterable(where, function, made, "pairs (key, value)", "[(key, value), …]")
+
+
+def no_values(where: str, function: Callable[..., Any], made: Any) -> DataError:
+    """The error of a function of `flat_map_values` whose result is no iterable."""
+    return _no_iterable(where, function, made, "values", "[value, …]")
 
 
 def _no_iterable(where: str, function: Callable[..., Any], made: Any, parts: str, form: str) -> DataError:

@@ -91,6 +91,17 @@ class TestResults:
         with pytest.raises(DataError, match=said):
             written_by(lambda rows: rows.flat_map_values(lambda value: None, value=S).to("out"))  # type: ignore[arg-type,return-value]
 
+    @pytest.mark.parametrize("function", [lambda key, value: 5, lambda value, record: 5, lambda key, value, record: 5])
+    @pytest.mark.parametrize(("name", "where"), [(None, "after 'in'"), ("parts", "'parts'")])
+    def test_flat_map_values_with_a_key_or_a_record_says_the_same(
+        self, function: Any, name: str | None, where: str
+    ) -> None:
+        said = (
+            rf"flat_map_values {where}: the function of \S*test_misused_calls.py:\d+ returned 5; an iterable of values"
+        )
+        with pytest.raises(DataError, match=said):
+            written_by(lambda rows: rows.flat_map_values(function, name, value=S).to("out"))
+
     def test_text_of_two_letters_is_no_pair(self) -> None:
         with pytest.raises(DataError, match=r"map after 'in': the function of \S+ returned 'ab'; a pair"):
             written_by(lambda rows: rows.map(lambda key, value: "ab", key=S, value=S).to("out"))  # type: ignore[arg-type,return-value]

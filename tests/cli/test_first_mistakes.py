@@ -1,14 +1,18 @@
 """What a new user gets wrong on the command line: the message names the place, the value and the fix."""
 
+import json
 import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
+import eddy
+from eddy.cli.load import load
 from tests.cli.conftest import Command, Start
 from tests.waiting import PATIENCE_S, quickest, wait_for
 
@@ -81,6 +85,18 @@ class TestBeforeTheFirstRun:
         told = run("get", "family.py", "descendants", "ann", "--timeout", "0.5", status=1).stderr
         assert "has not run yet; " in told
         assert "Start a worker: eddy run FILE" in told
+
+    def test_get_says_why_it_waits_and_answers_after_the_first_run(
+        self, run: Command, start: Start, take_in: Callable[[eddy.Topology], None]
+    ) -> None:
+        run("produce", "nodes", stdin="leaf\ttwig\n")
+        run("topics", "create", "descendants")
+        asked = start("get", "family.py", "descendants", "twig")
+        asked.wait_to_say(
+            "waiting, up to 60 s: tables: topic 'family-cuts' does not exist: the application has not run yet; "
+        )
+        take_in(load("family.py").topology)
+        assert json.loads(asked.ends(0).out) == {"key": "twig", "value": 1}
 
     def test_serve_names_the_worker(self, run: Command, start: Start) -> None:
         run("topics", "create", "nodes", "descendants")

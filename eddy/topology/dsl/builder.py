@@ -1,10 +1,11 @@
 """Adds the DSL's nodes to a plan: chooses names and serdes, and adds the exchanges that a step needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from eddy.errors import TopologyError
+from eddy.operators.stateless import no_values
 from eddy.serde import Serde
 from eddy.topology.arguments import (
     check_function,
@@ -80,15 +81,16 @@ class Builder:
         """
         method = method or verb.replace("-", "_")
         where = f"{method} after '{source.label}'"
+        step = where if name is None else f"{method} '{name}'"
         check_serdes(where, key=key, value=value)
         rekeys, word, keeps_key = verb in REKEYING, verb, False
         iterates = verb in _SEVERAL
         if with_record := _takes_record(verb, function):
             check_plain(where, function, iterates=iterates)
             check_records(where, self.open_loops, source)
-            verb, function, keeps_key = _of_record(verb, function, source.kind)
+            verb, function, keeps_key = _of_record(step, verb, function, source.kind)
         elif verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
-            verb, function, keeps_key = *_of_the_pair(verb, function, source.kind), True
+            verb, function, keeps_key = *_of_the_pair(step, verb, function, source.kind), True
         elif verb != "negate" and verb not in _VALUE_VERBS:
             check_function(where, function, "key", "value", iterates=iterates)
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
@@ -171,16 +173,16 @@ def _takes_record(verb: str, function: Any) -> bool:
     return takes_record(function, "value")
 
 
-def _of_record(verb: str, function: Any, kind: Kind) -> tuple[str, Any, bool]:
+def _of_record(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any, bool]:
     """The verb on rows whose values are pairs of a value and its record, its function, and whether it keeps keys."""
     if verb not in _VALUE_VERBS:
         return verb, of_pair(function), False
     if takes_record(function, "value"):
         return verb, of_value_pair(function), False
-    return *_of_the_pair(verb, of_pair(function), kind), True
+    return *_of_the_pair(where, verb, of_pair(function), kind), True
 
 
-def _of_the_pair(verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
+def _of_the_pair(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
     """The verb on pairs, and its function, that replace values by `function(key, value)` and keep the keys."""
 
     def mapped(key: Any, value: Any) -> tuple[Any, Any]:
@@ -191,7 +193,13 @@ def _of_the_pair(verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
         return [] if made is None else [(key, made)]
 
     def spread(key: Any, value: Any) -> list[tuple[Any, Any]]:
-        return [(key, made) for made in function(key, value)]
+        returned = function(key, value)
+        try:
+            return [(key, made) for made in returned]
+        except TypeError:
+            if not isinstance(returned, Iterable):
+                raise no_values(where, function, returned) from None
+            raise
 
     if verb == "flat-map-values":
         return "flat-map", spread

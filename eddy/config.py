@@ -97,7 +97,7 @@ class Config:
         for name, parameters in (("on_state", ("old", "new")), ("on_restore", ("store", "done", "total"))):
             if (listener := getattr(self, name)) is not None:
                 check_function("config", listener, *parameters, what=name)
-        if callable(self.on_error):
+        if callable(self.on_error) and not isinstance(self.on_error, type):
             check_function("config", self.on_error, "record", what="on_error")
         elif self.on_error not in ("fail", "skip", "dead-letter"):
             raise TopologyError(

@@ -142,6 +142,18 @@ CALLS = [
     ),
     Call(
         "topology",
+        "store",
+        {
+            "name": ("new", "name"),
+            "key": (S, "serde"),
+            "value": (S, "serde"),
+            "kind": ("window", "choice"),
+            "size": (HOUR, "span"),
+            "retention": (2 * HOUR, "span"),
+        },
+    ),
+    Call(
+        "topology",
         "constant",
         {"rows": ([("a", 1)], "rows"), "name": ("n", "name")},
         {"key": "serde", "value": "serde"},

@@ -50,6 +50,11 @@ _SERDES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "e
 
 def check_name(name: Any, what: str) -> str:
     """Refuse a name that cannot be part of a topic's name or of a path."""
+    if callable(name):
+        raise TopologyError(
+            f"{what}: name={line_of(name)} is a function; a name is needed. Give the arguments in their order, or each "
+            "by its name: name='…'"
+        )
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
         raise TopologyError(
             f"{what} {_shown(name)}: not a name; letters, digits, '.', '_' and '-' are needed, at most 200"

@@ -121,6 +121,23 @@ class TestResults:
         assert "Write e.g. .group_by(lambda key, value: (value, key))" in str(caught.value)
         assert "RELATION-MAP" not in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("build", "step"),
+        [
+            (lambda rows: rows.group_by_key().aggregate("n", lambda: 0, lambda key, value, n: n), "aggregate"),
+            (lambda rows: rows.group_by_key().aggregate(lambda: 0, "n", lambda key, value, n: n), "aggregate"),
+            (lambda rows: rows.group_by_key().reduce("n", lambda a, b: a), "reduce"),
+            (lambda rows: rows.group_by_key().count(lambda: 0), "step"),
+            (lambda rows: rows.to_table().to_relation().reduce("n", lambda key, values: values), "reduce"),
+        ],
+    )
+    def test_function_in_the_place_of_a_name_is_told(self, build: Any, step: str) -> None:
+        said = (
+            rf"^{step}: name=\S*test_misused_calls.py:\d+ is a function; a name is needed. Give the arguments in their"
+        )
+        with pytest.raises(TopologyError, match=said):
+            written_by(build)
+
     @pytest.mark.parametrize("made", [7, ("v", 1)])
     def test_group_whose_key_does_not_fit_is_said_in_types(self, made: Any) -> None:
         with pytest.raises(DataError) as caught:

@@ -289,6 +289,7 @@ class KGroupedStream(_Grouped[K, V]):
 
         None deletes the group; its next value starts it again.
         """
+        check_name(name, "reduce")
         check_function(f"reduce '{name}'", reducer, "aggregate", "value", what="reducer")
         functions = {"initial": _nothing, "adder": _Reduce(reducer), "subtractor": None, "reducers": (reducer, None)}
         return self._aggregate(name, self._value, **functions)
@@ -307,6 +308,7 @@ class KGroupedStream(_Grouped[K, V]):
         starts it again. Sessions need a `merger(key, aggregate, later aggregate)`, and it and the aggregator have to
         give the same result in any order. A key there is one without a window.
         """
+        check_name(name, "aggregate")
         check_function(f"aggregate '{name}'", initializer, what="initializer")
         check_function(f"aggregate '{name}'", aggregator, "key", "value", "aggregate", what="aggregator")
         if merger is not None:
@@ -349,6 +351,7 @@ class KGroupedTable(_Grouped[K, V]):
 
         None deletes the group; the next value starts it again.
         """
+        check_name(name, "reduce")
         _needs(subtractor, f"reduce '{name}'")
         for what, function in (("adder", adder), ("subtractor", subtractor)):
             check_function(f"reduce '{name}'", function, "aggregate", "value", what=what)
@@ -369,6 +372,7 @@ class KGroupedTable(_Grouped[K, V]):
         not lists. None deletes the group; for the next call it is the same as the result of `initializer()`: None for a
         sum of 0.
         """
+        check_name(name, "aggregate")
         _needs(subtractor, f"aggregate '{name}'")
         check_function(f"aggregate '{name}'", initializer, what="initializer")
         for what, function in (("adder", adder), ("subtractor", subtractor)):

@@ -280,6 +280,7 @@ class Relation(Generic[K, V]):
         and a key without rows has no result. Each change of a key reads all its rows. The input rows are in a state
         called `name`.
         """
+        check_name(name, "reduce")
         check_function(f"reduce '{name}'", function, "key", "values", iterates=True)
         check_serdes(f"reduce '{name}'", key=key, value=value)
         source = self._builder.by_key(self._node, name, key)

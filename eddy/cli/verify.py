@@ -133,7 +133,7 @@ def _reporting(form: _Form) -> Iterator[_Report]:
 )
 @click.option(
     "--disk",
-    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
     metavar="DIR",
     help="Compare the states in this folder with their changelogs, without Spark; their worker has to be stopped.",
 )

@@ -50,10 +50,10 @@ _SERDES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "e
 
 def check_name(name: Any, what: str) -> str:
     """Refuse a name that cannot be part of a topic's name or of a path."""
-    if callable(name):
+    if inspect.isfunction(name):
         raise TopologyError(
-            f"{what}: name={line_of(name)} is a function; a name is needed. Give the arguments in their order, or each "
-            "by its name: name='…'"
+            f"{what}: name={_shown(name)} of {line_of(name)} is a function; a name is needed. Give the arguments in "
+            "their order, or each by its name: name='…'"
         )
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in {".", ".."}:
         raise TopologyError(

@@ -132,9 +132,7 @@ class TestResults:
         ],
     )
     def test_function_in_the_place_of_a_name_is_told(self, build: Any, step: str) -> None:
-        said = (
-            rf"^{step}: name=\S*test_misused_calls.py:\d+ is a function; a name is needed. Give the arguments in their"
-        )
+        said = rf"^{step}: name=\S+ of \S*test_misused_calls.py:\d+ is a function; a name is needed. Give the"
         with pytest.raises(TopologyError, match=said):
             written_by(build)
 

@@ -281,14 +281,17 @@ def test_stop_from_another_thread_interrupts_what_waits() -> None:
 def test_stop_raises_nothing_among_calls_of_clients(planted: bool) -> None:
     """Whoever works with clients looks for a stop between calls: an exception inside one would break it."""
     with stop_on_signals() as stop, stop.abandons():
-        stop._may_raise = planted  # private: the mistake of a handler that raises wherever the main thread is
-        stop.ask("somebody")
+        with pytest.raises(Stopped) if planted else contextlib.nullcontext():
+            try:
+                stop._may_raise = planted  # private: the mistake of a handler that raises wherever the main thread is
+                stop.ask("somebody")
+                for _ in range(30):
+                    signal.raise_signal(signal.SIGURG)
+                    time.sleep(0.01)  # pause: the time in which a signal could interrupt
+            finally:
+                stop._may_raise = False  # private: as above
         with pytest.raises(Stopped):
             stop.check()
-        with pytest.raises(Stopped) if planted else contextlib.nullcontext():
-            for _ in range(30):
-                signal.raise_signal(signal.SIGURG)
-                time.sleep(0.01)  # pause: the time in which a signal could interrupt
 
 
 ABANDONS = """

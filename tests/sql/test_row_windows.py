@@ -71,6 +71,9 @@ CALLS: dict[str, Windows] = {
     "HOP(clicks, at, INTERVAL '1 millisecond', INTERVAL '3 milliseconds', INTERVAL '1 second')": fixed(3, 1),
     "TABLE(SESSION(TABLE clicks PARTITION BY who, DESCRIPTOR(at), INTERVAL '5' MILLISECONDS))": sessions(5),
     "TABLE(SESSION(TABLE clicks PARTITION BY (who), DESCRIPTOR(clicks.at), INTERVAL '2 milliseconds'))": sessions(2),
+    "TABLE(SESSION(TABLE clicks PARTITION BY upper(who)::text, DESCRIPTOR(at), INTERVAL '5' MILLISECONDS))": sessions(
+        5
+    ),
     "TABLE(SESSION(TABLE clicks, DESCRIPTOR(at), INTERVAL '4' MILLISECONDS))": sessions(4, by_person=False),
     "TABLE(SESSION((SELECT * FROM clicks WHERE n >= 0) c PARTITION BY c.who, DESCRIPTOR(c.at), "
     "INTERVAL '3 milliseconds'))": lambda rows: sessions(3)([row for row in rows if row[2] >= 0]),

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from eddy.topology.sql.algebra import InSessions, InWindows, NamedColumn, Node
 from eddy.topology.sql.binder import Binder
-from eddy.topology.sql.expressions import Expr, column
+from eddy.topology.sql.expressions import Expr
 from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.scope import ColumnScope, refuse_outer
 from eddy.topology.sql.statement_text import StatementText
@@ -88,4 +88,4 @@ def _partition(
         raise text.unsupported(written[0], f"PARTITION BY in {kind}", "windows are the same for all rows: GROUP BY it")
     bound = tuple(Binder(scope, kind).bind(node) for node in written)
     refuse_outer(text, *bound)
-    return tuple(column(found.value, found.type) for found in bound)
+    return bound

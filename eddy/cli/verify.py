@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_OF_SPARK = {
-    *("mismatches", "no_stores", "repair", "commutes", "accept", "inputs", "tolerance", "max_age", "on_error", "quick"),
-    *("one_task", "master", "memory", "confs", "empty_is_null"),
-}
-"""The options of a verification with Spark."""
+_OF_DISKS = {"program", "data", "bootstrap", "config", "settings", "disk", "form", "timeout"}
+"""The parameters that a comparison of states on disk reads; all others are of a verification with Spark."""
 _Form = Literal["text", "json"]
 
 
@@ -232,7 +229,8 @@ def _check_alone() -> None:
     """Refuse options of a verification with Spark. Raises: click.UsageError."""
     context = click.get_current_context()
     for parameter in context.command.params:
-        if parameter.name in _OF_SPARK and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+        name = parameter.name or ""
+        if name not in _OF_DISKS and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 f"--disk compares states with changelogs, without Spark; leave out {parameter.opts[0]}."
             )

@@ -29,9 +29,9 @@ from eddy.tables.served_rows import ServedRows
 from eddy.tables.stored import ReadingStart, Stored, fingerprint, taken_in
 from eddy.tables.version import Offsets, Version
 
-__all__ = ["POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
+__all__ = ["FRESH_S", "POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
 
-_FRESH_S = 10.0
+FRESH_S = 10.0
 """The age in seconds from which on records may have been compacted."""
 POLL_RECORDS, POLL_BYTES = 50_000, 16 << 20
 """The most records, and the most of their bytes, that are read at a time."""
@@ -101,7 +101,7 @@ class Reading:
     @property
     def is_stale(self) -> bool:
         """Whether this process was paused for a while, so that topics may have been compacted meanwhile."""
-        return self.parts.clock() - self._stepped_at > _FRESH_S
+        return self.parts.clock() - self._stepped_at > FRESH_S
 
     def step(self, timeout_s: float) -> None:
         """Read on, waiting up to `timeout_s` for a record. Raises: ConnectorError; BeginAgainError."""
@@ -133,7 +133,7 @@ class Reading:
         now = self.parts.clock()
         if now - self._asked_at < _LOOK_S:
             return
-        late = now - self._asked_at > _FRESH_S / 2 or self._has_fallen_back()
+        late = now - self._asked_at > FRESH_S / 2 or self._has_fallen_back()
         self._asked, self._asked_at = self.parts.log.end_offsets(self._tables), now
         if late and self._phase is not ReadingPhase.CATCHING_UP:
             self._phase, self._ends = entered(self._phase, ReadingEvent.FELL_BACK), self._asked
@@ -213,7 +213,7 @@ class Reading:
         assert at is not None
         self._read_notes()
         self.inputs = cut.inputs
-        exact = self.parts.clock() - since <= _FRESH_S
+        exact = self.parts.clock() - since <= FRESH_S
         current = self.parts.rows.version
         if not (current.exact and current.inputs == cut.inputs and at == self._positions):
             self._apply(at, self._version(exact=exact))

@@ -6,12 +6,14 @@ Those in `spark-jobs` have Spark in processes of their own.
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eddy.connectors.spark import local_session
+from eddy.connectors.local import LocalLog
+from eddy.connectors.spark import local_session, register
 
 # A JVM with these is ready sooner; what it would run for long would be slower.
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -44,6 +46,20 @@ def spark(orders: Path) -> Iterator[object]:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(60)  # so that its time counts as that of the tests
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LocalLog]:
+    """A log on disk."""
+    with closing(LocalLog(tmp_path / "log")) as log:
+        yield log
+
+
+@pytest.fixture
+def data(log: LocalLog, tmp_path: Path, spark: Any) -> dict[str, str]:
+    """The options that name this log, for a session that knows the format `eddy`."""
+    register(spark)
+    return {"data": str(tmp_path / "log")}
 
 
 @pytest.fixture

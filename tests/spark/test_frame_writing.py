@@ -1,8 +1,6 @@
 """`df.write.format("eddy")`: the rows of a frame are in the topic once, and bad input is refused before any job."""
 
 import datetime
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +9,11 @@ import pytest
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.spark import register
 from eddy.connectors.spark.frames import Frames
 from tests.spark.rig import rows_of
 from tests.spark.source_frames import load, program_in, told, topics
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[LocalLog]:
-    with closing(LocalLog(tmp_path / "log")) as log:
-        yield log
-
-
-@pytest.fixture
-def data(log: LocalLog, tmp_path: Path, spark: Any) -> dict[str, str]:
-    """The options that name the log."""
-    register(spark)
-    return {"data": str(tmp_path / "log")}
 
 
 def save(frame: Any, mode: str = "append", **options: Any) -> None:

@@ -1,37 +1,24 @@
 """`spark.read.format("eddy")`: records of a topic are the records that the log's own port reads."""
 
 import datetime
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eddy
+from eddy.cli.fields import FIELD_TYPES
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import register
 from eddy.connectors.spark.inputs import RECORDS_A_RANGE, OffsetRange
+from eddy.connectors.spark.source.source_options import SERDES
 from eddy.connectors.spark.source.source_reading import RangePart, parts_of
 from eddy.errors import ConfigurationError
 from tests.spark.rig import rows_of, write
 from tests.spark.source_frames import load, program_in, rows, told, topics
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[LocalLog]:
-    with closing(LocalLog(tmp_path / "log")) as log:
-        yield log
-
-
-@pytest.fixture
-def data(log: LocalLog, tmp_path: Path, spark: Any) -> dict[str, str]:
-    """The options that name the log."""
-    register(spark)
-    return {"data": str(tmp_path / "log")}
 
 
 def test_records_are_those_of_the_port(log: LocalLog, data: dict[str, str], spark: Any) -> None:
@@ -153,3 +140,9 @@ def test_a_schema_is_refused_and_a_record_that_does_not_decode_is_named(
 def test_only_a_session_is_registered() -> None:
     with pytest.raises(ConfigurationError, match="register: 'spark' is no session of Spark; one is needed"):
         register("spark")  # type: ignore[arg-type]
+
+
+def test_serdes_have_the_names_that_the_command_line_has() -> None:
+    assert {name: serde.name for name, serde in SERDES.items()} == {
+        name: field.serde.name for name, field in FIELD_TYPES.items()
+    }

@@ -48,10 +48,11 @@ class EddySource(DataSource):
         if "table" in self.options:
             source, reading = pinned_table(self.options)
         else:
-            source = PinnedSource.of(self.options)
-            reading = RecordReading(source.form, source.open_log, source.before_ms)
-            with contextlib.closing(source.open_log()) as log:
+            named = NamedLog.of("read", self.options)
+            with contextlib.closing(named.open_log()) as log:
+                source = PinnedSource.of(self.options, named, log)
                 check_decoding(source, log)
+            reading = RecordReading(source.form, source.open_log, source.before_ms)
         self._function = Pickled(reading, source.form.module)
         self._ranges, self._split = source.ranges, "table" not in self.options
         return source.form.ddl

@@ -57,30 +57,25 @@ class PinnedSource:
     before_ms: int | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "PinnedSource":
-        """The topic that the options of a read name. Raises: ConfigurationError; ConnectorError."""
+    def of(cls, options: Mapping[str, str], named: NamedLog, log: Log) -> "PinnedSource":
+        """The topic that the options of a read name, on this log. Raises: ConfigurationError; ConnectorError."""
         if "as_of" in options:
             raise option_error(
                 "read", "option 'as_of' is for tables; of a topic name the end. Write .option('until', …)"
             )
-        named = NamedLog.of("read", options)
-        log = named.open_log()
-        try:
-            form = topic_form("read", options, named, log)
-            begins, ends = log.begin_offsets(form.parts), log.stable_offsets(form.parts)
-            until = Until.of(options["until"], form.partitions) if "until" in options else Until()
-            for part in form.parts if until.offsets else ():
-                if (asked := (until.offsets or ())[part.partition]) > ends[part]:
-                    raise option_error(
-                        "read",
-                        f"option 'until': topic '{form.topic}' partition {part.partition} ends at offset {ends[part]}, "
-                        f"before {asked}; an offset up to the end is needed. Omit 'until' to read all",
-                    )
-                ends[part] = asked
-            ranges = tuple(OffsetRange(tp.partition, begins[tp], max(begins[tp], ends[tp])) for tp in form.parts)
-            return cls(form, named.open_log, ranges, until.before_ms)
-        finally:
-            log.close()
+        form = topic_form("read", options, named, log)
+        begins, ends = log.begin_offsets(form.parts), log.stable_offsets(form.parts)
+        until = Until.of(options["until"], form.partitions) if "until" in options else Until()
+        for part in form.parts if until.offsets else ():
+            if (asked := (until.offsets or ())[part.partition]) > ends[part]:
+                raise option_error(
+                    "read",
+                    f"option 'until': topic '{form.topic}' partition {part.partition} ends at offset {ends[part]}, "
+                    f"before {asked}; an offset up to the end is needed. Omit 'until' to read all",
+                )
+            ends[part] = asked
+        ranges = tuple(OffsetRange(tp.partition, begins[tp], max(begins[tp], ends[tp])) for tp in form.parts)
+        return cls(form, named.open_log, ranges, until.before_ms)
 
 
 def topic_form(where: str, options: Mapping[str, str], named: NamedLog, log: Log) -> TopicForm:

@@ -26,11 +26,10 @@ from eddy.runtime.internal_topics import metadata_topic
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import last_dated_cut
 from eddy.tables.catalog import catalog_of
+from eddy.tables.reading import FRESH_S
 
 __all__ = ["TableReading", "pinned_table"]
 
-_FRESH_S = 10.0
-"""The age in seconds from which on records may have been compacted, as for `tables/reading.py`."""
 _ROWS_A_BATCH = 10_000
 _AS_OF = ("cut", "end")
 
@@ -100,7 +99,7 @@ class TableReading:
             for wanted, schema in requests:
                 part = TopicPartition(self.records.form.topic, wanted.partition)
                 latest = self._latest(log, part, wanted)
-                if self.cut_s is not None and self.wall() - self.cut_s > _FRESH_S:
+                if self.cut_s is not None and self.wall() - self.cut_s > FRESH_S:
                     self._check_later(log, part, wanted.end, latest)
                 rows = [row for row in latest.values() if row[2] is not None]
                 for at in range(0, len(rows), _ROWS_A_BATCH):
@@ -128,9 +127,12 @@ class TableReading:
             problems: dict[int, str] = {}
             decoded(records.keys, self.records.form.key, "key", problems)
             decoded(records.values, self.records.form.value, "value", problems)
+            start = 0
             for place, offset in enumerate(records.offsets):
-                if place not in problems and (*part, offset) not in self.left_out:
-                    yield records.slice(place, place + 1)
+                if place in problems or (*part, offset) in self.left_out:
+                    yield records.slice(start, place)
+                    start = place + 1
+            yield records.slice(start, len(records))
 
     def _identities(self, records: Records) -> list[bytes | None]:
         """The identities of keys, which are equal for equal keys; None for a record without a key."""

@@ -5,8 +5,9 @@ The patience is what a right program may need on a machine that is busy with oth
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 __all__ = [
     "PATIENCE_S",
@@ -14,6 +15,7 @@ __all__ = [
     "WaitTimeoutError",
     "in_time",
     "quickest",
+    "step_to_rest",
     "wait_for",
     "wait_for_async",
 ]
@@ -89,6 +91,13 @@ async def wait_for_async(condition: Callable[[], object], missing: object = "a c
     while not condition():
         deadline.check(missing)
         await asyncio.sleep(0.01)
+
+
+def step_to_rest(workers: Sequence[Any]) -> None:
+    """Step workers until none of them takes a record and nothing is left to do. Raises: WaitTimeoutError."""
+    deadline = Deadline()
+    while sum(worker.step() for worker in workers) or not workers[0].quiescent():
+        deadline.check("rest")
 
 
 def quickest(attempt: Callable[[], float], within_s: float, attempts: int = 5) -> None:

@@ -107,10 +107,13 @@ def rated(of_run: Callable[[str], str] = str, scale: int = 1) -> eddy.Topology:
     rates = topology.stream(of_run("rates"), key=eddy.String, value=eddy.Int64)  # currency -> rate
     asked = orders.filter(_is_currency).select_key(lambda order, currency: str(currency), key=eddy.String)
     history, grace = (timedelta(milliseconds=n * scale) for n in (HISTORY_MS, GRACE_MS))
-    pair = lambda currency, rate: (currency, rate)  # noqa: E731
-    joined = asked.left_join(rates, pair, eddy.AsOf(history, grace=grace), name="rated", value=eddy.Native)
+    joined = asked.left_join(rates, _pair, eddy.AsOf(history, grace=grace), name="rated", value=eddy.Native)
     joined.to(of_run("rated"), key=eddy.String, value=eddy.Native)
     return topology
+
+
+def _pair(one: Any, other: Any) -> tuple[Any, Any]:
+    return one, other
 
 
 def _is_currency(order: str, currency: int) -> bool:
@@ -198,8 +201,7 @@ def paired(of_run: Callable[[str], str] = str, scale: int = 1) -> eddy.Topology:
     answers = topology.stream(of_run("answers"), key=eddy.String, value=eddy.Int64)  # room -> number
     asked = questions.filter(_is_currency).select_key(lambda user, room: str(room), key=eddy.String)
     spans = (timedelta(milliseconds=n * scale) for n in (AFTER_MS, BEFORE_MS, AFTER_MS, GRACE_MS))
-    pair = lambda room, number: (room, number)  # noqa: E731
-    joined = asked.outer_join(answers, pair, eddy.JoinWindows(*spans), name="paired", value=eddy.Native)
+    joined = asked.outer_join(answers, _pair, eddy.JoinWindows(*spans), name="paired", value=eddy.Native)
     joined.to(of_run("paired"), key=eddy.String, value=eddy.Native)
     return topology
 

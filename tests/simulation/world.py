@@ -107,10 +107,10 @@ ROUNDS = 3_000
 
 
 def due_keys(step: Any) -> list[DueKeys[Any]]:
-    """What says which rows of a step over time are due."""
-    sides = [step.__dict__.get(name, ()) for name in ("_sides", "_waiting", "_versions")]  # private: of joins
-    owners = [step, *(side for side in sides if side and not isinstance(side, tuple)), *(sides[0] or ())]
-    return [owner.due for owner in owners if isinstance(getattr(owner, "due", None), DueKeys)]
+    """What says which rows of a step over time are due: of the step itself, or of the sides of a join."""
+    parts = vars(step)
+    sides = [*parts.get("_sides", ()), parts.get("_waiting"), parts.get("_versions")]  # private: of joins
+    return [one.due for one in (step, *sides) if isinstance(getattr(one, "due", None), DueKeys)]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import step_to_rest
 
 __all__ = ["SIDES", "Joined", "N", "Record", "Running", "S", "home_of", "ms", "sortable"]
 
@@ -55,9 +55,7 @@ class Running:
         self.workers[number] = self._worker(number)
 
     def finish(self) -> None:
-        deadline = Deadline(PATIENCE_S)
-        while sum(worker.step() for worker in self.workers) or not self.workers[0].quiescent():
-            deadline.check("rest")
+        step_to_rest(self.workers)
 
     def write(self, records: Iterable[Record]) -> None:
         producer = self.log.producer(None)

@@ -17,7 +17,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import step_to_rest
 
 S, N = eddy.String, eddy.Int64
 EVERY_MS = 7
@@ -119,9 +119,7 @@ def test_two_workers_do_what_one_operator_does(
             number = data.draw(st.integers(0, 1))
             workers[number].close()
             workers[number] = worker(str(number))
-    deadline = Deadline(PATIENCE_S)
-    while sum(one.step() for one in workers) or not workers[0].quiescent():
-        deadline.check("the workers' end")
+    step_to_rest(workers)
     for one in workers:
         one.close()
     wanted = Counter(key[:1] if rekeyed else key for epoch in epochs for key, _ in epoch)

@@ -17,6 +17,7 @@ from tests import oracle
 from tests.operators.test_ranked import children, heavy, wanted
 from tests.topology.programs import S, family
 from tests.topology.test_recursive import cut_up
+from tests.waiting import step_to_rest
 
 N, Native = eddy.Int64, eddy.Native
 Data = dict[Any, Any]
@@ -383,8 +384,7 @@ def test_nodes_that_have_no_native_form_travel_by_the_serde_of_nodes() -> None:
     for line in [b"ab", b"bc", b"cd"]:
         producer.send("lines", partition_of(line, 3), [line], [line], [0])
     producer.commit({}, None)
-    while sum(worker.step() for worker in workers) or not workers[0].quiescent():
-        pass
+    step_to_rest(workers)
     stored = [dict(worker.circuit.states["places"].items()) for worker in workers]  # type: ignore[attr-defined]
     assert stored[0] | stored[1] == {"a": 1, "b": 1, "c": 1, "d": 1}
     for worker in workers:

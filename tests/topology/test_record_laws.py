@@ -19,7 +19,7 @@ from eddy.connectors.log import Headers, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.runtime.lifecycle import WorkerState
 from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import PATIENCE_S, Deadline, step_to_rest
 
 S, Native = eddy.String, eddy.Native
 Record = tuple[str, str, int, Headers]
@@ -100,9 +100,7 @@ class Running:
         self.workers[number] = self._worker(number)
 
     def finish(self) -> None:
-        deadline = Deadline(PATIENCE_S)
-        while sum(worker.step() for worker in self.workers) or not self.workers[0].quiescent():
-            deadline.check("rest")
+        step_to_rest(self.workers)
 
     def counts(self) -> dict[str, int]:
         deadline = Deadline(PATIENCE_S)

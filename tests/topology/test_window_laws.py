@@ -18,7 +18,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.runtime.lifecycle import WorkerState
 from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import PATIENCE_S, Deadline, step_to_rest
 
 S, N = eddy.String, eddy.Int64
 TOPICS = ("in", "more")
@@ -259,9 +259,7 @@ class Running:
         return [(IDLE, "", 0, self.now_ms - self.idle_after)]
 
     def finish(self) -> None:
-        deadline = Deadline(PATIENCE_S)
-        while sum(worker.step() for worker in self.workers) or not self.workers[0].quiescent():
-            deadline.check("rest")
+        step_to_rest(self.workers)
 
     def table(self, name: str = "sums") -> dict[Window, int]:
         deadline = Deadline(PATIENCE_S)

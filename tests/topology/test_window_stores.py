@@ -14,7 +14,7 @@ from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import DataError, ProcessorError, TopologyError
 from eddy.state.memory import MemoryStore
 from eddy.windows import Windowed
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import step_to_rest
 
 S, N, Native = eddy.String, eddy.Int64, eddy.Native
 MS = timedelta(milliseconds=1)
@@ -155,9 +155,7 @@ def test_workers_that_come_and_go_keep_the_windows(epochs: list[list[Any]], data
             number = data.draw(st.integers(0, 1))
             workers[number].close()
             workers[number] = worker(str(number))
-    deadline = Deadline(PATIENCE_S)
-    while sum(one.step() for one in workers) or not workers[0].quiescent():
-        deadline.check("the workers' end")
+    step_to_rest(workers)
     for one in workers:
         one.close()
     found: list[Any] = []

@@ -13,7 +13,7 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.state.memory import MemoryStore
-from tests.waiting import PATIENCE_S, Deadline
+from tests.waiting import step_to_rest
 
 S, N, Native = eddy.String, eddy.Int64, eddy.Native
 Headers = tuple[tuple[str, bytes], ...]
@@ -211,9 +211,7 @@ def test_it_is_the_record_whatever_the_cut_and_the_worker(
             workers[number].close()
             workers[number] = worker(number)
         workers[number].step()
-    deadline = Deadline(PATIENCE_S)
-    while sum(one.step() for one in workers) or not workers[0].quiescent():
-        deadline.check("rest")
+    step_to_rest(workers)
     expected = []
     for partition in range(partitions):
         read = log.read(TopicPartition("in", partition), 0, 10_000, 10_000)

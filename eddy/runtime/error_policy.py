@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from eddy.config import Config
 from eddy.errors import ConfigurationError, ConnectorError, DataError
@@ -49,7 +50,7 @@ class ErrorPolicy:
 
     def rows(self, dead: Sequence[DeadRow]) -> list[DeadRow]:
         """The same for rows that were set aside."""
-        return [row for row in dead if self._decided(_failed_row(row), lambda row=row: _error_of(row))]  # type: ignore[misc]
+        return [row for row in dead if self._decided(_failed_row(row), partial(_error_of, row))]
 
     def global_record(self, rejected: Rejected) -> None:
         """The same for a record of a global table, of which no letter is written."""

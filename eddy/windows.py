@@ -23,6 +23,7 @@ from eddy.errors import DataError, TopologyError
 from eddy.serde import Part, Serde, String
 
 __all__ = [
+    "MOST_WINDOWS",
     "CalendarWindows",
     "SessionWindowed",
     "SessionWindows",
@@ -43,6 +44,8 @@ Span = tuple[int, int]
 Unit = Literal["day", "week", "month"]
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST = timedelta(days=36_525)
+MOST_WINDOWS = 10_000
+"""In how many hopping windows one row may be: it is counted in each of them."""
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
 _START, _END_START = Struct(">q"), Struct(">qq")
@@ -142,6 +145,11 @@ class TimeWindows(_Fixed):
                 raise TopologyError(
                     f"TimeWindows: advance={self.advance!r} is more than size={self.size!r}, so that moments between "
                     "the windows are in none; at most the size is possible"
+                )
+            if (many := -(-self.size // self.advance)) > MOST_WINDOWS:
+                raise TopologyError(
+                    f"TimeWindows: with advance={self.advance!r} and size={self.size!r} each record is in {many:,} "
+                    f"windows; at most {MOST_WINDOWS:,} are possible"
                 )
         check_span("TimeWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
 

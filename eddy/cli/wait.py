@@ -18,11 +18,12 @@ from eddy.runtime.quiescence import lags, last_cut, quiescent
 from eddy.runtime.shares import members
 from eddy.topology.topology import Topology
 
-__all__ = ["POLL_S", "command", "wait_until_quiescent"]
+__all__ = ["POLL_S", "Patience", "command", "wait_until_quiescent"]
 
 POLL_S = 0.1
 """Seconds between two looks at the application."""
 _REACH_S = 1.0
+_TELL_S = 3.0
 
 
 @click.command("wait", short_help="Wait until an application has nothing left to do.")
@@ -42,25 +43,23 @@ def command(program: str, target: Target, timeout: float) -> None:
       eddy produce nodes nodes.tsv && eddy wait family.py --timeout 30 && eddy consume descendants
     """
     topology = load(program).topology
-    deadline = time.monotonic() + timeout
+    patience = Patience(timeout)
     while not target.exists():
-        _wait_on(
-            deadline,
-            timeout,
-            f"there is no log in {target.data} yet; eddy produce and eddy run make one; or name it: --data DIR",
+        patience.pause(
+            f"there is no log in {target.data} yet; eddy produce and eddy run make one; or name it: --data DIR"
         )
     with opened(target) as log:
-        wait_until_quiescent(log, topology, deadline, timeout)
+        wait_until_quiescent(log, topology, patience)
 
 
-def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout: float) -> None:
-    """Wait for quiescence until `deadline`, a time of the monotonic clock, which is `timeout` seconds after the start.
+def wait_until_quiescent(log: Log, topology: Topology, patience: "Patience") -> None:
+    """Wait until an application has nothing left to do.
 
-    Raises: SystemExit with 1 after the deadline; with 3 if some part has no finite answer.
+    Raises: SystemExit with 1 when the patience ends; with 3 if some part has no finite answer.
     """
     waiting = _Waiting(log, topology)
     while (missing := waiting.missing()) is not None:
-        _wait_on(deadline, timeout, missing)
+        patience.pause(missing)
     held = told(read_metadata(log, find(topology, log).internal.plan).held)
     for why in held:
         click.echo(f"no finite answer: {why}", err=True)
@@ -68,12 +67,24 @@ def wait_until_quiescent(log: Log, topology: Topology, deadline: float, timeout:
         raise SystemExit(HELD)
 
 
-def _wait_on(deadline: float, timeout: float, missing: str) -> None:
-    """Pause; after the deadline, exit with status 1 and name the missing work."""
-    if time.monotonic() >= deadline:
-        click.echo(f"not quiescent after {timeout:g} s: {missing}", err=True)
-        raise SystemExit(1)
-    time.sleep(POLL_S)
+class Patience:
+    """The time of a wait: `timeout` seconds from now on. After three of them, what is missing is told on stderr."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._began = time.monotonic()
+        self._told = False
+
+    def pause(self, missing: str) -> None:
+        """Wait a moment. Raises: SystemExit with 1 at the end, which names the missing work."""
+        waited = time.monotonic() - self._began
+        if waited >= self._timeout:
+            click.echo(f"not quiescent after {self._timeout:g} s: {missing}", err=True)
+            raise SystemExit(1)
+        if waited >= _TELL_S and not self._told:
+            self._told = True
+            click.echo(f"waiting, up to {self._timeout:g} s: {missing}", err=True)
+        time.sleep(POLL_S)
 
 
 class _Waiting:

@@ -122,6 +122,9 @@ class TestBeforeTheFirstRun:
     def test_wait_for_a_missing_log_says_who_makes_it(self, run: Command) -> None:
         told = run("wait", "family.py", "--timeout", "0.2", status=1).stderr
         assert "not quiescent after 0.2 s: there is no log in .eddy/log yet; eddy produce and eddy run make one" in told
+        told = run("wait", "family.py", "--timeout", "3.5", status=1).stderr
+        assert told.count("there is no log in .eddy/log yet") == 2
+        assert told.startswith("waiting, up to 3.5 s: there is no log")
 
 
 @pytest.mark.parametrize("module", ["platform", "logging", "click"])

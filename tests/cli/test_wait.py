@@ -1,7 +1,6 @@
 """`eddy wait`: when it ends, readers of committed records may read all results."""
 
 import random
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +8,7 @@ import pytest
 
 import eddy
 from eddy.cli import wait
-from eddy.cli.wait import wait_until_quiescent
+from eddy.cli.wait import Patience, wait_until_quiescent
 from eddy.connectors.kafka import KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, Records, TopicPartition, TopicSpec
@@ -89,7 +88,7 @@ def case(seed: int) -> None:
     worker.run_until_idle()
     worker.close()
     log.late(seed, {"app-odd": counts["app-odd"], "app-even": counts["app-even"]})
-    wait_until_quiescent(log, topology(), time.monotonic() + PATIENCE_S, PATIENCE_S)
+    wait_until_quiescent(log, topology(), Patience(PATIENCE_S))
     for topic, rest in (("app-odd", 1), ("app-even", 0)):
         assert read(log, topic, counts[topic]) - {-1} == {number for number in numbers if number % 2 == rest}
 
@@ -130,10 +129,10 @@ def test_open_transaction_in_an_output_on_kafka_is_waited_for(
     worker = eddy.Worker(topology(name), kafka)
     wait_for(lambda: not worker.step(0.05) and worker.idle(), PATIENCE_S)
     with pytest.raises(SystemExit):
-        wait_until_quiescent(kafka, topology(name), time.monotonic() + 1.0, 1.0)
+        wait_until_quiescent(kafka, topology(name), Patience(1.0))
     assert f"readers may not read {name}-odd-0 from offset 0 on" in capsys.readouterr().err
     others.commit({}, None)
     others.close()
-    wait_until_quiescent(kafka, topology(name), time.monotonic() + PATIENCE_S, PATIENCE_S)
+    wait_until_quiescent(kafka, topology(name), Patience(PATIENCE_S))
     assert (read(kafka, f"{name}-odd", 1), read(kafka, f"{name}-even", 1)) == ({-1, 1}, {2})
     worker.close()

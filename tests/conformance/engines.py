@@ -7,7 +7,6 @@ place of the folder, and names of its own: many share a broker. What an engine c
 """
 
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 
 import eddy
 from eddy.cli.exits import HELD
-from eddy.cli.wait import wait_until_quiescent
+from eddy.cli.wait import Patience, wait_until_quiescent
 from eddy.connectors.kafka import KafkaLog
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition, TopicSpec
@@ -121,7 +120,7 @@ def quiescent(run: "Run", worker: FaustWorker) -> None:
     while True:
         assert worker.child.running, worker.child.last_words()
         try:
-            wait_until_quiescent(run.log, run.topology, time.monotonic() + 1.0, 1.0)
+            wait_until_quiescent(run.log, run.topology, Patience(1.0))
             return
         except SystemExit as end:
             if end.code == HELD:

@@ -205,6 +205,7 @@ REFUSED = {
     "SELECT * FROM TUMBLE(clicks, at, INTERVAL '0 hours')": "TUMBLE: a span of 0",
     "SELECT * FROM TUMBLE(clicks, at, INTERVAL '1 month')": "this INTERVAL is not supported",
     f"SELECT * FROM HOP(clicks, at, INTERVAL '2 hours', {HOUR})": "HOP every 7,200,000 ms of windows of 3,600,000 ms",
+    f"SELECT * FROM HOP(clicks, at, INTERVAL '1 millisecond', {HOUR})": "3,600,000 of them; at most 10,000 are",
     f"SELECT * FROM HOP(clicks, at, {HOUR})": "HOP needs 2 spans of time; HOP",
     "SELECT * FROM TUMBLE(clicks, at)": r"column 32: TUMBLE is TUMBLE\(orders, at",
     f"SELECT * FROM TUMBLE(clicks c, at, {HOUR})": "TUMBLE is TUMBLE",

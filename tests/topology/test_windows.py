@@ -325,6 +325,7 @@ def test_records_are_kept_until_the_window_behind_them_is_over() -> None:
         (lambda: eddy.TimeWindows(ms(10), grace=ms(-1)), "TimeWindows: grace=.* from 0"),
         (lambda: eddy.TimeWindows(ms(10), advance=ms(11)), "advance=.* is more than size="),
         (lambda: eddy.TimeWindows(ms(10), advance=ms(0)), "TimeWindows: advance="),
+        (lambda: eddy.TimeWindows(ms(10_001), advance=ms(1)), "is in 10,001 windows; at most 10,000 are possible"),
         (lambda: eddy.CalendarWindows("year"), "unit='year'; 'day', 'week' or 'month'"),  # type: ignore[arg-type]
         (lambda: eddy.CalendarWindows("day", "Mars/Base"), "zone='Mars/Base' is no time zone"),
         (lambda: eddy.TimeWindowed(S, timedelta(0)), "TimeWindowed: size="),

@@ -1,14 +1,13 @@
 """The commands of `faust -A app eddy`: those of `eddy` for a topology that the app hosts, on the app's brokers."""
 
 import contextlib
-import time
 
 import click
 
 from eddy.cli.options import timeout_option
 from eddy.cli.reset import reset
 from eddy.cli.status import print_status
-from eddy.cli.wait import wait_until_quiescent
+from eddy.cli.wait import Patience, wait_until_quiescent
 from eddy.connectors.faust.hosted import HOSTED, HostedTopology
 from eddy.errors import ConnectorError
 from eddy.topology.arguments import folder_of
@@ -45,9 +44,9 @@ def wait(name: str | None, timeout: float) -> None:
 
     Exit status: 0, 1 after the timeout, 3 if some part has no finite answer.
     """
-    hosted, deadline = _chosen(name), time.monotonic() + timeout
+    hosted, patience = _chosen(name), Patience(timeout)
     with contextlib.closing(hosted.open_log()) as log:
-        wait_until_quiescent(log, hosted.topology, deadline, timeout)
+        wait_until_quiescent(log, hosted.topology, patience)
 
 
 @click.command("reset", short_help="Make a topology start anew.")

@@ -13,6 +13,7 @@ from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.temporal import interval
 from eddy.topology.sql.types import BIGINT, TIMESTAMP
 from eddy.topology.sql.window_syntax import EXAMPLES, WindowTable
+from eddy.windows import MOST_WINDOWS
 
 __all__ = ["window_table"]
 
@@ -45,6 +46,12 @@ def window_table(text: StatementText, call: WindowTable, table: Node, scope: Col
             call.args["spans"][0],
             f"HOP every {advance:,} ms of windows of {size:,} ms, between which rows are in no window; the first span "
             "is how often a window begins, and may not be longer than the second, its size",
+        )
+    if (many := -(-size // advance)) > MOST_WINDOWS:
+        raise text.error(
+            call.args["spans"][0],
+            f"HOP every {advance:,} ms of windows of {size:,} ms: each row is in {many:,} of them; at most "
+            f"{MOST_WINDOWS:,} are possible",
         )
     offset = sum(spans[_SPANS[kind][0] :])
     windows = FixedWindows(place, size, advance, offset, timestamps, where)

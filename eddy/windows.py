@@ -147,10 +147,8 @@ class TimeWindows(_Fixed):
                     "the windows are in none; at most the size is possible"
                 )
             if (many := -(-self.size // self.advance)) > MOST_WINDOWS:
-                raise TopologyError(
-                    f"TimeWindows: with advance={self.advance!r} and size={self.size!r} each record is in {many:,} "
-                    f"windows; at most {MOST_WINDOWS:,} are possible"
-                )
+                told = f"TimeWindows: with advance={self.advance!r} and size={self.size!r} each record is in {many:,}"
+                raise TopologyError(f"{told} windows; at most {MOST_WINDOWS:,} are possible")
         check_span("TimeWindows: grace", self.grace, timedelta(0), "timedelta(minutes=1)")
 
     @cached_property

@@ -54,8 +54,10 @@ class Cost:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The end: workers have been waited for."""
-        took_s, used_s = time.monotonic() - self._began_s, processor_s() + brokers_processor_s(self._config)
-        terminalreporter.section(f"cost: {took_s / 60:.1f} min, of processors {used_s / 60:.1f} min")
+        took_s, brokers_s = time.monotonic() - self._began_s, brokers_processor_s(self._config)
+        used_s = processor_s() + brokers_s
+        of_brokers = f", {brokers_s / 60:.1f} of them in brokers" if brokers_s else ""
+        terminalreporter.section(f"cost: {took_s / 60:.1f} min, of processors {used_s / 60:.1f} min{of_brokers}")
         terminalreporter.write_line("processor s  clock s  test")
         for used_s, took_s, name in sorted(self._tests, reverse=True)[:_DEAREST]:
             terminalreporter.write_line(f"{used_s:11.1f}  {took_s:7.1f}  {name}")

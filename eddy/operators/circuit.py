@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eddy.errors import DataError, EddyError, UnwritableRowError
+from eddy.operators.async_map import AsyncMap
 from eddy.operators.batch import EMPTY, Batch
 from eddy.operators.constant import Constant
 from eddy.operators.context import OUTSIDE, Context, Tick, TickOrWatermark, Wake
@@ -348,7 +349,13 @@ class Circuit:
     @property
     def reads_places(self) -> bool:
         """Whether an operator needs the places of its rows' records."""
-        return bool(self.processors or self._windows or any(isinstance(op, WithRecords) for op in self.operators))
+        found = any(isinstance(op, WithRecords | AsyncMap) for op in self.operators)
+        return bool(self.processors or self._windows or found)
+
+    @property
+    def layout(self) -> tuple[list[Step], Mapping[str, int]]:
+        """The steps in their order, and the slots of the sources by topic."""
+        return [step for step, _ in self._steps], self._inputs
 
     def held(self) -> dict[tuple[str, int], str]:
         """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eddy.config import Config
-from eddy.connectors.log import Log
+from eddy.connectors.log import Consumer, Log
 from eddy.errors import ConfigurationError
 from eddy.operators.circuit import Circuit
 from eddy.operators.exchange import Budget
 from eddy.runtime.administration import commands
+from eddy.runtime.calling_consumer import CallingConsumer, CallPath
 from eddy.runtime.compiled_topology import UserTopics
 from eddy.runtime.decoding import Decoder
 from eddy.runtime.encoding import SinkTopic
@@ -67,6 +68,11 @@ class Assembly:
     global_tables: GlobalTables
     idle: IdlePartitions | None
     """The idle partitions of the sources that have `idle_after`, if an operator reads their event time."""
+
+    def calling(self, consumer: Consumer) -> Consumer:
+        """The consumer; if steps call out, one that keeps records back until the calls for them have ended."""
+        paths = CallPath.all_of(*self.circuit.layout)
+        return CallingConsumer(consumer, self.decoder, paths) if paths else consumer
 
 
 def open_store(config: Config, application: str, member: str) -> Store:

@@ -102,7 +102,8 @@ class Worker:
             made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s, wall)
             self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
             self._tenure.begin(self._producer)  # ends an earlier worker's open transaction before positions are read
-            return made, self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
+            consumer = self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
+            return made, made.calling(consumer)
         except BaseException:
             self._producer.drop()
             self.local_store.close()
@@ -458,9 +459,7 @@ class Worker:
         return self.positions.lags()
 
     def held(self) -> dict[tuple[str, int], str]:
-        """Messages about parts without a finite answer in this worker's partitions, as of the last commit, by recursion
-        and partition.
-        """
+        """Why parts of this worker have no finite answer, as of the last commit, by recursion and partition."""
         return dict(self._holding.noted)
 
     @property

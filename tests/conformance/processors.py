@@ -1,5 +1,6 @@
-"""The conformance cases of processors."""
+"""The conformance cases of processors and of functions that only a worker can call."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ PROCESSED = (
     "a-processor-tells-by-event-time",
     "processors-of-a-table",
     "a-function-reads-records",
+    "a-function-calls-out",
 )
 """The names of the cases, which a worker alone computes."""
 
@@ -136,3 +138,21 @@ def a_function_reads_records(t: eddy.Topology) -> None:
     stream = t.stream("in", S, S, timestamp=lambda value: int(value[1:]))
     first = stream.filter(lambda key, value, record: (key, record.timestamp_ms) != ("a", 9) and record.offset >= 0)
     first.map_values(lambda value, record: (value, record.topic[-2:], record.timestamp_ms)).to("out", value=Native)
+
+
+async def twice(key: str, value: str) -> tuple[str, str]:
+    """The value twice, some time later; the later, the shorter the value is."""
+    await asyncio.sleep(0.01 / len(value))  # pause: a call takes its time
+    return value, value * 2
+
+
+@case(
+    [of("in", ("a", "x"), ("b", "yyy"), ("a", "zz")), of("in", ("c", "-"), ("b", "x"))],
+    out=[("x", "xx"), ("yyy", "yyyyyy"), ("zz", "zzzz"), ("x", "xx")],
+    counts={"x": 2, "yyy": 1, "zz": 1},
+)
+def a_function_calls_out(t: eddy.Topology) -> None:
+    words = t.stream("in", S, S).filter(lambda key, value: value != "-")
+    called = words.map_async(twice, "twice", S, S, at_most=2)
+    called.to("out")
+    called.group_by_key().count("counts").to("counts")

@@ -150,6 +150,7 @@ def test_spark_gives_the_result(
 def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
     refused = {case.name for case in CASES if order_dependent(case.topology().plan, dict.fromkeys(_topics(case), 3))}
     assert refused == {
+        "a-function-calls-out",
         "a-function-reads-records",
         "a-processor-counts",
         "a-processor-tells-by-event-time",

@@ -36,6 +36,19 @@ async def later(*anything: Any) -> None:
     """A coroutine function, which returns before it has done anything."""
 
 
+async def one_later(one: Any) -> Any:
+    """A coroutine function of one argument."""
+
+
+async def two_later(one: Any, two: Any) -> Any:
+    """A coroutine function of two arguments."""
+
+
+async def many_later(*anything: Any) -> Any:
+    """An asynchronous generator function."""
+    yield anything
+
+
 class Function(NamedTuple):
     """A parameter that takes a function called with so many arguments."""
 
@@ -77,6 +90,8 @@ WRONG: dict[str, list[Any]] = {
     "tables": [7, ["t"], {7: 7}],
     "columns": [7, "nowhere", [7]],
     "stores": [7, "declared", b"declared", ["nowhere"], [7], [None], ["declared", "declared"]],
+    "coroutine function of two": [7, None, "f", lambda key, value: (key, value), one_later, many_later],
+    "coroutine function of one": [7, None, "f", lambda value: value, two_later, many_later],
     "kind": ["window", "session", "versioned", 7, None],
     "serdes": [7, {"x": S}, {"x": (str, str)}, {"nobody": (S, S)}],
 }
@@ -107,6 +122,15 @@ def transforms(of: str, *, rekey: bool) -> list[Call]:
         found.append(Call(of, "select_key", {"function": pair}, {"name": "name", "key": "serde"}))
         found.append(Call(of, "peek", {"function": pair}, {"name": "name"}))
     return found
+
+
+def calls(of: str) -> list[Call]:
+    limits = {"at_most": "whole", "order": "choice", "timeout": "span", "retries": "whole"}
+    pair, value = (two_later, "coroutine function of two"), (one_later, "coroutine function of one")
+    return [
+        Call(of, "map_async", {"function": pair}, {**STREAM, **limits}),
+        Call(of, "map_values_async", {"function": value}, {"name": "name", "value": "serde", **limits}),
+    ]
 
 
 class Processor:
@@ -235,6 +259,7 @@ CALLS = [
         for verb in ("join", "left_join")
     ),
     Call("stream", "recursively", {"op": OP}, {**RECURSION, "include_seeds": "flag"}),
+    *calls("stream"),
     *processors("stream"),
     *processors("table"),
     *transforms("table", rekey=False),

@@ -21,11 +21,11 @@ from eddy.topology.arguments import (
     name_or,
 )
 from eddy.topology.dsl.addressing import addressed, of_topic
+from eddy.topology.dsl.async_maps import AsyncMaps
 from eddy.topology.dsl.builder import same_topology, serdes
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
-from eddy.topology.dsl.stream_joins import StreamJoins
 from eddy.topology.dsl.table import KTable, add_sink
 from eddy.topology.dsl.with_record import FromValue, check_of_row, first_of
 from eddy.topology.plan import plan
@@ -44,7 +44,7 @@ _OfRow = Callable[[K, V], R] | Callable[[K, V, RecordContext], R]
 """A function of a key and a value, and of the record if it has a parameter named `record`."""
 
 
-class KStream(StreamJoins[K, V]):
+class KStream(AsyncMaps[K, V]):
     """A stream of records (K, V). Functions are called with each record and must not change it.
 
     A function that needs a parameter named `record` gets the record's `RecordContext`: its topic, partition, offset,

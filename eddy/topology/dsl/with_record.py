@@ -46,9 +46,11 @@ def of_value_pair(function: Callable[..., Any]) -> Callable[[tuple[Any, RecordCo
     return called
 
 
-def check_records(where: str, open_loops: Sequence[str], rows: Node) -> None:
+def check_records(
+    where: str, open_loops: Sequence[str], rows: Node, why: str = "its function has a parameter named record, and"
+) -> None:
     """Check that the rows are records in the partitions of their sources. Raises: TopologyError."""
-    asks = f"{where}: its function has a parameter named record, and"
+    asks = f"{where}: {why}"
     if open_loops:
         raise TopologyError(
             f"{asks} rows inside {open_loops[-1]} are no records of a source; call it before the recursion, "

@@ -164,6 +164,8 @@ class Node:
     """Whether the step reads a topic of the user."""
     writes: ClassVar[bool] = False
     """Whether the step writes to a topic of the user."""
+    calls_out: ClassVar[bool] = False
+    """Whether the worker calls the step's function for the records of its sources, before they are in an epoch."""
     is_global: ClassVar[bool] = False
     """Whether every worker has the step's rows whole, from a topic that it reads without a group."""
     begins: ClassVar[bool] = False

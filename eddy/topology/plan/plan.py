@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from eddy.errors import TopologyError
+from eddy.topology.plan.async_steps import AsyncMapped
 from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
@@ -44,6 +45,7 @@ __all__ = [
     "Aggregate",
     "AsOfJoin",
     "AssignWindows",
+    "AsyncMapped",
     "Binding",
     "Block",
     "Constant",

@@ -1,0 +1,84 @@
+"""Rows whose values come from calls of a coroutine function, which were made before the epoch.
+
+The worker calls the function when it has polled a record, and lets the record into an epoch once its calls have ended:
+see `runtime/calling_consumer.py`. The operator only finds the results of the calls, by the places of the records.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Place, Row
+from eddy.operators.context import OUTSIDE, Context
+from eddy.operators.operator import RowWise
+from eddy.operators.processors.record import RecordContext
+from eddy.source_lines import describe_exception
+
+__all__ = ["AsyncMap", "CallLimits", "CallOrder", "EndedCall"]
+
+CallOrder = Literal["key", "input", "none"]
+"""The earlier calls for which a call waits: with the same key, from the same source partition, or none."""
+
+
+class CallLimits(NamedTuple):
+    """The most calls at a time, their order, the seconds that one may take, and how often a failed one is repeated."""
+
+    at_most: int
+    order: CallOrder
+    timeout_s: float
+    retries: int
+
+
+class EndedCall(NamedTuple):
+    """The row of a call, and its new row or the error of its last try."""
+
+    row: Row
+    made: Row | None
+    error: Exception | None
+
+
+class AsyncMap(RowWise):
+    """Rows of (K, V) in, for each the row of its call out. `function(key, value, record)` returns that row.
+
+    `ended` has the calls of a record in the order of its rows; the worker adds and drops them between epochs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Any, Any, RecordContext], Awaitable[Row]],
+        limits: CallLimits,
+        where: str,
+    ) -> None:
+        self.name, self.function, self.limits, self.where = name, function, limits, where
+        self.ended: dict[Place, list[EndedCall]] = {}
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Find the results."""
+        (batch,) = inputs
+        return batch.with_rows(list(map(self._made, batch.rows, batch.places_of_rows())))
+
+    def _made(self, row: Row, place: Place | None) -> Row:
+        call = self._call(row, self.ended.get(place, ()) if place is not None else ())
+        if call.made is None:
+            told = f"{self.where}: the call raised {describe_exception(call.error)}" if call.error else ""
+            raise DataError(told) from call.error
+        return call.made
+
+    def _call(self, row: Row, calls: Sequence[EndedCall]) -> EndedCall:
+        if len(calls) == 1:
+            return calls[0]
+        for call in calls:
+            if call.row == row or repr(call.row) == repr(row):
+                return call
+        raise DataError(
+            f"{self.where}: there was no call for the row {row!r}, since the steps before it made other rows of the "
+            "record at first; their functions have to return the same for the same record"
+        )
+
+    def _error(self, batch: Batch, start: int, stop: int, others: Sequence[Batch]) -> Exception | None:
+        try:
+            self.step(OUTSIDE, batch.at(range(start, stop)))
+        except Exception as error:
+            return error
+        return None

@@ -1,0 +1,214 @@
+"""A consumer that keeps records back until the calls for them have ended.
+
+For each polled record it finds the rows of the steps before a `map_async`, and begins their calls. `poll` returns the
+first records of each partition whose calls have ended; so an epoch never waits for a call, its transaction is not open
+meanwhile, and the group's position never passes a record that is still called for. A partition with too many records in
+waiting is paused, without an effect on others. A seek forgets the calls of a partition: they are made again.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from eddy.connectors.log import UNBOUNDED, Consumer, Poll, Records, TopicPartition
+from eddy.operators.async_map import AsyncMap
+from eddy.operators.batch import EMPTY, Batch, Place, Row
+from eddy.operators.errors.guarded import unguarded
+from eddy.operators.operator import Step
+from eddy.operators.processors.record import RecordContext
+from eddy.runtime.async_calls import AsyncCalls, OpenCall
+from eddy.runtime.decoding import Decoder
+
+__all__ = ["CallPath", "CallingConsumer"]
+
+_PAUSE_S = 0.02
+_WAITING = 4
+"""A partition is paused while it has this many times `at_most` records in waiting."""
+
+
+class CallPath(NamedTuple):
+    """The steps from the sources to an `AsyncMap`. `inputs` are the slots of the sources, by topic."""
+
+    operator: AsyncMap
+    source: int
+    inputs: Mapping[str, int]
+    steps: Sequence[Step]
+
+    @classmethod
+    def all_of(cls, steps: Sequence[Step], inputs: Mapping[str, int]) -> "list[CallPath]":
+        """The paths to all operators that call out."""
+        return [cls._to(step, steps, inputs) for step in steps if isinstance(unguarded(step.operator), AsyncMap)]
+
+    @classmethod
+    def _to(cls, last: Step, steps: Sequence[Step], inputs: Mapping[str, int]) -> "CallPath":
+        operator, needed, path = unguarded(last.operator), set(last.inputs), list[Step]()
+        assert isinstance(operator, AsyncMap)
+        for step in reversed(steps[: steps.index(last)]):
+            if step.output in needed:
+                needed |= set(step.inputs)
+                path.append(step)
+        sources = {topic: slot for topic, slot in inputs.items() if slot in needed}
+        return cls(operator, last.inputs[0], sources, path[::-1])
+
+    def rows(self, topic: str, batch: Batch) -> Batch:
+        """The rows for which a source's records are called for."""
+        if topic not in self.inputs:
+            return EMPTY
+        values = {self.inputs[topic]: batch}
+        for step in self.steps:
+            inputs = [values.get(slot, EMPTY) for slot in step.inputs]
+            if any(each.rows for each in inputs):
+                values[step.output] = step.operator.explore(*inputs)
+        return values.get(self.source, EMPTY)
+
+
+class _Unfinished(NamedTuple):
+    """Records of a partition, and the calls of each."""
+
+    records: Records
+    calls: list[list[OpenCall]]
+
+    def ended(self) -> int:
+        """The number of first records whose calls have ended."""
+        return sum(1 for _ in takewhile(lambda calls: all(call.ended for call in calls), self.calls))
+
+    def after(self, count: int) -> "_Unfinished":
+        """What is left without the first records."""
+        return _Unfinished(self.records.slice(count, len(self.records)), self.calls[count:])
+
+
+class CallingConsumer:
+    """A member of a group, as `consumer`, for a worker whose topology has the paths `paths`, at least one."""
+
+    def __init__(self, consumer: Consumer, decoder: Decoder, paths: Sequence[CallPath]) -> None:
+        self._consumer, self._decoder, self._paths = consumer, decoder, paths
+        self._topics = {topic for path in paths for topic in path.inputs}
+        self._most_waiting = _WAITING * max(path.operator.limits.at_most for path in paths)
+        self._calls = AsyncCalls()
+        self._waiting: dict[TopicPartition, deque[_Unfinished]] = {}
+        self._returned: list[Place] = []
+        self._held: set[TopicPartition] = set()
+
+    def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
+        """As `Consumer.poll`; records that are called for come when their calls have ended."""
+        self._forget_returned()
+        polled = self._consumer.poll(max_records, 0.0 if self._waiting else timeout_s, max_bytes)
+        self._drop(polled.revoked)
+        found = []
+        for records in polled.records:
+            if records.topic in self._topics:
+                self._begin(records)
+            else:
+                found.append(records)
+        ready = self._ready(max_records, max_bytes)
+        if self._waiting and not (found or ready or polled.assigned or polled.revoked):
+            self._calls.wait(min(timeout_s or _PAUSE_S, _PAUSE_S))
+            ready = self._ready(max_records, max_bytes)
+        self._hold()
+        return Poll(found + ready, polled.revoked, polled.assigned)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """As `Consumer.assignment`."""
+        return self._consumer.assignment()
+
+    def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """As `Consumer.seek`; the calls of these partitions are cancelled and forgotten."""
+        self._drop(positions)
+        self._consumer.seek(positions)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Consumer.pause`."""
+        self._consumer.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `Consumer.resume`."""
+        self._consumer.resume(partitions)
+
+    def group_metadata(self) -> object:
+        """As `Consumer.group_metadata`."""
+        return self._consumer.group_metadata()
+
+    def close(self) -> None:
+        """Cancel all calls, and end the membership."""
+        try:
+            self._calls.close()
+        finally:
+            self._consumer.close()
+
+    def _begin(self, records: Records) -> None:
+        """Begin the calls of polled records."""
+        found: list[list[OpenCall]] = [[] for _ in records.offsets]
+        numbers = {offset: number for number, offset in enumerate(records.offsets)}
+        untimed: dict[Place, str] = {}
+        timed = self._decoder.extractors.timed(records, untimed)
+        for batch in self._decoder.decode([timed]).values():
+            for path in self._paths:
+                for row, record in _rows_with_records(path.rows(records.topic, batch)):
+                    if record[:3] not in untimed:
+                        found[numbers[record.offset]].append(OpenCall(path.operator, row, record))
+        self._calls.begin([call for calls in found for call in calls])
+        queue = self._waiting.setdefault(TopicPartition(records.topic, records.partition), deque())
+        queue.append(_Unfinished(records, found))
+
+    def _ready(self, max_records: int, max_bytes: int) -> list[Records]:
+        """Take the first records of each partition whose calls have ended; at least one if there are any."""
+        found: list[Records] = []
+        for partition, queue in list(self._waiting.items()):
+            while queue and max_records > 0 and max_bytes > 0:
+                first = queue.popleft()
+                count = min(first.ended(), max_records)
+                whole = count == len(first.records)
+                taken = first.records if whole else first.records.slice(0, count)
+                if count or whole:
+                    self._note(first.calls[:count])
+                    found.append(taken)
+                    max_records, max_bytes = max_records - count, max_bytes - taken.bytes()
+                if not whole:
+                    queue.appendleft(first.after(count))
+                    break
+            if not queue:
+                del self._waiting[partition]
+        return found
+
+    def _note(self, calls: Sequence[list[OpenCall]]) -> None:
+        """Let the operators find the results of calls."""
+        for call in (call for of_record in calls for call in of_record):
+            place, ended = call.record[:3], call.ended
+            assert ended is not None
+            call.operator.ended.setdefault(place, []).append(ended)
+            self._returned.append(place)
+
+    def _forget_returned(self) -> None:
+        """The records of the last poll have been committed, or are sought."""
+        for place in self._returned:
+            for path in self._paths:
+                path.operator.ended.pop(place, None)
+        self._returned = []
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Cancel and forget the calls of partitions."""
+        for partition in partitions:
+            queue = self._waiting.pop(partition, ())
+            self._calls.cancel([call for waiting in queue for calls in waiting.calls for call in calls])
+        self._hold()
+
+    def _hold(self) -> None:
+        """Pause the partitions with too many records in waiting, and resume the others."""
+        full = {
+            partition
+            for partition, queue in self._waiting.items()
+            if sum(len(waiting.records) for waiting in queue) >= self._most_waiting
+        }
+        owned = self._consumer.assignment()
+        self._consumer.pause(full - self._held)
+        self._consumer.resume((self._held - full) & owned)
+        self._held = full
+
+
+def _rows_with_records(batch: Batch) -> Iterator[tuple[Row, RecordContext]]:
+    """Each row with its record."""
+    parts = zip(batch.rows, batch.places_of_rows(), batch.times_of_rows(), batch.headers_of_rows(), strict=True)
+    for row, place, time, headers in parts:
+        assert place is not None, "a row before a call is a record of a source"
+        yield row, RecordContext(*place, time, headers)

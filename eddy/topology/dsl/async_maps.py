@@ -1,0 +1,253 @@
+"""Functions that call out: `map_async` and `map_values_async` of a KStream."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, overload
+
+from eddy.errors import TopologyError
+from eddy.operators.async_map import CallLimits, CallOrder
+from eddy.operators.processors.record import RecordContext
+from eddy.serde import Serde
+from eddy.source_lines import line_of
+from eddy.topology.arguments import check_choice, check_function, check_serdes, check_whole, takes_key, takes_record
+from eddy.topology.dsl.stream_joins import StreamJoins
+from eddy.topology.dsl.with_record import check_records
+from eddy.topology.plan import plan
+from eddy.topology.plan.record_steps import record_steps
+from eddy.windows import check_span
+
+if TYPE_CHECKING:
+    from eddy.topology.dsl.stream import KStream
+
+__all__ = ["AsyncMaps"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+V_in = TypeVar("V_in", contravariant=True)
+V_out = TypeVar("V_out", covariant=True)
+
+_TIMEOUT = timedelta(seconds=30)
+
+
+class _OfValue(Protocol[V_in, V_out]):
+    """A coroutine function of a value and its record."""
+
+    def __call__(self, value: V_in, /, *, record: RecordContext) -> Awaitable[V_out]:
+        """Call it."""
+
+
+class AsyncMaps(StreamJoins[K, V]):
+    """A stream of records (K, V) whose records can be replaced by the results of calls."""
+
+    @overload
+    def map_async(
+        self,
+        function: Callable[[K, V], Awaitable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K2, V2]": ...
+
+    @overload
+    def map_async(
+        self,
+        function: Callable[[K, V, RecordContext], Awaitable[tuple[K2, V2]]],
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K2, V2]": ...
+
+    def map_async(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        name: str | None = None,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> Any:
+        """Replace each record by the pair (key, value) that the coroutine function `function(key, value)` returns.
+
+        The calls of many records run at the same time, in an event loop of the worker's, between its transactions. The
+        results are passed on in the order of the records, and exactly once. A record is called for at least once: again
+        after a crash, a rebalance or an epoch that was undone. Only the partition of a record waits for its call.
+
+        Args:
+            function: is called with a record, and also with its `RecordContext` if it needs a parameter `record`.
+            name: of the step.
+            key: the serde of the new keys.
+            value: the serde of the new values.
+            at_most: the most calls at a time, of this step in a worker.
+            order: the earlier calls for which a call waits: `key`, those for records with the same key in this worker;
+                `input`, those for records of the same source partition; `none`.
+            timeout: the time that a call may take, from a millisecond to 100 years. Later it is cancelled and fails.
+            retries: how often a failed call is repeated, after pauses from 0.1 s, doubled up to 30 s. The error of the
+                last try is for the error policy.
+
+        Raises: TopologyError if the records are not in the partitions of their sources, or have been called for before.
+        """
+        limits = self._limits("map_async", name, at_most, order, timeout, retries)
+        return self._called("map_async", function, limits, name, key, value)
+
+    @overload
+    def map_values_async(
+        self,
+        function: Callable[[V], Awaitable[V2]],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: _OfValue[V, V2],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: Callable[[K, V], Awaitable[V2]],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K, V2]": ...
+
+    def map_values_async(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        name: str | None = None,
+        value: Serde[Any] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> Any:
+        """Replace each value by the one that the coroutine function `function(value)` returns; as `map_async`.
+
+        A function whose first parameter is named `key` is called with `function(key, value)`.
+        """
+        limits = self._limits("map_values_async", name, at_most, order, timeout, retries)
+        return self._called("map_values_async", function, limits, name, None, value)
+
+    def _limits(
+        self, method: str, name: str | None, at_most: int, order: CallOrder, timeout: timedelta, retries: int
+    ) -> CallLimits:
+        where = f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
+        check_whole(where, 1, optional=False, at_most=at_most)
+        check_choice(where, get_args(CallOrder), order=order)
+        check_span(f"{where}: timeout", timeout, timedelta(milliseconds=1), "timedelta(seconds=30)")
+        check_whole(where, 0, optional=False, retries=retries)
+        return CallLimits(at_most, order, timeout.total_seconds(), retries)
+
+    def _called(
+        self,
+        method: str,
+        function: Any,
+        limits: CallLimits,
+        name: str | None,
+        key: Serde[Any] | None,
+        value: Serde[Any] | None,
+    ) -> "KStream[Any, Any]":
+        from eddy.topology.dsl.stream import KStream
+
+        where = f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
+        check_serdes(where, key=key, value=value)
+        check_records(where, self._builder.open_loops, self._node, "its calls are of records, and")
+        if any(node.calls_out for node in record_steps(self._node)):
+            raise TopologyError(
+                f"{where}: the records have been called for before; write one function that awaits both"
+            )
+        keeps_key = method == "map_values_async"
+        node = self._builder.anonymous(
+            plan.AsyncMapped,
+            method.replace("_", "-"),
+            "stream",
+            name,
+            label=name or self._node.label,
+            inputs=(self._node,),
+            function=_of_row(where, function, keeps_key),
+            limits=limits,
+            where=where,
+            key=self._node.key if keeps_key else key,
+            value=value,
+            keeps_key=keeps_key,
+            rekeyed=self._node.rekeyed or not keeps_key,
+        )
+        return KStream(self._builder, node)
+
+
+def _of_row(where: str, function: Any, of_values: bool) -> Callable[[Any, Any, RecordContext], Awaitable[Any]]:
+    """The author's function, as a function of a key, a value and a record that returns a row."""
+    plain = _as_plain(where, function)
+    names = ("value",) if of_values else ("key", "value")
+    record = takes_record(plain, *names) or takes_record(plain, "key", "value")
+    if record:
+        with_key = not takes_record(plain, "value")
+    elif of_values:
+        with_key = takes_key(where, plain, "value")
+    else:
+        check_function(where, plain, "key", "value")
+        with_key = True
+
+    async def called(key: Any, value: Any, context: RecordContext) -> Any:
+        arguments = (key, value) if with_key else (value,)
+        made = await (function(*arguments, record=context) if record else function(*arguments))
+        if of_values:
+            return key, made
+        if isinstance(made, tuple | list) and len(made) == 2:
+            return tuple(made)
+        raise TypeError(f"the function of {line_of(function)} returned {made!r}; a pair (key, value) is needed")
+
+    return called
+
+
+def _as_plain(where: str, function: Any) -> Any:
+    """A plain function with the signature of a coroutine function. Raises: TopologyError for any other object."""
+    call = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004 - its class's
+    if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(call):
+        what = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
+        place = f" of {line_of(function)}" if callable(function) and line_of(function) else ""
+        raise TopologyError(
+            f"{where}: {what}{place} is no coroutine function; one is needed. Write async def; and for a function that "
+            "blocks: async def call(value): return await asyncio.to_thread(function, value)"
+        )
+
+    def plain(*arguments: Any, **named: Any) -> None: ...
+
+    plain.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    plain.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    plain.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
+    return plain

@@ -1,0 +1,57 @@
+"""Steps whose function calls out, and which wait for its results."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from eddy.operators.async_map import AsyncMap, CallLimits
+from eddy.operators.operator import Operator
+from eddy.topology.plan.bags import Row
+from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.node import Arrival, Node
+
+__all__ = ["AsyncMapped"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AsyncMapped(Node):
+    """For each record the row that `function(key, value, record)` returns some time later."""
+
+    keeps_records = True
+    calls_out = True
+    does = "map-async"
+    only_by_worker = "its function calls out, and may return something else another time"
+
+    function: Callable[..., Awaitable[Row]]
+    limits: CallLimits
+    where: str
+    """The step in the author's terms."""
+    keeps_key: bool
+    """Whether the rows of `function` have the keys of the records."""
+
+    @property
+    def kind_of_step(self) -> str:
+        """Its verb."""
+        return self.does
+
+    @property
+    def arrival(self) -> Arrival:
+        """What its calls return."""
+        return Arrival(f"calls: {self.only_by_worker}")
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """With its input, unless it changes keys."""
+        return [] if self.rekeys else super().co_partitioned
+
+    @property
+    def rekeys(self) -> bool:  # type: ignore[override]
+        """Whether rows may have other keys afterwards."""
+        return not self.keeps_key
+
+    def operator(self, states: States) -> Operator:
+        """The results of the calls."""
+        return AsyncMap(self.name, self.function, self.limits, self.where)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: see `arrival`."""
+        spark.by_a_worker(self)

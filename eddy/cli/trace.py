@@ -17,6 +17,13 @@ __all__ = ["command"]
 @click.argument("step")
 @click.argument("key")
 @log_options
+@click.option(
+    "--open",
+    "path",
+    multiple=True,
+    metavar="KEY",
+    help="Open the part of a sum with this key; given again, a part of that part. 'direct' opens the direct rows.",
+)
 @click.option("--at-least", metavar="VERSION", help="Wait for this version, a token of a server or a view.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -41,6 +48,7 @@ def command(
     step: str,
     key: str,
     target: Target,
+    path: tuple[str, ...],
     at_least: str | None,
     as_json: bool,
     limit: int,
@@ -51,17 +59,19 @@ def command(
 
     STEP is a table, a recursion or any other step of tables and relations, by its name. The source tables are read at
     one version, and the steps are computed again from scratch: nothing of the worker's states is used. A row of a
-    served table is compared with the computed one. Exit status 1: they differ.
+    served table is compared with the computed one. Exit status 1: they differ. A count or a sum is shown as the sum of
+    its parts, largest first, and --open shows one of the parts in the same way.
 
     \b
     Example:
       eddy trace family.py descendants tree
+      eddy trace family.py descendants tree --open branch
       eddy trace family.py ancestors tree --json
     """
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
         tables.wait(at_least, exact=True, timeout_s=timeout)
-        found = trace(tables, topology.plan, step, key, limit, max_rows)
+        found = trace(tables, topology.plan, step, key, limit, max_rows, path)
     if as_json:
         click.echo(encode(found))
     else:

@@ -7,7 +7,7 @@ facts (streams) cannot be traced.
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,10 @@ from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.receipts import DIRECT, Receipts
 from eddy.topology.tracing.text import text_of
+from eddy.topology.tracing.titles import cut, label
+from eddy.topology.tracing.ways import Ways
 
 __all__ = ["RowTrace", "trace"]
 
@@ -45,10 +48,19 @@ class RowTrace(msgspec.Struct):
     text: str = ""
 
 
-def trace(tables: Tables, plan: Plan, name: str, key: str, limit: int = 500, max_rows: int = MAX_ROWS) -> RowTrace:
+def trace(
+    tables: Tables,
+    plan: Plan,
+    name: str,
+    key: str,
+    limit: int = 500,
+    max_rows: int = MAX_ROWS,
+    path: Sequence[str] = (),
+) -> RowTrace:
     """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
     Args:
+        path: the keys of the parts of a sum to open, one level below the other.
         limit: the approximate number of rows in the trace; the rows nearest to the result are first.
         max_rows: the most rows to compute; more are an error.
 
@@ -65,7 +77,14 @@ def trace(tables: Tables, plan: Plan, name: str, key: str, limit: int = 500, max
         version = snapshot.version
     is_compared = served is not None and served.kind != "source" and version.exact
     agrees = _agree(value, rows) if is_compared else None
-    found = [derive(plan, evaluation, node, row, limit) for row in rows[:_MAX_VALUES]]
+    ways = Ways(plan, evaluation)
+    receipts = Receipts(plan, evaluation, ways, path)
+    found = [derive(evaluation, ways, node, row, limit, receipts) for row in rows[:_MAX_VALUES]]
+    if not receipts.opened:
+        raise QueryError(
+            f"trace: the rows of '{name}' with the key {label(wanted[0])} are made of no count or sum with a part "
+            f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
+        )
     made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found)
     made.text = _text(made, len(rows))
     return made

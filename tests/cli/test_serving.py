@@ -30,8 +30,14 @@ def test_tables_are_served_shown_and_watched(start: Start, run: Command) -> None
     missing = run("get", "family.py", "nodes", "nobody", status=1)
     assert (missing.stdout, missing.stderr) == ("", "table 'nodes': there is no row with the key 'nobody'.\n")
     traced = run("trace", "family.py", "descendants", "ann").stdout
-    assert '  ⋈ "bob" = "ann"   nodes (row of topic nodes)' in traced
+    assert "  ann 2 = 1 direct + bob 1\n" in traced
     assert traced.endswith("served at this version: 2, as computed here from the inputs\n")
+    opened = run("trace", "family.py", "descendants", "ann", "--open", "bob", "--open", "direct").stdout
+    assert "  ann 2 = 1 direct + bob 1\n    bob 1 = 1 direct\n      direct 1 = cid 1\n" in opened
+    refused = run("trace", "family.py", "descendants", "ann", "--open", "tom", status=1)
+    assert "are made of no count or sum with a part 'tom'" in refused.stderr
+    rows = run("trace", "family.py", "ancestors", "ann").stdout
+    assert '  ⋈ "bob" = "ann"   nodes (row of topic nodes)' in rows
     unknown = run("trace", "family.py", "sons", "ann", status=1)
     assert "no step 'sons'; a table (descendants, nodes), or another step" in unknown.stderr
 

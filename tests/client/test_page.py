@@ -85,15 +85,49 @@ def test_rows_follow_the_table(visit: Visit, site: Site) -> None:
     assert page.locator(".row").all_inner_texts() == ["b\n3", "c\n1"]
 
 
-def test_row_is_traced(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+def lines_of(page: Any) -> list[str]:
+    return [" ".join(text.split()) for text in page.locator(".receipt .total, .receipt .line").all_inner_texts()]
+
+
+def test_row_is_traced_beside_it_and_parts_of_its_sum_open(
+    visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
     url = site.serve()
-    site.write({"leaf": "twig", "twig": "branch", "branch": "tree"})
-    page = visit(f"{url}#/tables/descendants")
+    site.write({"leaf": "twig", "twig": "branch", "branch": "tree"} | {f"n{n:03}": "zoo" for n in range(300)})
+    page = visit(f"{url}#/tables/descendants", viewport={"width": 1280, "height": 800})
     page.click(".row:has-text('tree')")
     page.click("text=Why is it so?")
-    page.wait_for_selector('pre:has-text(\'⋈ "twig" = "branch"\')')
-    assert "served at this version: 3, as computed here from the inputs" in page.locator("pre").inner_text()
+    page.wait_for_selector(".receipt")
+    assert lines_of(page) == ["tree 3", "direct 1", "branch 2"]
+    page.click(".receipt button:has-text('branch')")
+    page.wait_for_selector(".receipt .receipt")
+    assert lines_of(page) == ["tree 3", "direct 1", "branch 2", "branch 2", "direct 1", "twig 1"]
+    row, receipt = page.locator(".row.at").bounding_box(), page.locator(".receipt .receipt").bounding_box()
+    assert receipt["x"] > row["x"] + row["width"]
+    assert receipt["y"] + receipt["height"] < 800
     screenshots(page, "trace")
+    page.click(".receipt .receipt button:has-text('twig')")
+    page.wait_for_selector(".receipt .receipt .receipt")
+    page.click(".receipt button:has-text('branch')")
+    wait_for(lambda: lines_of(page) == ["tree 3", "direct 1", "branch 2"], PATIENCE_S)
+    page.click("text=The trace as text")
+    assert "served at this version: 3, as computed here from the inputs" in page.locator(".why pre").inner_text()
+    page.click(".row:has-text('zoo')")
+    page.click("text=Why is it so?")
+    page.click(".receipt button:has-text('direct')")
+    page.wait_for_selector(".receipt .receipt")
+    assert len(lines_of(page)) == 12
+    assert lines_of(page)[-1] == "292 more 292"
+
+
+def test_rows_of_source_tables_are_traced_as_text(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig"})
+    page = visit(f"{url}#/tables/nodes")
+    page.click(".row:has-text('leaf')")
+    page.click("text=Why is it so?")
+    page.wait_for_selector('.why pre:has-text("row of topic nodes")')
+    assert page.locator(".receipt").count() == 0
 
 
 def test_phone_shows_all_without_scrolling_aside(

@@ -340,7 +340,7 @@ async function showTable(main, name) {
     },
     act: (what, index) => {
       const row = what === "open" ? pages.row(index) : undefined;
-      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify(row, 2)), whyLink(name, row.key));
+      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify(row, 2)), new Why(name, row.key).element);
     },
   });
   const open = () => {
@@ -571,22 +571,73 @@ class Tree {
 
 // Why a value is what it is
 
-function whyLink(table, key) {
-  return make("p", {}, make("a", { href: `#/why/${encode(table)}?key=${encode(shown(key))}` }, "Why is it so?"));
+/** The trace of a row: its sums as receipts, whose parts are opened by a click, and the rows that made it. */
+class Why {
+  constructor(table, key) {
+    Object.assign(this, { table, key, asked: 0 });
+    const button = make("button", {}, "Why is it so?");
+    button.addEventListener("click", () => this.show([]));
+    this.element = make("div", { class: "why" }, button);
+  }
+
+  /** Show the trace with the parts of this path open. */
+  async show(path) {
+    const mine = ++this.asked;
+    this.element.setAttribute("aria-busy", "true");
+    if (!path.length) this.element.replaceChildren(dim("Computing it again from the tables …"));
+    const parameters = new URLSearchParams([["key", shown(this.key)], ...path.map((part) => ["open", part])]);
+    try {
+      const found = await ask(`v1/trace/${encode(this.table)}?${parameters}`);
+      if (mine === this.asked) this.#draw(found, path);
+    } catch (error) {
+      if (mine === this.asked) this.element.replaceChildren(make("p", { class: "error" }, isAway ? "The server does not answer." : error.message));
+    }
+    if (mine === this.asked) this.element.removeAttribute("aria-busy");
+  }
+
+  #draw(found, path) {
+    const receipts = found.rows.flatMap(sumsOf);
+    const wrong = found.agrees === false ? make("p", { class: "error" }, "The row that is served is not as computed here from the inputs.") : "";
+    this.element.replaceChildren(wrong, ...receipts.map((receipt) => this.#receipt(receipt, path, 0)), make("details", { open: receipts.length ? null : "" }, make("summary", {}, "The trace as text"), make("pre", {}, found.text)));
+    this.element.querySelector(`[data-level="${path.length}"]`)?.focus();
+  }
+
+  /** A level: its parts, the largest first, the open one with its own parts below, and the total. */
+  #receipt(receipt, path, level) {
+    const rows = receipt.parts.map((part) => {
+      const isOpen = receipt.opened != null && part.opens === path[level];
+      const name = part.opens ? make("button", { class: "part", "aria-expanded": String(isOpen) }, named(part)) : span("", named(part));
+      name.addEventListener("click", () => part.opens && this.show(isOpen ? path.slice(0, level) : [...path.slice(0, level), part.opens]));
+      return [line(name, part.number), isOpen ? make("li", {}, this.#receipt(receipt.opened, path, level + 1)) : null];
+    });
+    const rest = receipt.more ? line(span("dim", `${number(receipt.more)} more`), receipt.rest) : null;
+    const total = make("p", { class: "total", tabindex: "-1", "data-level": level }, span("", named(receipt)), span("number", amount(receipt.number)));
+    return make("section", { class: "receipt", "aria-label": named(receipt) }, total, make("ul", {}, ...rows, rest));
+  }
 }
 
-async function showWhy(main, name, parameters) {
-  const key = parameters.get("key") ?? "";
-  main.replaceChildren(make("h1", {}, `Why: ${name} / ${key}`), dim("Computing it again from the tables …"));
-  const found = await ask(`v1/trace/${encode(name)}?key=${encode(key)}`);
-  main.replaceChildren(make("h1", {}, make("a", { href: `#/tables/${encode(name)}` }, name), ` / ${key}`), card(make("pre", {}, found.text)));
+function line(name, value) {
+  return make("li", { class: "line" }, name, span("number", amount(value)));
+}
+
+/** The receipts in a row of a trace and in the rows that made it. */
+function sumsOf(row) {
+  return row.sum ? [row.sum] : (row.of ?? []).flat().flatMap(sumsOf);
+}
+
+function named({ title, key, direct }) {
+  return direct || title === shown(key) ? title : `${title} (${shown(key)})`;
+}
+
+function amount(value) {
+  return typeof value === "string" ? value : value.toLocaleString("en", { maximumFractionDigits: 20 });
 }
 
 // Pages
 
 const PAGES = [
   [/^\/$/, showTopology], [/^\/tables$/, showTables], [/^\/tables\/([^/]+)$/, showTable], [/^\/queries$/, showQueries],
-  [/^\/queries\/([^/]+)$/, showQuery], [/^\/why\/([^/]+)$/, showWhy],
+  [/^\/queries\/([^/]+)$/, showQuery],
 ];
 
 let turn = 0;

@@ -3,7 +3,7 @@
 /                        the page; /page.js, /page.css, /list.js
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
-/v1/trace/STEP?key=KEY   the trace of a row
+/v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open
 
 The files are equal for all readers and contain no data, so they need no token: the page asks the user for the token,
 and sends it with each request. Its content security policy allows no requests to other hosts, and only these scripts.
@@ -120,11 +120,11 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
     """The route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread."""
     one_at_a_time = asyncio.Lock()
 
-    def found(name: str, key: str) -> RowTrace:
+    def found(name: str, key: str, path: list[str]) -> RowTrace:
         served = tables()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
-        return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED)
+        return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED, path)
 
     async def answer(request: Request) -> Response:
         name, key = request.path_params["name"], request.query_params.get("key", "")
@@ -133,7 +133,7 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
             async with one_at_a_time:
                 if await request.is_disconnected():
                     return Response(status_code=408)  # the client does not wait any more
-                made = await asyncio.to_thread(found, name, key)
+                made = await asyncio.to_thread(found, name, key, request.query_params.getlist("open"))
         except EddyError as error:
             return await refused(request, error)
         body = encode(made) + b"\n"

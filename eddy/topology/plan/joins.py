@@ -177,6 +177,11 @@ class Join(Node):
         """The merged rows of each pair with equal keys."""
         return ((made, weight) for made, _, _, weight in self._pairs(*inputs))
 
+    @property
+    def factor(self) -> int:
+        """Weights of pairs are multiplied."""
+        return 1
+
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """A row of each side."""
         return ((made, [(0, left), (1, right)]) for made, left, right, _ in self._pairs(*inputs))

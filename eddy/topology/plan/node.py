@@ -12,7 +12,7 @@ from eddy.operators.nested.operators import NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.reduce import Function
 from eddy.serde import Serde
-from eddy.topology.plan.bags import Bag, Way, Weighted
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 
 __all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
@@ -331,6 +331,18 @@ class Node:
     """Whether each row of the step is a row of an input, so that derivations leave the step out."""
     explained_by_key: ClassVar[bool] = False
     """Whether `ways` has the keys of the step's rows instead of rows."""
+
+    @property
+    def factor(self) -> int | None:
+        """The factor with which the weight of each row is the sum, over `ways`, of the product of the weights of their
+        rows; None if it is no such sum.
+        """
+        return None
+
+    @property
+    def addend(self) -> Callable[[Row], Any] | None:
+        """The number that one copy of an input row adds to the value of its key; None if the value is no such sum."""
+        return None
 
     @property
     def same_rows_as(self) -> "Node | None":

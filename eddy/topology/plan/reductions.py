@@ -9,13 +9,13 @@ from eddy.operators.batch import repeated
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import one_row
 from eddy.operators.operator import Operator
-from eddy.operators.sums import Summation
+from eddy.operators.sums import Number, Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64, String
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Bag, Way, Weighted, groups
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
 
@@ -66,6 +66,11 @@ class Count(_Reduction):
         for found in groups(inputs[0]).values():
             yield (found[0][0][0], sum(weight for _, weight in found)), 1
 
+    @property
+    def addend(self) -> Callable[[Row], int]:
+        """One."""
+        return lambda row: 1
+
 
 TOTALS = StateKept("totals", "table", "others")
 """The exact totals of sums and means."""
@@ -113,6 +118,11 @@ class Sum(_Reduction):
                     total.add(number, weight)
             if (result := self.summation.result(total)) is not None:
                 yield (key, result), 1
+
+    @property
+    def addend(self) -> Callable[[Row], Number] | None:
+        """The number of the value, if no mean is made of it."""
+        return None if self.summation.mean else lambda row: self.summation.number(*row) or 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

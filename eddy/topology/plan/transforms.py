@@ -127,8 +127,12 @@ class Transform(Node):
 
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows that the function makes of each."""
-        sign = -1 if self.verb == "negate" else 1
-        return ((made, sign * weight) for row, weight in inputs[0] for made in self._made_of(row))
+        return ((made, self.factor * weight) for row, weight in inputs[0] for made in self._made_of(row))
+
+    @property
+    def factor(self) -> int:
+        """One, or minus one."""
+        return -1 if self.verb == "negate" else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """One input row each."""

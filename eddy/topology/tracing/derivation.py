@@ -6,18 +6,18 @@ which also ends the ways round a cycle.
 """
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from eddy.topology.plan.bags import Row, identity
-from eddy.topology.plan.plan import Loop, Node, Plan
+from eddy.topology.plan.plan import Node
 from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.receipts import Receipt, Receipts
+from eddy.topology.tracing.ways import Ways
 
 __all__ = ["Derivation", "derive"]
 
-Input = tuple[Node, Row]
 _SHOWN_EACH = 20
 
 
@@ -30,6 +30,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
         iteration: for a row of a loop, the first iteration that made it.
         repeated: whether the row is explained elsewhere in this derivation.
         more: the number of further ways, or rows, that are not shown.
+        sum: the row of a count or a sum as the sum of its parts, in place of `of`.
     """
 
     step: str
@@ -41,17 +42,24 @@ class Derivation(msgspec.Struct, omit_defaults=True):
     of: list[list["Derivation"]] = []
     repeated: bool = False
     more: int = 0
+    sum: Receipt | None = None
 
 
-def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int = 500) -> Derivation:
-    """The derivation of a row, of at most about `limit` rows: the rows nearest to it."""
-    ways = _Ways(plan, evaluation)
-    root = ways.shown(node, row)
+def derive(
+    evaluation: Evaluation, ways: Ways, node: Node, row: Row, limit: int = 500, receipts: Receipts | None = None
+) -> Derivation:
+    """The derivation of a row, of at most about `limit` rows: the rows nearest to it. Without `receipts`, counts and
+    sums are made from their rows, too.
+    """
+    root = _shown(evaluation, node, row)
     seen = {(node, identity(row))}
     todo = deque([(root, node, row)])
     count = 1
     while todo:
         made, at, of = todo.popleft()
+        made.sum = None if receipts is None else receipts.of(at, of)
+        if made.sum is not None:
+            continue
         found = ways.of(at, of)
         for way in found:
             if count > limit or len(made.of) >= _SHOWN_EACH:
@@ -60,7 +68,7 @@ def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int 
             made.of.append([])
             for source, part in way:
                 count += 1
-                below = ways.shown(source, part)
+                below = _shown(evaluation, source, part)
                 made.of[-1].append(below)
                 known = (source, identity(part))
                 if known in seen:
@@ -71,56 +79,7 @@ def derive(plan: Plan, evaluation: Evaluation, node: Node, row: Row, limit: int 
     return root
 
 
-class _Ways:
-    """The ways in which rows are made. The index of a step is built when one of its rows is first looked up."""
-
-    def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
-        self._evaluation, self._bags = evaluation, evaluation.bags
-        self._loops: dict[Node, Loop] = {v: loop for loop in plan.loops() for v in loop.variables}
-        self._indexes: dict[Node, dict[Any, list[list[Input]]]] = {}
-
-    def shown(self, node: Node, row: Row) -> Derivation:
-        """A row by itself."""
-        iteration = self._evaluation.iteration(node, row) if node.variables else None
-        return Derivation(node.name, node.does, row[0], row[1], self._bags[node].weight(row), iteration)
-
-    def of(self, node: Node, row: Row) -> list[list[Input]]:
-        """The ways to make a row: the input rows of each, without steps that only pass rows on."""
-        found = [[self._origin(*source) for source in way] for way in self._direct(node, row)]
-        return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
-
-    def _rank(self, node: Node, row: Row) -> int:
-        return self._evaluation.iteration(node, row) if node.variables else 0
-
-    def _origin(self, node: Node, row: Row) -> Input:
-        """The step that made a row, without steps that only pass it on."""
-        while True:
-            if node in self._loops:
-                node = self._loops[node].result_of(node)
-            elif node.same_rows_as is not None:
-                node = node.same_rows_as
-            elif node.passes and len(holding := self._holding(node, row)) == 1:
-                (node,) = holding
-            else:
-                return node, row
-
-    def _holding(self, node: Node, row: Row) -> list[Node]:
-        return [source for source in node.inputs if row in self._bags[source]]
-
-    def _direct(self, node: Node, row: Row) -> Iterable[list[Input]]:
-        if node.results:
-            return [[(source, row)] for source in (*node.inputs, *node.results) if row in self._bags[source]]
-        if node.passes:
-            return [[(source, row)] for source in self._holding(node, row)]
-        origin = self._origin(node, row)
-        if origin[0] is not node:
-            return [[origin]]
-        if node not in self._indexes:
-            self._indexes[node] = self._index(node)
-        return self._indexes[node].get(identity(row[0] if node.explained_by_key else row), [])
-
-    def _index(self, node: Node) -> dict[Any, list[list[Input]]]:
-        found: dict[Any, list[list[Input]]] = {}
-        for made, way in node.ways(*(self._bags[source] for source in node.inputs)):
-            found.setdefault(identity(made), []).append([(node.inputs[number], row) for number, row in way])
-        return found
+def _shown(evaluation: Evaluation, node: Node, row: Row) -> Derivation:
+    """A row by itself."""
+    iteration = evaluation.iteration(node, row) if node.variables else None
+    return Derivation(node.name, node.does, row[0], row[1], evaluation.bags[node].weight(row), iteration)

@@ -26,7 +26,8 @@ _CHUNK = 10_000
 class Evaluation:
     """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
 
-    `iterations` has for each row of a loop the first iteration that made it. `max_rows` bounds the different rows of
+    `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
+    formula holds, with F(0), F(1), … if the depth of rows is bounded. `max_rows` bounds the different rows of
     all steps and iterations together; up to twenty times as many may be computed before equal rows are merged.
     Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
     """
@@ -39,6 +40,7 @@ class Evaluation:
         self._left_to_make = _MADE_EACH * max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
+        self.waves: dict[Node, list[Bag]] = {}
         needed = self._needed(wanted)
         for node in plan.nodes:
             if node in needed and node not in self._scopes.around:
@@ -47,6 +49,18 @@ class Evaluation:
     def iteration(self, loop: Node, row: Row) -> int:
         """The iteration in which a row of a loop's result first appeared."""
         return self.iterations.get(loop, {}).get(identity(row), 0)
+
+    def inside(self, loop: Loop) -> set[Node]:
+        """The variables of a loop and the steps of its body."""
+        return {*loop.variables, *self._scopes.body[loop]}
+
+    def joined(self, loop: Loop) -> list[Node]:
+        """The steps outside of a loop whose rows are joined inside with the rows of its variables, on their keys."""
+        inside, found = self.inside(loop), []
+        for node in self._scopes.body[loop]:
+            if node.bilinear and any(_has_keys_of(source, loop) for source in node.inputs):
+                found += [source for source in node.inputs if source not in inside]
+        return found
 
     def _needed(self, wanted: Node) -> set[Node]:
         needed: set[Node] = set()
@@ -114,8 +128,11 @@ class Evaluation:
         first = self.iterations[loop] = {}
         x, frontier = Bag(), self.bags[loop.inputs[0]]
         turns, is_answer = self._turns(loop)
+        self.waves[loop] = []
         for turn in range(turns + 1):
             x.add(frontier)
+            if is_answer:
+                self.waves[loop].append(frontier)
             for row, _ in frontier:
                 first.setdefault(identity(row), turn)
             if not len(frontier) or (turn == turns and is_answer):
@@ -164,3 +181,12 @@ class Evaluation:
                 f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
                 "iterations. `eddy status` names the path; mend the data"
             )
+
+
+def _has_keys_of(node: Node, loop: Loop) -> bool:
+    """Whether a step has rows of a loop's variable, with the same keys."""
+    while node not in loop.variables:
+        if node.rekeys or len(node.inputs) != 1:
+            return False
+        (node,) = node.inputs
+    return True

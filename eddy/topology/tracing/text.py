@@ -1,10 +1,13 @@
-"""A derivation as text: one line for each row, and below it, indented, the rows from which it is made."""
+"""A derivation as text: a line for each row, and below it, indented, the rows from which it is made, or its receipt."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from eddy.topology.plan.node import NUMBERED
 from eddy.topology.tracing.derivation import Derivation
+from eddy.topology.tracing.receipts import Receipt, Summand
+from eddy.topology.tracing.titles import cut, label
 
 __all__ = ["text_of"]
 
@@ -25,6 +28,7 @@ def text_of(derivation: Derivation) -> str:
             lines.append(f"{indent}… {found:,} more")
             continue
         lines.append(f"{indent}{mark}{_line(found)}")
+        lines += _receipt(found.sum, depth + 1)
         below: list[tuple[Derivation | int, int, str]] = []
         for way in found.of:
             below += [(row, depth + 1, "⋈ " if index else "") for index, row in enumerate(way)]
@@ -47,4 +51,20 @@ def _line(row: Derivation) -> str:
 
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…"
+    return cut(text, _MAX_CHARS)
+
+
+def _receipt(receipt: Receipt | None, depth: int) -> Iterator[str]:
+    """One line for each level that is open."""
+    while receipt is not None:
+        parts = [
+            f"{_name(part)} {part.number:,}" if not part.direct else f"{part.number:,} direct" for part in receipt.parts
+        ]
+        parts += [f"… {receipt.rest:,} ({receipt.more:,} more)"] if receipt.more else []
+        yield f"{'  ' * depth}{_name(receipt)} {receipt.number:,} = {' + '.join(parts) or 0}"
+        receipt, depth = receipt.opened, depth + 1
+
+
+def _name(of: Receipt | Summand) -> str:
+    """The title, with the key by which it is opened if that is another text."""
+    return of.title if of.title == (key := label(of.key)) else f"{of.title} ({key})"

@@ -19,6 +19,7 @@ from eddy.topology.plan.plan import Node
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import text_of
+from eddy.topology.tracing.ways import Ways
 from tests.client.site import Site
 from tests.serve.conftest import fetch
 from tests.topology.programs import family
@@ -122,6 +123,11 @@ def evaluated(topology: eddy.Topology, name: str, tables: Tables) -> Evaluation:
     return Evaluation(topology.plan, step_of(topology, name), rows)
 
 
+def derived(topology: eddy.Topology, evaluation: Evaluation, name: str, row: Any, limit: int = 500) -> Derivation:
+    """From rows alone, without receipts."""
+    return derive(evaluation, Ways(topology.plan, evaluation), step_of(topology, name), row, limit)
+
+
 def all_of(derivation: Derivation) -> Iterator[Derivation]:
     yield derivation
     for way in derivation.of:
@@ -141,7 +147,7 @@ def test_rows_are_the_workers_and_those_named_suffice(program: Any, store: str, 
     evaluation, node = evaluated(topology, store, tables), step_of(topology, store)
     assert {row[0]: row[1] for row, _ in evaluation.bags[node]} == expected
     for row in expected.items():
-        found = derive(topology.plan, evaluation, node, row, limit=100_000)
+        found = derived(topology, evaluation, store, row, limit=100_000)
         named: Tables = {}
         for part in all_of(found):
             assert not part.more
@@ -157,7 +163,7 @@ def test_text_shows_the_way_and_its_iterations() -> None:
     topology = family()
     tables: Tables = {"nodes": {"leaf": "twig", "twig": "branch", "branch": "tree"}}
     evaluation = evaluated(topology, "descendants", tables)
-    found = derive(topology.plan, evaluation, step_of(topology, "descendants"), ("tree", 3))
+    found = derived(topology, evaluation, "descendants", ("tree", 3))
     assert (
         text_of(found)
         == """\
@@ -183,7 +189,7 @@ def test_way_round_a_cycle_ends_where_it_came_from() -> None:
     topology = reach()
     tables: Tables = {"links": {"a": "b", "b": "c", "c": "a"}}
     evaluation = evaluated(topology, "reached", tables)
-    found = derive(topology.plan, evaluation, step_of(topology, "reached"), ("a", "a"))
+    found = derived(topology, evaluation, "reached", ("a", "a"))
     recursion = [part for part in all_of(found) if part.does == "recursion" and not part.repeated]
     assert [part.iteration for part in recursion] == [2, 1, 0]
     assert any(part.repeated for part in all_of(found))
@@ -193,7 +199,7 @@ def test_long_derivations_are_cut_and_say_so() -> None:
     topology = family()
     tables: Tables = {"nodes": {f"n{number}": "root" for number in range(2_000)}}
     evaluation = evaluated(topology, "descendants", tables)
-    found = derive(topology.plan, evaluation, step_of(topology, "descendants"), ("root", 2_000))
+    found = derived(topology, evaluation, "descendants", ("root", 2_000))
     (rows,) = found.of[0]
     (mapped,) = rows.of[0]
     assert len(mapped.of) + mapped.more == 2_000

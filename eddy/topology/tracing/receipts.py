@@ -1,0 +1,300 @@
+"""The receipt of a count or a sum: the number as the sum of its parts, one level at a time.
+
+    f(X) = Σ weight(row) · f(row)        a count has f = 1, a sum has f(row) = the row's number
+
+A step whose rows are linear in its input's rows hands f on: the input row gets what its own results have, so that the
+same number is a sum over the rows upstream. That ends at rows of source tables, at steps that are not linear, and at
+the rows of a recursion X = seed + op(X). If all of those have one key, they are opened: what came from the seed is
+*direct*, and the rest are the rows of X that op was applied to, by their keys, each of which can be opened in turn.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.errors import QueryError
+from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.plan import Loop, Node, Plan
+from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.titles import key_text, label, title_of
+from eddy.topology.tracing.ways import Ways
+
+__all__ = ["DIRECT", "Receipt", "Receipts", "Summand"]
+
+DIRECT = "direct"
+"""The part of a recursion's rows that come from its seed."""
+_SHOWN = 8
+
+Shares = dict[Any, tuple[Row, Fraction]]
+"""Rows by their identity, each with the number that one copy of it adds."""
+
+
+class Summand(msgspec.Struct, omit_defaults=True):
+    """One summand: the rows of `step` with this key, or the `direct` rows of a recursion together.
+
+    Args:
+        title: the name that a table gives to the key; the key, if none does.
+        opens: the text that opens it, if it is a sum itself.
+    """
+
+    key: Any
+    title: str
+    number: Any
+    step: str
+    direct: bool = False
+    opens: str = ""
+
+
+class Receipt(msgspec.Struct, omit_defaults=True):
+    """A number as a sum: `number` is the sum of the parts' numbers and `rest`, the sum of `more` smaller parts.
+
+    `opened`: the receipt of one of the parts.
+    """
+
+    key: Any
+    title: str
+    number: Any
+    step: str
+    parts: list[Summand]
+    more: int = 0
+    rest: Any = 0
+    opened: "Receipt | None" = None
+
+
+class _Group:
+    """Rows of a step that are one part. `turns`: the last iteration whose rows count, if depth bounds the loop."""
+
+    def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
+        self.node, self.key, self.title, self.turns = node, key, title, turns
+        self.shares: Shares = {}
+        self.number = Fraction(0)
+        self.direct: list[_Group] = []
+        """The groups of which it consists, if these are the direct rows."""
+
+    def add(self, row: Row, share: Fraction, weight: int) -> None:
+        """Add a row; each of its copies adds `share`."""
+        self.shares[identity(row)] = row, share
+        self.number += share * weight
+
+
+class _End(NamedTuple):
+    """A row at which the walk upstream ends."""
+
+    node: Node
+    row: Row
+    share: Fraction
+
+
+class Receipts:
+    """The receipts of an evaluation's counts and sums.
+
+    `path`: the keys of the parts to open, one level below the other. `opened` says whether a receipt had them; it
+    raises QueryError where a part of the path is there, and cannot be opened.
+    """
+
+    def __init__(self, plan: Plan, evaluation: Evaluation, ways: Ways, path: Sequence[str] = ()) -> None:
+        self._evaluation, self._bags, self._ways, self._path = evaluation, evaluation.bags, ways, path
+        self._order = {node: number for number, node in enumerate(plan.nodes)}
+        self._titles: dict[Loop, dict[Any, str]] = {}
+        self.opened = not path
+
+    def of(self, node: Node, row: Row) -> Receipt | None:
+        """The receipt of a row; None if the step's rows are no sums, or the sum is not finite."""
+        level = self._level(node, row)
+        return None if level is None else self._receipt(level, type(row[1]), self._path)
+
+    def _level(self, node: Node, row: Row) -> _Group | None:
+        """The rows of the step's input that a row adds up."""
+        addend = node.addend
+        if addend is None or (isinstance(row[1], float) and not isfinite(row[1])):
+            return None
+        (source,), key = node.inputs, identity(row[0])
+        level = _Group(source, row[0], label(row[0]))
+        for one, weight in self._bags[source]:
+            if identity(one[0]) == key and (number := addend(one)):
+                level.add(one, Fraction(number), weight)
+        return level
+
+    def _receipt(self, level: _Group, kind: type, path: Sequence[str]) -> Receipt:
+        parts, loop = (level.direct, None) if level.direct else self._parts(level)
+        if loop is not None:
+            level.title = self._named(loop).get(identity(level.key), level.title)
+        parts.sort(key=lambda part: (not part.direct, -abs(part.number), part.title))
+        shown, rest = parts[:_SHOWN], parts[_SHOWN:]
+        return Receipt(
+            level.key,
+            level.title,
+            _number(level.number, kind),
+            level.node.name,
+            [self._part(each, kind) for each in shown],
+            len(rest),
+            _number(sum((each.number for each in rest), Fraction(0)), kind),
+            self._open(level, parts, kind, path) if path else None,
+        )
+
+    def _part(self, part: _Group, kind: type) -> Summand:
+        opens = _text(part) if part.direct or self._below(part) is not None else ""
+        return Summand(part.key, part.title, _number(part.number, kind), part.node.name, bool(part.direct), opens)
+
+    def _open(self, level: _Group, parts: list[_Group], kind: type, path: Sequence[str]) -> Receipt | None:
+        """The receipt of the part that the path names first; None if there is none."""
+        found = _chosen(parts, path[0])
+        if found is None:
+            if path is self._path:  # another receipt of the trace may have it
+                return None
+            raise QueryError(
+                f"trace: {level.title} has no part with the key {path[0][:200]!r}; it has "
+                f"{', '.join(label(part.key) for part in parts[:_SHOWN])}{', …' if len(parts) > _SHOWN else ''}"
+            )
+        below = found if found.direct else self._below(found)
+        if below is None:
+            raise QueryError(
+                f"trace: the part {found.title} is a row of step '{found.node.name}' ({found.node.does}) and no sum; "
+                f"`eddy trace` of that step shows how it was made"
+            )
+        self.opened = True
+        return self._receipt(below, kind, path[1:])
+
+    def _below(self, part: _Group) -> _Group | None:
+        """The part as a level of its own: rows of a recursion, or the row of a sum that it repeats."""
+        if part.node in self._evaluation.waves:
+            return part
+        if len(part.shares) == 1:
+            ((row, _),) = part.shares.values()
+            inner = self._level(part.node, row)
+            if inner is not None and inner.number == part.number:
+                inner.title = part.title
+                return inner
+        return None
+
+    # One level
+
+    def _parts(self, level: _Group) -> tuple[list[_Group], Loop | None]:
+        """The parts of a number, and the recursion that is opened for them, if one is."""
+        loop, found = self._walk(level)
+        own = identity(level.key)
+        by_value = all(not node.begins and identity(row[0]) == own for node, row, _ in found)
+        around: dict[Any, _Group] = {}
+        direct: dict[Any, _Group] = {}
+        for node, row, share in found:
+            if loop is not None and node in loop.variables:
+                part = around.setdefault(identity(row[0]), self._group(loop, row, row[0], self._turns(loop, level)))
+            else:
+                key = row[1] if by_value else row[0]
+                part = direct.setdefault((node, identity(key)), self._group(node, row, key))
+            part.add(row, share, self._weight(part, row))
+        if loop is None or not direct:
+            return _of_number([*direct.values(), *around.values()]), loop
+        together = _Group(loop, DIRECT, DIRECT)
+        together.direct = _of_number(direct.values())
+        together.number = sum((each.number for each in direct.values()), Fraction(0))
+        return [together, *_of_number(around.values())], loop
+
+    def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> _Group:
+        """A part without rows yet, with the name of its row, or of its key in a table that the recursion joins."""
+        named = title_of(row[1]) if node.as_loop is None else self._named(node.as_loop).get(identity(key))
+        return _Group(node, key, named or label(key), turns)
+
+    def _walk(self, level: _Group) -> tuple[Loop | None, list[_End]]:
+        """Follow the rows upstream, step by step in the reverse of the plan's order; at most one loop is opened."""
+        loop: Loop | None = None
+        found: list[_End] = []
+        todo: dict[Node, Shares] = {level.node: level.shares}
+        while todo:
+            node = max(todo, key=self._order.__getitem__)
+            rows = todo.pop(node)
+            keys = {identity(row[0]) for row, _ in rows.values()}
+            opens = node in self._evaluation.waves and loop is None and len(keys) == 1
+            if opens:
+                loop = node.as_loop
+            for row, share in rows.values():
+                origins = self._opened(node, row, level.turns) if opens else self._origins(node, row, loop)
+                if origins is None:
+                    found.append(_End(node, row, share))
+                for source, origin, factor in origins or ():
+                    _add(todo.setdefault(source, {}), origin, share * factor)
+        return loop, found
+
+    def _opened(self, loop: Node, row: Row, turns: int | None) -> list[tuple[Node, Row, int]]:
+        """The seed's row and op's row, which there is from the first iteration on."""
+        sources = loop.inputs if turns == 0 else (*loop.inputs, *loop.results)
+        return [(source, row, 1) for source in sources if row in self._bags[source]]
+
+    def _origins(self, node: Node, row: Row, loop: Loop | None) -> list[tuple[Node, Row, int]] | None:
+        """The input rows to which a row's share is handed on, each with the number of times; None where it ends."""
+        if node.passes:
+            return [(source, row, 1) for source in self._ways.holding(node, row)]
+        if node.factor is None:
+            return None
+        inside = set() if loop is None else self._evaluation.inside(loop)
+        found = []
+        for way in self._ways.by_step(node, row):
+            owner = next((number for number, (source, _) in enumerate(way) if source in inside), 0)
+            factor = node.factor
+            for number, (source, other) in enumerate(way):
+                factor *= self._bags[source].weight(other) if number != owner else 1
+            found.append((*way[owner], factor))
+        return found
+
+    # Weights and names
+
+    def _weight(self, group: _Group, row: Row) -> int:
+        """The weight of a row, within the iterations that count."""
+        if group.turns is None:
+            return self._bags[group.node].weight(row)
+        return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
+
+    def _turns(self, loop: Loop, level: _Group) -> int | None:
+        """The last iteration to whose rows op was applied to make the rows of a level."""
+        if not loop.bound.by_depth:
+            return None
+        return (loop.iterations if level.turns is None else level.turns) - 1
+
+    def _named(self, loop: Loop) -> dict[Any, str]:
+        """The names of the keys of a recursion, from the rows that are joined with them inside."""
+        if loop not in self._titles:
+            self._titles[loop] = {
+                identity(key): title
+                for source in self._evaluation.joined(loop)
+                for (key, value), _ in self._bags[source]
+                if (title := title_of(value))
+            }
+        return self._titles[loop]
+
+
+def _add(rows: Shares, row: Row, share: Fraction) -> None:
+    before = rows.get(identity(row))
+    rows[identity(row)] = row, share + (Fraction(0) if before is None else before[1])
+
+
+def _of_number(parts: Iterable[_Group]) -> list[_Group]:
+    """The parts that are not 0."""
+    return [part for part in parts if part.number]
+
+
+def _chosen(parts: list[_Group], text: str) -> _Group | None:
+    """The part that a text opens. A key may also be written as JSON, which sets '"direct"' apart from the word."""
+    return next((part for part in parts if text in {_text(part), _json(part)}), None)
+
+
+def _text(part: _Group) -> str:
+    if part.direct:
+        return DIRECT
+    text = key_text(part.key)
+    return _json(part) if text == DIRECT else text
+
+
+def _json(part: _Group) -> str:
+    return DIRECT if part.direct else json.dumps(part.key, ensure_ascii=False, default=repr)
+
+
+def _number(exact: Fraction, kind: type) -> Any:
+    """A number as one of this type; a whole number without one as an int."""
+    if kind is Decimal:
+        return Decimal(exact.numerator) / Decimal(exact.denominator)
+    return int(exact) if kind is not float and exact.denominator == 1 else float(exact)

@@ -19,7 +19,8 @@ from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
-from eddy.topology.tracing.receipts import DIRECT, Receipts
+from eddy.topology.tracing.receipts import Receipts
+from eddy.topology.tracing.summands import DIRECT
 from eddy.topology.tracing.text import text_of
 from eddy.topology.tracing.titles import cut, label
 from eddy.topology.tracing.ways import Ways

@@ -625,8 +625,8 @@ function sumsOf(row) {
   return row.sum ? [row.sum] : (row.of ?? []).flat().flatMap(sumsOf);
 }
 
-function named({ title, key, direct }) {
-  return direct || title === shown(key) ? title : `${title} (${shown(key)})`;
+function named({ title, key, word }) {
+  return word || title === shown(key) ? title : `${title} (${shown(key)})`;
 }
 
 function amount(value) {

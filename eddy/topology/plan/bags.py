@@ -8,7 +8,7 @@ __all__ = ["Bag", "Row", "Way", "Weighted", "groups", "identity"]
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
 Way = list[tuple[int, Row]]
-"""The rows from which a row is made, each with the number of its input."""
+"""The rows from which a row is made, each with the number of its input, or -1 for a row of the step itself."""
 
 
 def identity(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Steps over graphs, reachability and totals over trees, with their operators. Their states have a single partition."""
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from eddy.operators.graph.cycles import Cycles
 from eddy.operators.graph.depths import Depths
 from eddy.operators.graph.links import Links, PlainLinks, TiedLinks
 from eddy.operators.graph.ranked import Ranked
-from eddy.operators.graph.reached import cell_serde
+from eddy.operators.graph.reached import Reached, cell_serde
+from eddy.operators.graph.totals import CYCLE, TOTAL
 from eddy.operators.graph.totals import TreeTotals as TreeTotalsOperator
 from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Serde, Tuple
@@ -20,7 +22,9 @@ from eddy.state.ranks import Ranks
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table_state import Table
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.graph_bags import Forest, arcs_of, cycles_of, first_cycle, reached_rows, tree_of
 from eddy.topology.plan.node import Node, StateKept
 
 __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
@@ -88,6 +92,51 @@ class Reachable(Node):
         why = "shortest paths over weights above 0" if self.weight else "least depths"
         return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
 
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The rows of each root that is within its bounds, by a search from scratch."""
+        return ((row, 1) for row, _ in self.ways(*inputs))
+
+    def ways(self, *inputs: Bag) -> Iterator[tuple[Row, Way]]:
+        """The root, or the row of the parent with the edge between them; no row for a cycle's error."""
+        roots, edges = inputs
+        arcs = arcs_of(edges, self.expand, self.weight)
+        keys: defaultdict[Any, list[Row]] = defaultdict(list)
+        for row, weight in roots:
+            if weight > 0:
+                keys[row[1]].append(row)
+        for root, rows in keys.items():
+            found: dict[Any, tuple[Reached, Row | None]] = {}
+            for node, depth, parent in reached_rows(root, arcs, self.max_depth):
+                arc = None if parent is None else arcs[parent][node]
+                order = node if arc is None else arc.order
+                found[node] = Reached(root, node, depth, parent, order), None if arc is None else arc.edge
+            depths = {node: reached.depth for node, (reached, _) in found.items()}
+            if self._is_beyond(depths):
+                continue
+            for key, _ in rows:
+                for reached, edge in found.values():
+                    way: Way = [(0, (key, root))]
+                    if edge is not None:
+                        way = [(-1, (key, found[reached.parent][0])), (1, edge)]
+                    yield (key, reached), way
+                if self.cycles and (cycle := first_cycle(root, depths, arcs, self.max_depth)):
+                    yield (key, Reached(root, cycle[0], -1, cycle=cycle)), []
+
+    def _is_beyond(self, depths: dict[Any, Any]) -> bool:
+        """Whether a root reaches more nodes, or deeper ones, than a bound allows, so that it has no rows."""
+        if self.max_nodes is not None and len(depths) > self.max_nodes:
+            return True
+        return self.limit is not None and self.max_depth is None and max(depths.values()) > self.limit
+
+    def forest(self, rows: Bag) -> Forest:
+        """Each row below the row of its parent."""
+        places = {(identity(key), at.root, at.node): (key, at) for (key, at), _ in rows if not at.cycle}
+        above = {
+            identity(row): identity(places[place, row[1].root, row[1].parent]) if row[1].parent is not None else None
+            for (place, _, _), row in places.items()
+        }
+        return Forest(above, {identity(row): row[1].node for row in places.values()}, {})
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeTotals(Node):
@@ -126,6 +175,29 @@ class TreeTotals(Node):
     def strategy(self) -> str:
         """By deltas."""
         return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be subtracted"
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The totals from the leaves up; nodes on a cycle have none."""
+        tree = tree_of(inputs[0], self.parent, self.own)
+        for node, total in tree.sums.items():
+            if node not in tree.held and (self.include_self or node in tree.below):
+                below = total if self.include_self or node not in tree.owns else total - tree.owns[node]
+                yield (node, (TOTAL, below)), 1
+        for cycle in cycles_of(tree):
+            yield (cycle[0], (CYCLE, cycle)), 1
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The row of each node of a cycle, in the order of the cycle; totals have a forest."""
+        tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
+        return (((cycle[0], (CYCLE, cycle)), [(0, rows[node]) for node in cycle[:-1]]) for cycle in cycles_of(tree))
+
+    def subtree_sums(self, *inputs: Bag) -> tuple[Forest, bool]:
+        """The nodes below their parents with their own numbers, and whether a total has the number of its own node."""
+        tree = tree_of(inputs[0], self.parent, self.own)
+        nodes = [node for node in tree.sums if node not in tree.held]
+        above = {node: parent if (parent := tree.parents.get(node)) not in tree.held else None for node in nodes}
+        keys = {node: node for node in nodes}
+        return Forest(above, keys, {node: tree.owns.get(node, 0) for node in nodes}), self.include_self
 
 
 def _home(key: bytes, count: int) -> int:

@@ -172,6 +172,8 @@ class Node:
     """Whether the step's rows derive from no other step."""
     is_collection: ClassVar[bool] = True
     """Whether the step itself has rows. A block has none: its bindings have them."""
+    tells_changes: ClassVar[bool] = False
+    """Whether the step turns the changes of a table into facts."""
     keeps_last: ClassVar[bool] = False
     """Whether the step turns facts into a table of the last value of each key."""
     adds_up: ClassVar[bool] = False
@@ -342,6 +344,16 @@ class Node:
     @property
     def addend(self) -> Callable[[Row], Any] | None:
         """The number that one copy of an input row adds to the value of its key; None if the value is no such sum."""
+        return None
+
+    def forest(self, rows: Bag) -> Any:
+        """The step's rows as a `Forest`, each below the row from which it was made; None if they are none."""
+        return None
+
+    def subtree_sums(self, *inputs: Bag) -> Any:
+        """A `Forest` with numbers, and whether a row's value counts its own node, if each value is the sum of a
+        subtree; None if it is not.
+        """
         return None
 
     @property

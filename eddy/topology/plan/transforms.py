@@ -192,6 +192,8 @@ class Merge(Node):
 class Latest(Node):
     """A table's changes as facts: the new value of each key, None for a deleted one."""
 
+    tells_changes = True
+
     @property
     def arrival(self) -> Arrival | None:
         """The number of records, unless each row of the table comes once."""
@@ -228,6 +230,14 @@ class Upsert(Node):
     def refused_in_nested_time(self) -> str:
         """The last record is a matter of arrival."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
+
+    @property
+    def same_rows_as(self) -> Node | None:
+        """The table, if the facts are a table's changes."""
+        (facts,) = self.inputs
+        while facts.passes and len(facts.inputs) == 1:
+            (facts,) = facts.inputs
+        return facts.inputs[0] if facts.tells_changes else None
 
     def operator(self, states: States) -> Operator:
         """The table."""

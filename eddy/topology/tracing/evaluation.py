@@ -69,27 +69,28 @@ class Evaluation:
             node = todo.pop()
             if node not in needed:
                 needed.add(node)
-                loop = self._scopes.around.get(node)
-                todo += [*self._scopes.reads(node), *([] if loop is None else [loop])]
+                loop, same = self._scopes.around.get(node), node.same_rows_as
+                reads = self._scopes.reads(node) if same is None or same in self._scopes.around else [same]
+                todo += [*reads, *([] if loop is None else [loop])]
         return needed
 
     def _evaluate(self, node: Node) -> None:
         if node.as_loop is not None:
             self._loop(node.as_loop)
+        elif node.same_rows_as is not None:
+            self.bags[node] = self.bags[node.same_rows_as]
         else:
             self.bags[node] = self._made(node, [self.bags[source] for source in node.inputs])
 
     def _made(self, node: Node, inputs: list[Bag]) -> Bag:
         if node in self._topics:
             return self._bag((row, 1) for row in self._tables[self._topics[node]] if row[0] is not None)
-        if node.same_rows_as is not None:
-            return self.bags[node.same_rows_as]
         made = None if node.kind == "stream" else node.rows_from(*inputs)
         if made is None:
             why = "has facts, which are in no table" if node.kind == "stream" else "has an algorithm of its own"
             raise QueryError(
-                f"trace: step '{node.name}' {why}; steps of tables and relations are traced, with recursively and "
-                "mutually_recursive among them"
+                f"trace: step '{node.name}' ({node.does}) {why}; steps of tables and relations are traced, with their "
+                "recursions among them"
             )
         try:
             return self._bag(made)

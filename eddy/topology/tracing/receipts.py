@@ -6,13 +6,16 @@ A step whose rows are linear in its input's rows hands f on: the input row gets 
 same number is a sum over the rows upstream. That ends at rows of source tables, at steps that are not linear, and at
 the rows of a recursion X = seed + op(X). If all of those have one key, they are opened: what came from the seed is
 *direct*, and the rest are the rows of X that op was applied to, by their keys, each of which can be opened in turn.
+
+Sums over the subtrees of a forest, such as `tree_totals`, and numbers of rows that are below one another, such as those
+of `recursive_fixpoint`, are the number of the node's *own* and the sums of the subtrees below it.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from math import isfinite
+from math import isclose, isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,24 +24,22 @@ from eddy.errors import QueryError
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.summands import DIRECT, OWN, RowGroup, Shares, SubtreeSums, not_zero
 from eddy.topology.tracing.titles import key_text, label, title_of
 from eddy.topology.tracing.ways import Ways
 
-__all__ = ["DIRECT", "Receipt", "Receipts", "Summand"]
+__all__ = ["Receipt", "Receipts", "Summand"]
 
-DIRECT = "direct"
-"""The part of a recursion's rows that come from its seed."""
 _SHOWN = 8
-
-Shares = dict[Any, tuple[Row, Fraction]]
-"""Rows by their identity, each with the number that one copy of it adds."""
+_MOST_STEPS = 100
 
 
 class Summand(msgspec.Struct, omit_defaults=True):
-    """One summand: the rows of `step` with this key, or the `direct` rows of a recursion together.
+    """One summand: the rows of `step` with this key, or below it; or rows that a word names together.
 
     Args:
         title: the name that a table gives to the key; the key, if none does.
+        word: `direct` for the rows from the seed of a recursion, `own` for the node's; otherwise empty.
         opens: the text that opens it, if it is a sum itself.
     """
 
@@ -46,7 +47,7 @@ class Summand(msgspec.Struct, omit_defaults=True):
     title: str
     number: Any
     step: str
-    direct: bool = False
+    word: str = ""
     opens: str = ""
 
 
@@ -64,22 +65,6 @@ class Receipt(msgspec.Struct, omit_defaults=True):
     more: int = 0
     rest: Any = 0
     opened: "Receipt | None" = None
-
-
-class _Group:
-    """Rows of a step that are one part. `turns`: the last iteration whose rows count, if depth bounds the loop."""
-
-    def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
-        self.node, self.key, self.title, self.turns = node, key, title, turns
-        self.shares: Shares = {}
-        self.number = Fraction(0)
-        self.direct: list[_Group] = []
-        """The groups of which it consists, if these are the direct rows."""
-
-    def add(self, row: Row, share: Fraction, weight: int) -> None:
-        """Add a row; each of its copies adds `share`."""
-        self.shares[identity(row)] = row, share
-        self.number += share * weight
 
 
 class _End(NamedTuple):
@@ -101,6 +86,7 @@ class Receipts:
         self._evaluation, self._bags, self._ways, self._path = evaluation, evaluation.bags, ways, path
         self._order = {node: number for number, node in enumerate(plan.nodes)}
         self._titles: dict[Loop, dict[Any, str]] = {}
+        self._sums: dict[Node, tuple[SubtreeSums, bool] | None] = {}
         self.opened = not path
 
     def of(self, node: Node, row: Row) -> Receipt | None:
@@ -108,23 +94,59 @@ class Receipts:
         level = self._level(node, row)
         return None if level is None else self._receipt(level, type(row[1]), self._path)
 
-    def _level(self, node: Node, row: Row) -> _Group | None:
+    def _level(self, node: Node, row: Row) -> RowGroup | None:
+        """The sum that a row's value is: of this step, or of a step whose rows are handed on one by one."""
+        value, seen = row[1], 0
+        if not _is_number(value):
+            return None
+        while seen < _MOST_STEPS and node.as_loop is None:
+            if node.same_rows_as is not None:
+                node = node.same_rows_as
+                continue
+            level = self._sum_of_rows(node, row) or self._sum_of_subtree(node, row)
+            if level is not None:
+                return level if not seen or _is_near(level.number, value) else None
+            ways = self._ways.of(node, row)
+            if len(ways) != 1 or len(ways[0]) != 1:
+                return None
+            ((node, row),) = ways[0]
+            seen += 1
+        return None
+
+    def _sum_of_rows(self, node: Node, row: Row) -> RowGroup | None:
         """The rows of the step's input that a row adds up."""
         addend = node.addend
-        if addend is None or (isinstance(row[1], float) and not isfinite(row[1])):
+        if addend is None:
             return None
         (source,), key = node.inputs, identity(row[0])
-        level = _Group(source, row[0], label(row[0]))
+        level = RowGroup(source, row[0], label(row[0]))
         for one, weight in self._bags[source]:
             if identity(one[0]) == key and (number := addend(one)):
                 level.add(one, Fraction(number), weight)
         return level
 
-    def _receipt(self, level: _Group, kind: type, path: Sequence[str]) -> Receipt:
-        parts, loop = (level.direct, None) if level.direct else self._parts(level)
+    def _sum_of_subtree(self, node: Node, row: Row) -> RowGroup | None:
+        if node not in self._sums:
+            found = node.subtree_sums(*(self._bags[source] for source in node.inputs))
+            self._sums[node] = None
+            if found is not None and all(map(_is_number, found[0].numbers.values())):
+                numbers = {item: Fraction(number) for item, number in found[0].numbers.items()}
+                self._sums[node] = SubtreeSums(node, found[0], numbers), found[1]
+        sums, item = self._sums[node], row[0]
+        if sums is None or item not in sums[0].sums:
+            return None
+        level = sums[0].part(item)
+        if not sums[1]:  # the node itself is not in its total
+            level.number -= sums[0].own[item]
+            level.direct = [part for part in sums[0].parts(item) if not part.word]
+            level.tree = None
+        return level
+
+    def _receipt(self, level: RowGroup, kind: type, path: Sequence[str]) -> Receipt:
+        parts, loop = self._parts(level)
         if loop is not None:
             level.title = self._named(loop).get(identity(level.key), level.title)
-        parts.sort(key=lambda part: (not part.direct, -abs(part.number), part.title))
+        parts.sort(key=lambda part: (not part.word, -abs(part.number), part.title))
         shown, rest = parts[:_SHOWN], parts[_SHOWN:]
         return Receipt(
             level.key,
@@ -137,11 +159,11 @@ class Receipts:
             self._open(level, parts, kind, path) if path else None,
         )
 
-    def _part(self, part: _Group, kind: type) -> Summand:
-        opens = _text(part) if part.direct or self._below(part) is not None else ""
-        return Summand(part.key, part.title, _number(part.number, kind), part.node.name, bool(part.direct), opens)
+    def _part(self, part: RowGroup, kind: type) -> Summand:
+        opens = _text(part) if self._below(part) is not None else ""
+        return Summand(part.key, part.title, _number(part.number, kind), part.node.name, part.word, opens)
 
-    def _open(self, level: _Group, parts: list[_Group], kind: type, path: Sequence[str]) -> Receipt | None:
+    def _open(self, level: RowGroup, parts: list[RowGroup], kind: type, path: Sequence[str]) -> Receipt | None:
         """The receipt of the part that the path names first; None if there is none."""
         found = _chosen(parts, path[0])
         if found is None:
@@ -151,7 +173,7 @@ class Receipts:
                 f"trace: {level.title} has no part with the key {path[0][:200]!r}; it has "
                 f"{', '.join(label(part.key) for part in parts[:_SHOWN])}{', …' if len(parts) > _SHOWN else ''}"
             )
-        below = found if found.direct else self._below(found)
+        below = self._below(found)
         if below is None:
             raise QueryError(
                 f"trace: the part {found.title} is a row of step '{found.node.name}' ({found.node.does}) and no sum; "
@@ -160,8 +182,10 @@ class Receipts:
         self.opened = True
         return self._receipt(below, kind, path[1:])
 
-    def _below(self, part: _Group) -> _Group | None:
-        """The part as a level of its own: rows of a recursion, or the row of a sum that it repeats."""
+    def _below(self, part: RowGroup) -> RowGroup | None:
+        """The part as a level of its own: rows of a recursion, a subtree, or the row of a sum that it repeats."""
+        if part.direct or (part.tree is not None and part.tree.below.get(part.at)):
+            return part
         if part.node in self._evaluation.waves:
             return part
         if len(part.shares) == 1:
@@ -174,13 +198,19 @@ class Receipts:
 
     # One level
 
-    def _parts(self, level: _Group) -> tuple[list[_Group], Loop | None]:
+    def _parts(self, level: RowGroup) -> tuple[list[RowGroup], Loop | None]:
         """The parts of a number, and the recursion that is opened for them, if one is."""
+        if level.direct or level.tree is not None:
+            return level.direct or (level.tree.parts(level.at) if level.tree is not None else []), None
         loop, found = self._walk(level)
+        trees, found = self._in_trees(found)
+        if trees and not found and loop is None and len(trees) == 1:
+            (tree,) = trees
+            return (tree.parts(tree.tops[0]) if len(tree.tops) == 1 else list(map(tree.part, tree.tops))), None
         own = identity(level.key)
         by_value = all(not node.begins and identity(row[0]) == own for node, row, _ in found)
-        around: dict[Any, _Group] = {}
-        direct: dict[Any, _Group] = {}
+        around: dict[Any, RowGroup] = {}
+        direct: dict[Any, RowGroup] = {}
         for node, row, share in found:
             if loop is not None and node in loop.variables:
                 part = around.setdefault(identity(row[0]), self._group(loop, row, row[0], self._turns(loop, level)))
@@ -188,19 +218,34 @@ class Receipts:
                 key = row[1] if by_value else row[0]
                 part = direct.setdefault((node, identity(key)), self._group(node, row, key))
             part.add(row, share, self._weight(part, row))
+        for tree in trees:
+            direct |= {(tree.node, top): tree.part(top) for top in tree.tops}
         if loop is None or not direct:
-            return _of_number([*direct.values(), *around.values()]), loop
-        together = _Group(loop, DIRECT, DIRECT)
-        together.direct = _of_number(direct.values())
+            return not_zero([*direct.values(), *around.values()]), loop
+        together = RowGroup(loop, DIRECT, DIRECT)
+        together.word, together.direct = DIRECT, not_zero(direct.values())
         together.number = sum((each.number for each in direct.values()), Fraction(0))
-        return [together, *_of_number(around.values())], loop
+        return [together, *not_zero(around.values())], loop
 
-    def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> _Group:
+    def _in_trees(self, found: list[_End]) -> tuple[list[SubtreeSums], list[_End]]:
+        """The trees of the rows that are below one another, and the other rows."""
+        trees, others = [], []
+        for node in dict.fromkeys(end.node for end in found):
+            ends = [end for end in found if end.node is node]
+            forest = node.forest(self._bags[node])
+            if forest is None or any(identity(end.row) not in forest.keys for end in ends):
+                others += ends
+            else:
+                numbers = {identity(row): share * self._bags[node].weight(row) for _, row, share in ends}
+                trees.append(SubtreeSums(node, forest, numbers))
+        return trees, others
+
+    def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> RowGroup:
         """A part without rows yet, with the name of its row, or of its key in a table that the recursion joins."""
         named = title_of(row[1]) if node.as_loop is None else self._named(node.as_loop).get(identity(key))
-        return _Group(node, key, named or label(key), turns)
+        return RowGroup(node, key, named or label(key), turns)
 
-    def _walk(self, level: _Group) -> tuple[Loop | None, list[_End]]:
+    def _walk(self, level: RowGroup) -> tuple[Loop | None, list[_End]]:
         """Follow the rows upstream, step by step in the reverse of the plan's order; at most one loop is opened."""
         loop: Loop | None = None
         found: list[_End] = []
@@ -243,13 +288,13 @@ class Receipts:
 
     # Weights and names
 
-    def _weight(self, group: _Group, row: Row) -> int:
+    def _weight(self, group: RowGroup, row: Row) -> int:
         """The weight of a row, within the iterations that count."""
         if group.turns is None:
             return self._bags[group.node].weight(row)
         return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
 
-    def _turns(self, loop: Loop, level: _Group) -> int | None:
+    def _turns(self, loop: Loop, level: RowGroup) -> int | None:
         """The last iteration to whose rows op was applied to make the rows of a level."""
         if not loop.bound.by_depth:
             return None
@@ -272,25 +317,33 @@ def _add(rows: Shares, row: Row, share: Fraction) -> None:
     rows[identity(row)] = row, share + (Fraction(0) if before is None else before[1])
 
 
-def _of_number(parts: Iterable[_Group]) -> list[_Group]:
-    """The parts that are not 0."""
-    return [part for part in parts if part.number]
-
-
-def _chosen(parts: list[_Group], text: str) -> _Group | None:
+def _chosen(parts: list[RowGroup], text: str) -> RowGroup | None:
     """The part that a text opens. A key may also be written as JSON, which sets '"direct"' apart from the word."""
     return next((part for part in parts if text in {_text(part), _json(part)}), None)
 
 
-def _text(part: _Group) -> str:
-    if part.direct:
-        return DIRECT
+def _text(part: RowGroup) -> str:
+    if part.word:
+        return part.word
     text = key_text(part.key)
-    return _json(part) if text == DIRECT else text
+    return _json(part) if text in {DIRECT, OWN} else text
 
 
-def _json(part: _Group) -> str:
-    return DIRECT if part.direct else json.dumps(part.key, ensure_ascii=False, default=repr)
+def _json(part: RowGroup) -> str:
+    return part.word or json.dumps(part.key, ensure_ascii=False, default=repr)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and _is_finite(value)
+
+
+def _is_near(exact: Fraction, value: Any) -> bool:
+    """Whether this is the value, which may have been rounded as floats are."""
+    return exact == value or (isinstance(value, float) and isclose(float(exact), value, rel_tol=1e-9))
+
+
+def _is_finite(value: int | float | Decimal) -> bool:
+    return isinstance(value, int) or isfinite(value)
 
 
 def _number(exact: Fraction, kind: type) -> Any:

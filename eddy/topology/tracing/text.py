@@ -58,7 +58,7 @@ def _receipt(receipt: Receipt | None, depth: int) -> Iterator[str]:
     """One line for each level that is open."""
     while receipt is not None:
         parts = [
-            f"{_name(part)} {part.number:,}" if not part.direct else f"{part.number:,} direct" for part in receipt.parts
+            f"{part.number:,} {part.word}" if part.word else f"{_name(part)} {part.number:,}" for part in receipt.parts
         ]
         parts += [f"… {receipt.rest:,} ({receipt.more:,} more)"] if receipt.more else []
         yield f"{'  ' * depth}{_name(receipt)} {receipt.number:,} = {' + '.join(parts) or 0}"

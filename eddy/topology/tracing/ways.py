@@ -61,5 +61,7 @@ class Ways:
     def _index(self, node: Node) -> dict[Any, list[list[Input]]]:
         found: dict[Any, list[list[Input]]] = {}
         for made, way in node.ways(*(self._bags[source] for source in node.inputs)):
-            found.setdefault(identity(made), []).append([(node.inputs[number], row) for number, row in way])
+            found.setdefault(identity(made), []).append(
+                [(node if number < 0 else node.inputs[number], row) for number, row in way]
+            )
         return found

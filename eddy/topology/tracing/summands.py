@@ -1,0 +1,86 @@
+"""The parts of a receipt: groups of rows of a step, and subtrees of a forest, with their numbers."""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.graph_bags import Forest
+from eddy.topology.plan.plan import Node
+from eddy.topology.tracing.titles import label
+
+__all__ = ["DIRECT", "OWN", "RowGroup", "Shares", "SubtreeSums", "not_zero"]
+
+DIRECT = "direct"
+"""The part of a recursion's rows that come from its seed."""
+OWN = "own"
+"""The part of a subtree's sum that is its topmost node's."""
+
+Shares = dict[Any, tuple[Row, Fraction]]
+"""Rows by their identity, each with the number that one copy of it adds."""
+
+
+class RowGroup:
+    """Rows of a step that are one part. `turns`: the last iteration whose rows count, if depth bounds the loop."""
+
+    def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
+        self.node, self.key, self.title, self.turns = node, key, title, turns
+        self.shares: Shares = {}
+        self.number = Fraction(0)
+        self.word = ""
+        self.direct: list[RowGroup] = []
+        """The groups of which it consists, if these are the direct rows."""
+        self.tree: SubtreeSums | None = None
+        self.at: Any = None
+        """The subtree that it is, if its rows are in a tree."""
+
+    def add(self, row: Row, share: Fraction, weight: int) -> None:
+        """Add a row; each of its copies adds `share`."""
+        self.shares[identity(row)] = row, share
+        self.number += share * weight
+
+
+class SubtreeSums:
+    """The sums of the subtrees of a forest."""
+
+    def __init__(self, node: Node, forest: Forest, numbers: Mapping[Any, Fraction]) -> None:
+        self.node, self.keys, self.own = node, forest.keys, numbers
+        self.sums: dict[Any, Fraction] = {}
+        self.below: dict[Any, list[Any]] = {}
+        self.tops: list[Any] = []
+        waiting: dict[Any, int] = {}
+        todo = list(numbers)
+        for item in todo:  # the list grows by the items above
+            if item not in self.sums:
+                self.sums[item] = numbers.get(item, Fraction(0))
+                above = forest.above[item]
+                self.tops += [item] if above is None else []
+                if above is not None:
+                    self.below.setdefault(above, []).append(item)
+                    waiting[above] = waiting.get(above, 0) + 1
+                    todo.append(above)
+        ready = [item for item in self.sums if item not in waiting]
+        for item in ready:  # the list grows: each item is taken after all those below it
+            above = forest.above[item]
+            if above is not None:
+                self.sums[above] += self.sums[item]
+                waiting[above] -= 1
+                if not waiting[above]:
+                    ready.append(above)
+
+    def part(self, item: Any) -> RowGroup:
+        """An item with all those below it."""
+        part = RowGroup(self.node, self.keys[item], label(self.keys[item]))
+        part.tree, part.at, part.number = self, item, self.sums[item]
+        return part
+
+    def parts(self, item: Any) -> list[RowGroup]:
+        """The item itself, and each of those right below it with all below."""
+        own = RowGroup(self.node, self.keys[item], OWN)
+        own.word, own.number = OWN, self.own.get(item, Fraction(0))
+        return not_zero([own, *map(self.part, self.below.get(item, ()))])
+
+
+def not_zero(parts: Iterable[RowGroup]) -> list[RowGroup]:
+    """The parts that are not 0."""
+    return [part for part in parts if part.number]

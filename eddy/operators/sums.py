@@ -24,7 +24,7 @@ from eddy.operators.operator import State
 from eddy.operators.upsert import by_key, replacement
 from eddy.state.table_state import Table
 
-__all__ = ["ExactTotal", "Number", "Sum", "Summation"]
+__all__ = ["ExactTotal", "Sum", "Summation"]
 
 _COUNT, _FLOATS, _DECIMALS, _NANS, _UPS, _DOWNS = range(6)
 _LEAST_INT, _MOST_INT = -(2**63), 2**64 - 1

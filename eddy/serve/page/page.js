@@ -622,11 +622,12 @@ function line(name, value) {
 
 /** The receipts in a row of a trace and in the rows that made it. */
 function sumsOf(row) {
-  return row.sum ? [row.sum] : (row.of ?? []).flat().flatMap(sumsOf);
+  return row.sums ?? (row.of ?? []).flat().flatMap(sumsOf);
 }
 
-function named({ title, key, word }) {
-  return word || title === shown(key) ? title : `${title} (${shown(key)})`;
+function named({ title, key, word, name }) {
+  const keyed = word || title === shown(key) ? title : `${title} (${shown(key)})`;
+  return name ? `${keyed} ${name}` : keyed;
 }
 
 function amount(value) {

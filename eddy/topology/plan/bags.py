@@ -1,14 +1,28 @@
 """Bags of rows by their identity, for the evaluation of a plan from scratch."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
-__all__ = ["Bag", "Row", "Way", "Weighted", "groups", "identity"]
+__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity"]
 
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
 Way = list[tuple[int, Row]]
 """The rows from which a row is made, each with the number of its input, or -1 for a row of the step itself."""
+
+
+class Addend(NamedTuple):
+    """A number in a row's value that is a sum over the input rows of its key.
+
+    Args:
+        name: its name; empty if the value is the number.
+        of_row: the number that one copy of an input row adds.
+        of_value: the number in the value.
+    """
+
+    name: str
+    of_row: Callable[[Row], Any]
+    of_value: Callable[[Any], Any]
 
 
 def identity(value: Any) -> Any:

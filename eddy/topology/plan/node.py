@@ -12,7 +12,7 @@ from eddy.operators.nested.operators import NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.reduce import Function
 from eddy.serde import Serde
-from eddy.topology.plan.bags import Bag, Row, Way, Weighted
+from eddy.topology.plan.bags import Addend, Bag, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 
 __all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
@@ -342,9 +342,9 @@ class Node:
         return None
 
     @property
-    def addend(self) -> Callable[[Row], Any] | None:
-        """The number that one copy of an input row adds to the value of its key; None if the value is no such sum."""
-        return None
+    def addends(self) -> tuple[Addend, ...]:
+        """The numbers in the values of rows that are sums over the input rows of their keys."""
+        return ()
 
     def forest(self, rows: Bag) -> Any:
         """The step's rows as a `Forest`, each below the row from which it was made; None if they are none."""

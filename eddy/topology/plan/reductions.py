@@ -9,13 +9,13 @@ from eddy.operators.batch import repeated
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import one_row
 from eddy.operators.operator import Operator
-from eddy.operators.sums import Number, Summation
+from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64, String
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups
+from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
 
@@ -67,9 +67,9 @@ class Count(_Reduction):
             yield (found[0][0][0], sum(weight for _, weight in found)), 1
 
     @property
-    def addend(self) -> Callable[[Row], int]:
-        """One."""
-        return lambda row: 1
+    def addends(self) -> tuple[Addend, ...]:
+        """One for each row."""
+        return (Addend("", lambda row: 1, lambda count: count),)
 
 
 TOTALS = StateKept("totals", "table", "others")
@@ -120,9 +120,11 @@ class Sum(_Reduction):
                 yield (key, result), 1
 
     @property
-    def addend(self) -> Callable[[Row], Number] | None:
-        """The number of the value, if no mean is made of it."""
-        return None if self.summation.mean else lambda row: self.summation.number(*row) or 0
+    def addends(self) -> tuple[Addend, ...]:
+        """The number of each value, if no mean is made of them."""
+        if self.summation.mean:
+            return ()
+        return (Addend("", lambda row: self.summation.number(*row) or 0, lambda total: total),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,6 +148,11 @@ class Reduce(_Reduction):
     def on_spark(self, spark: Spark) -> None:
         """The author's function, once a key."""
         spark.reduced(self)
+
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """Those that SQL has noted with its function."""
+        return getattr(self.function, "addends", ())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,6 +215,11 @@ class Aggregate(_Reduction):
     def on_spark(self, spark: Spark) -> None:
         """A fold in the order of the records."""
         spark.folded(self)
+
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """Those that SQL has noted with its function."""
+        return getattr(self.adder, "addends", ())
 
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The fold of all rows of each key, whose values need not be hashable."""

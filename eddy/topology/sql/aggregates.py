@@ -6,16 +6,18 @@ all other aggregates are null. Sums of floats are rounded once, so that the orde
 
 import decimal
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.topology.plan.bags import Addend, Row
 from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.casts import CONTEXT, LIMITS
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
 
-__all__ = ["EXACT", "MARKER", "Grouped", "aggregate_type", "average_of", "group_function", "sum_of"]
+__all__ = ["EXACT", "MARKER", "Grouped", "addends_of", "aggregate_type", "average_of", "group_function", "sum_of"]
 
 EXACT = decimal.Context(prec=2000, traps=[])
 """Adds numerics without rounding."""
@@ -61,7 +63,32 @@ def group_function(
     """
     made: Any = _group_function(aggregates, types)
     made.written = Grouped(tuple(aggregates), tuple(types))
+    made.addends = addends_of(aggregates, types, range(-len(aggregates), 0))
     return made
+
+
+def addends_of(
+    aggregates: Sequence[Aggregate], types: Sequence[Type | None], places: Sequence[int]
+) -> tuple[Addend, ...]:
+    """The counts and sums among aggregates, each with the place of its number in a group's value, for traces."""
+    found = []
+    for number, (aggregate, type, place) in enumerate(zip(aggregates, types, places, strict=True)):
+        if aggregate.function in {"count", "sum"} and not aggregate.distinct:
+            of_row = _number_at(number, aggregate.function == "count", type is None)
+            found.append(Addend(aggregate.function, of_row, operator.itemgetter(place)))
+    return tuple(found)
+
+
+def _number_at(place: int, counts: bool, every: bool) -> Callable[[Row], Any]:
+    """A function from a row of arguments to the number that an aggregate adds for it."""
+
+    def number(row: Row) -> Any:
+        if row[1] is MARKER:
+            return 0
+        value = row[1][place]
+        return int(every or value is not None) if counts else value or 0
+
+    return number
 
 
 def _group_function(

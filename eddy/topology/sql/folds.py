@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.topology.sql.aggregates import EXACT, MARKER, Grouped, average_of, sum_of
+from eddy.topology.sql.aggregates import EXACT, MARKER, Grouped, addends_of, average_of, sum_of
 from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.types import BIGINT, NUMERIC, Type
 
@@ -53,8 +53,18 @@ def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fo
     adder: Any = _folded(parts, 1)
     row: Any = _finished([_finish(aggregate, type) for aggregate, type in zip(aggregates, types, strict=True)])
     adder.written = Grouped(tuple(aggregates), tuple(types))
+    adder.addends = addends_of(aggregates, types, _places(parts))
     row.written = GroupRow(adder.written)
     return Fold(tuple(state), lambda: zeros, adder, _folded(parts, -1), row)
+
+
+def _places(parts: Sequence[tuple[bool, bool]]) -> list[int]:
+    """The place of each aggregate's number in the state: of its count, or of its total."""
+    places, place = [], 0
+    for totalled, _ in parts:
+        places.append(place + totalled)
+        place += 1 + totalled
+    return places
 
 
 def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any, _State], _State]:

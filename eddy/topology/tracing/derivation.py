@@ -30,7 +30,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
         iteration: for a row of a loop, the first iteration that made it.
         repeated: whether the row is explained elsewhere in this derivation.
         more: the number of further ways, or rows, that are not shown.
-        sum: the row of a count or a sum as the sum of its parts, in place of `of`.
+        sums: the counts and sums in the value, each as the sum of its parts, in place of `of`.
     """
 
     step: str
@@ -42,7 +42,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
     of: list[list["Derivation"]] = []
     repeated: bool = False
     more: int = 0
-    sum: Receipt | None = None
+    sums: list[Receipt] = []
 
 
 def derive(
@@ -57,8 +57,8 @@ def derive(
     count = 1
     while todo:
         made, at, of = todo.popleft()
-        made.sum = None if receipts is None else receipts.of(at, of)
-        if made.sum is not None:
+        made.sums = [] if receipts is None else receipts.of(at, of)
+        if made.sums:
             continue
         found = ways.of(at, of)
         for way in found:

@@ -55,10 +55,10 @@ class Evaluation:
         return {*loop.variables, *self._scopes.body[loop]}
 
     def joined(self, loop: Loop) -> list[Node]:
-        """The steps outside of a loop whose rows are joined inside with the rows of its variables, on their keys."""
+        """The steps outside of a loop whose rows `op` joins with rows that it makes of those of its variables."""
         inside, found = self.inside(loop), []
         for node in self._scopes.body[loop]:
-            if node.bilinear and any(_has_keys_of(source, loop) for source in node.inputs):
+            if node.bilinear and any(_leads_to(source, loop) for source in node.inputs):
                 found += [source for source in node.inputs if source not in inside]
         return found
 
@@ -184,10 +184,10 @@ class Evaluation:
             )
 
 
-def _has_keys_of(node: Node, loop: Loop) -> bool:
-    """Whether a step has rows of a loop's variable, with the same keys."""
+def _leads_to(node: Node, loop: Loop) -> bool:
+    """Whether a step's rows are made of single rows of a loop's variable."""
     while node not in loop.variables:
-        if node.rekeys or len(node.inputs) != 1:
+        if len(node.inputs) != 1:
             return False
         (node,) = node.inputs
     return True

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.bags import Addend, Row, identity
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
-from eddy.topology.tracing.summands import DIRECT, OWN, RowGroup, Shares, SubtreeSums, not_zero
+from eddy.topology.tracing.summands import DIRECT, OWN, RowGroup, RowShare, RowShares, SubtreeSums, add_share, not_zero
 from eddy.topology.tracing.titles import key_text, label, title_of
 from eddy.topology.tracing.ways import Ways
 
@@ -54,6 +54,7 @@ class Summand(msgspec.Struct, omit_defaults=True):
 class Receipt(msgspec.Struct, omit_defaults=True):
     """A number as a sum: `number` is the sum of the parts' numbers and `rest`, the sum of `more` smaller parts.
 
+    `name`: the name of the number, if the row has several.
     `opened`: the receipt of one of the parts.
     """
 
@@ -64,6 +65,7 @@ class Receipt(msgspec.Struct, omit_defaults=True):
     parts: list[Summand]
     more: int = 0
     rest: Any = 0
+    name: str = ""
     opened: "Receipt | None" = None
 
 
@@ -71,8 +73,16 @@ class _End(NamedTuple):
     """A row at which the walk upstream ends."""
 
     node: Node
+    share: RowShare
+
+
+class _Origin(NamedTuple):
+    """An input row, the number of times that it is in a row made of it, and the key by which it is joined, if it is."""
+
+    node: Node
     row: Row
-    share: Fraction
+    times: int = 1
+    joined_by: Any = None
 
 
 class Receipts:
@@ -89,10 +99,18 @@ class Receipts:
         self._sums: dict[Node, tuple[SubtreeSums, bool] | None] = {}
         self.opened = not path
 
-    def of(self, node: Node, row: Row) -> Receipt | None:
-        """The receipt of a row; None if the step's rows are no sums, or the sum is not finite."""
+    def of(self, node: Node, row: Row) -> list[Receipt]:
+        """The receipts of the finite sums in a row's value."""
         level = self._level(node, row)
-        return None if level is None else self._receipt(level, type(row[1]), self._path)
+        if level is not None:
+            return [self._receipt(level, type(row[1]), self._path)]
+        found = []
+        for addend in node.addends:
+            if addend.name and _is_number(value := addend.of_value(row[1])):
+                receipt = self._receipt(self._sum_of_rows(node, row, addend), type(value), self._path)
+                receipt.name = addend.name
+                found.append(receipt)
+        return found
 
     def _level(self, node: Node, row: Row) -> RowGroup | None:
         """The sum that a row's value is: of this step, or of a step whose rows are handed on one by one."""
@@ -103,7 +121,8 @@ class Receipts:
             if node.same_rows_as is not None:
                 node = node.same_rows_as
                 continue
-            level = self._sum_of_rows(node, row) or self._sum_of_subtree(node, row)
+            sums = [self._sum_of_rows(node, row, addend) for addend in node.addends if not addend.name]
+            level = sums[0] if sums else self._sum_of_subtree(node, row)
             if level is not None:
                 return level if not seen or _is_near(level.number, value) else None
             ways = self._ways.of(node, row)
@@ -113,15 +132,12 @@ class Receipts:
             seen += 1
         return None
 
-    def _sum_of_rows(self, node: Node, row: Row) -> RowGroup | None:
+    def _sum_of_rows(self, node: Node, row: Row, addend: Addend) -> RowGroup:
         """The rows of the step's input that a row adds up."""
-        addend = node.addend
-        if addend is None:
-            return None
         (source,), key = node.inputs, identity(row[0])
         level = RowGroup(source, row[0], label(row[0]))
         for one, weight in self._bags[source]:
-            if identity(one[0]) == key and (number := addend(one)):
+            if identity(one[0]) == key and (number := addend.of_row(one)):
                 level.add(one, Fraction(number), weight)
         return level
 
@@ -156,7 +172,7 @@ class Receipts:
             [self._part(each, kind) for each in shown],
             len(rest),
             _number(sum((each.number for each in rest), Fraction(0)), kind),
-            self._open(level, parts, kind, path) if path else None,
+            opened=self._open(level, parts, kind, path) if path else None,
         )
 
     def _part(self, part: RowGroup, kind: type) -> Summand:
@@ -189,7 +205,7 @@ class Receipts:
         if part.node in self._evaluation.waves:
             return part
         if len(part.shares) == 1:
-            ((row, _),) = part.shares.values()
+            ((row, *_),) = part.shares.values()
             inner = self._level(part.node, row)
             if inner is not None and inner.number == part.number:
                 inner.title = part.title
@@ -207,17 +223,19 @@ class Receipts:
         if trees and not found and loop is None and len(trees) == 1:
             (tree,) = trees
             return (tree.parts(tree.tops[0]) if len(tree.tops) == 1 else list(map(tree.part, tree.tops))), None
-        own = identity(level.key)
-        by_value = all(not node.begins and identity(row[0]) == own for node, row, _ in found)
+        keys = {identity(share.row[0]) for _, share in found}
+        tells_apart = len(keys) > 1 or (len(found) == 1 and identity(level.key) not in keys)
+        by_value = not tells_apart and not any(node.begins for node, _ in found)
         around: dict[Any, RowGroup] = {}
         direct: dict[Any, RowGroup] = {}
-        for node, row, share in found:
+        for node, (row, number, joined_by) in found:
             if loop is not None and node in loop.variables:
-                part = around.setdefault(identity(row[0]), self._group(loop, row, row[0], self._turns(loop, level)))
+                key = row[0] if joined_by is None else joined_by
+                part = around.setdefault(identity(key), self._group(loop, row, key, self._turns(loop, level)))
             else:
                 key = row[1] if by_value else row[0]
                 part = direct.setdefault((node, identity(key)), self._group(node, row, key))
-            part.add(row, share, self._weight(part, row))
+            part.add(row, number, self._weight(part, row))
         for tree in trees:
             direct |= {(tree.node, top): tree.part(top) for top in tree.tops}
         if loop is None or not direct:
@@ -233,10 +251,10 @@ class Receipts:
         for node in dict.fromkeys(end.node for end in found):
             ends = [end for end in found if end.node is node]
             forest = node.forest(self._bags[node])
-            if forest is None or any(identity(end.row) not in forest.keys for end in ends):
+            if forest is None or any(identity(end.share.row) not in forest.keys for end in ends):
                 others += ends
             else:
-                numbers = {identity(row): share * self._bags[node].weight(row) for _, row, share in ends}
+                numbers = {identity(row): number * self._bags[node].weight(row) for _, (row, number, _) in ends}
                 trees.append(SubtreeSums(node, forest, numbers))
         return trees, others
 
@@ -248,42 +266,45 @@ class Receipts:
     def _walk(self, level: RowGroup) -> tuple[Loop | None, list[_End]]:
         """Follow the rows upstream, step by step in the reverse of the plan's order; at most one loop is opened."""
         loop: Loop | None = None
-        found: list[_End] = []
-        todo: dict[Node, Shares] = {level.node: level.shares}
+        found: dict[Node, RowShares] = {}
+        todo: dict[Node, RowShares] = {level.node: level.shares}
         while todo:
             node = max(todo, key=self._order.__getitem__)
             rows = todo.pop(node)
-            keys = {identity(row[0]) for row, _ in rows.values()}
+            keys = {identity(share.row[0]) for share in rows.values()}
             opens = node in self._evaluation.waves and loop is None and len(keys) == 1
             if opens:
                 loop = node.as_loop
-            for row, share in rows.values():
-                origins = self._opened(node, row, level.turns) if opens else self._origins(node, row, loop)
+            for share in rows.values():
+                origins = self._opened(node, share.row, level.turns) if opens else self._origins(node, share.row, loop)
                 if origins is None:
-                    found.append(_End(node, row, share))
-                for source, origin, factor in origins or ():
-                    _add(todo.setdefault(source, {}), origin, share * factor)
-        return loop, found
+                    is_around = loop is not None and node in loop.variables
+                    add_share(found.setdefault(node, {}), share if is_around else share._replace(joined_by=None))
+                for source, origin, times, joined_by in origins or ():
+                    by = share.joined_by if joined_by is None else joined_by
+                    add_share(todo.setdefault(source, {}), RowShare(origin, share.number * times, by))
+        return loop, [_End(node, share) for node, shares in found.items() for share in shares.values()]
 
-    def _opened(self, loop: Node, row: Row, turns: int | None) -> list[tuple[Node, Row, int]]:
+    def _opened(self, loop: Node, row: Row, turns: int | None) -> list[_Origin]:
         """The seed's row and op's row, which there is from the first iteration on."""
         sources = loop.inputs if turns == 0 else (*loop.inputs, *loop.results)
-        return [(source, row, 1) for source in sources if row in self._bags[source]]
+        return [_Origin(source, row) for source in sources if row in self._bags[source]]
 
-    def _origins(self, node: Node, row: Row, loop: Loop | None) -> list[tuple[Node, Row, int]] | None:
-        """The input rows to which a row's share is handed on, each with the number of times; None where it ends."""
+    def _origins(self, node: Node, row: Row, loop: Loop | None) -> list[_Origin] | None:
+        """The input rows to which a row's share is handed on; None where it ends."""
         if node.passes:
-            return [(source, row, 1) for source in self._ways.holding(node, row)]
+            return [_Origin(source, row) for source in self._ways.holding(node, row)]
         if node.factor is None:
             return None
         inside = set() if loop is None else self._evaluation.inside(loop)
         found = []
         for way in self._ways.by_step(node, row):
             owner = next((number for number, (source, _) in enumerate(way) if source in inside), 0)
-            factor = node.factor
+            times = node.factor
             for number, (source, other) in enumerate(way):
-                factor *= self._bags[source].weight(other) if number != owner else 1
-            found.append((*way[owner], factor))
+                times *= self._bags[source].weight(other) if number != owner else 1
+            joined_by = way[owner][1][0] if len(way) > 1 and loop is not None else None
+            found.append(_Origin(*way[owner], times, joined_by))
         return found
 
     # Weights and names
@@ -310,11 +331,6 @@ class Receipts:
                 if (title := title_of(value))
             }
         return self._titles[loop]
-
-
-def _add(rows: Shares, row: Row, share: Fraction) -> None:
-    before = rows.get(identity(row))
-    rows[identity(row)] = row, share + (Fraction(0) if before is None else before[1])
 
 
 def _chosen(parts: list[RowGroup], text: str) -> RowGroup | None:

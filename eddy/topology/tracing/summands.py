@@ -2,22 +2,31 @@
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.graph_bags import Forest
 from eddy.topology.plan.plan import Node
 from eddy.topology.tracing.titles import label
 
-__all__ = ["DIRECT", "OWN", "RowGroup", "Shares", "SubtreeSums", "not_zero"]
+__all__ = ["DIRECT", "OWN", "RowGroup", "RowShare", "RowShares", "SubtreeSums", "add_share", "not_zero"]
 
 DIRECT = "direct"
 """The part of a recursion's rows that come from its seed."""
 OWN = "own"
 """The part of a subtree's sum that is its topmost node's."""
 
-Shares = dict[Any, tuple[Row, Fraction]]
-"""Rows by their identity, each with the number that one copy of it adds."""
+
+class RowShare(NamedTuple):
+    """A row, the number that one copy of it adds, and the key by which `op` joined it, if it did."""
+
+    row: Row
+    number: Fraction
+    joined_by: Any = None
+
+
+RowShares = dict[Any, RowShare]
+"""RowShares by the identities of their rows and keys."""
 
 
 class RowGroup:
@@ -25,7 +34,7 @@ class RowGroup:
 
     def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
         self.node, self.key, self.title, self.turns = node, key, title, turns
-        self.shares: Shares = {}
+        self.shares: RowShares = {}
         self.number = Fraction(0)
         self.word = ""
         self.direct: list[RowGroup] = []
@@ -36,7 +45,7 @@ class RowGroup:
 
     def add(self, row: Row, share: Fraction, weight: int) -> None:
         """Add a row; each of its copies adds `share`."""
-        self.shares[identity(row)] = row, share
+        add_share(self.shares, RowShare(row, share))
         self.number += share * weight
 
 
@@ -79,6 +88,13 @@ class SubtreeSums:
         own = RowGroup(self.node, self.keys[item], OWN)
         own.word, own.number = OWN, self.own.get(item, Fraction(0))
         return not_zero([own, *map(self.part, self.below.get(item, ()))])
+
+
+def add_share(shares: RowShares, share: RowShare) -> None:
+    """Add a row's number to that which it has."""
+    place = identity(share.row), identity(share.joined_by)
+    before = shares.get(place)
+    shares[place] = share if before is None else share._replace(number=before.number + share.number)
 
 
 def not_zero(parts: Iterable[RowGroup]) -> list[RowGroup]:

@@ -28,7 +28,8 @@ def text_of(derivation: Derivation) -> str:
             lines.append(f"{indent}… {found:,} more")
             continue
         lines.append(f"{indent}{mark}{_line(found)}")
-        lines += _receipt(found.sum, depth + 1)
+        for receipt in found.sums:
+            lines += _receipt(receipt, depth + 1)
         below: list[tuple[Derivation | int, int, str]] = []
         for way in found.of:
             below += [(row, depth + 1, "⋈ " if index else "") for index, row in enumerate(way)]
@@ -54,15 +55,19 @@ def _shown(value: Any) -> str:
     return cut(text, _MAX_CHARS)
 
 
-def _receipt(receipt: Receipt | None, depth: int) -> Iterator[str]:
+def _receipt(receipt: Receipt, depth: int) -> Iterator[str]:
     """One line for each level that is open."""
-    while receipt is not None:
-        parts = [
-            f"{part.number:,} {part.word}" if part.word else f"{_name(part)} {part.number:,}" for part in receipt.parts
-        ]
-        parts += [f"… {receipt.rest:,} ({receipt.more:,} more)"] if receipt.more else []
-        yield f"{'  ' * depth}{_name(receipt)} {receipt.number:,} = {' + '.join(parts) or 0}"
-        receipt, depth = receipt.opened, depth + 1
+    level: Receipt | None = receipt
+    name = f" {receipt.name}" if receipt.name else ""
+    while level is not None:
+        parts = list(map(_summand, level.parts))
+        parts += [f"… {level.rest:,} ({level.more:,} more)"] if level.more else []
+        yield f"{'  ' * depth}{_name(level)}{name} {level.number:,} = {' + '.join(parts) or 0}"
+        level, depth = level.opened, depth + 1
+
+
+def _summand(part: Summand) -> str:
+    return f"{part.number:,} {part.word}" if part.word else f"{_name(part)} {part.number:,}"
 
 
 def _name(of: Receipt | Summand) -> str:

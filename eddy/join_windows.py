@@ -18,7 +18,7 @@ from eddy.errors import TopologyError
 from eddy.serde import Serde
 from eddy.windows import SessionWindowed, Span, check_span
 
-__all__ = ["JoinSide", "JoinWindows"]
+__all__ = ["EVENT_TIMES", "JoinSide", "JoinWindows"]
 
 _MILLISECOND = timedelta(milliseconds=1)
 _NONE = timedelta(0)
@@ -80,6 +80,10 @@ class JoinSide:
     def serde(self, key: Serde[Any]) -> Serde[Any]:
         """The serde of keys with a moment, given the serde of keys."""
         return SessionWindowed(key)
+
+
+EVENT_TIMES = JoinSide(0, 0, -1)
+"""Moments that are over as soon as event time reaches them: their frontiers are the event times themselves."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ class Statistics:
     `epochs` counts commits, also without records. `aborts` counts undone attempts, and `fences` the attempts that
     failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when they
     are withheld; `kept_aside` is their number as of the last commit or takeover. `late`
-    counts windows that were over when their records were read. `last_commit` is the clock's time of
+    counts windows that were over when their records were read, `duplicates` the records that `deduplicate` has left
+    out. `last_commit` is the clock's time of
     the last commit.
     """
 
@@ -55,6 +56,7 @@ class Statistics:
     kept_aside: int = 0
     dropped: int = 0
     late: int = 0
+    duplicates: int = 0
     cut_rows: int = 0
     restored: int = 0
     purges: int = 0

@@ -31,6 +31,7 @@ from eddy.operators.waves.fact_waves import FactWaves
 from eddy.operators.waves.recursion import Waves
 from eddy.operators.windows.as_of_join import AsOfJoin
 from eddy.operators.windows.assignment import AssignWindows
+from eddy.operators.windows.deduplicate import Deduplicate
 from eddy.operators.windows.frontier import Marks
 from eddy.operators.windows.stream_join import StreamStreamJoin
 from eddy.operators.windows.windowed_fold import OpenWindow, WindowedFold
@@ -43,7 +44,7 @@ from eddy.state.table_state import Table
 __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive"]
 
 _ROWS = attrgetter("rows")
-_OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin)
+_OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin, Deduplicate)
 """The operators that tell for what they wait."""
 Recursive = Waves | FactWaves | Fixpoint
 
@@ -340,6 +341,10 @@ class Circuit:
         for op in self._keyed:
             late[op.name] += op.late
         return +late
+
+    def duplicates(self) -> int:
+        """The number of records of the current epoch that were not the first ones of their values."""
+        return sum(op.duplicates for op in self.operators if isinstance(op, Deduplicate))
 
     def open_windows(self, context: Context) -> list[OpenWindow]:
         """The first open window of each step that has one, between epochs. `context` has the event times."""

@@ -239,6 +239,7 @@ class Epoch:
         statistics.epochs += 1
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())
         statistics.late += parts.dropping.report(parts.circuit.late(), LATE)
+        statistics.duplicates += parts.circuit.duplicates()
         parts.circuit.commit()
         parts.unlogged.commit()
         statistics.set_aside += set_aside

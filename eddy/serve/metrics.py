@@ -75,6 +75,7 @@ _COUNTERS = [
     ),
     _Counter("eddy_dropped_records_total", "Rows without the key or value that a step needs.", lambda s: s.dropped),
     _Counter("eddy_late_records_total", "Windows that were over when a record of them was read.", lambda s: s.late),
+    _Counter("eddy_duplicate_records_total", "Records that deduplicate has left out.", lambda s: s.duplicates),
     _Counter("eddy_restored_records_total", "Changelog records read into the store.", lambda s: s.restored),
     _Counter("eddy_purges_total", "Deletions of consumed records of internal topics.", lambda s: s.purges),
     _Counter("eddy_purged_offsets_total", "Offsets deleted by these purges.", lambda s: s.purged_offsets),

@@ -1,7 +1,7 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
 of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`, of joins
-of streams in `stream_joins`, of rows that are true for a while in `valid_rows`, of sums and collected values in
-`aggregates`.
+of streams in `stream_joins`, of records that pass once in `deduplicates`, of rows that are true for a while in
+`valid_rows`, of sums and collected values in `aggregates`.
 """
 
 from datetime import timedelta
@@ -10,6 +10,7 @@ from typing import Any
 import eddy
 from tests.conformance.aggregates import PAID
 from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less, of, plus
+from tests.conformance.deduplicates import DEDUPLICATED
 from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
 from tests.conformance.processors import PROCESSED
@@ -19,6 +20,7 @@ from tests.conformance.windows import LATER
 
 __all__ = ["CASES", "Case", "Record"]
 assert CYCLE  # importing them has added their cases
+assert DEDUPLICATED
 assert RECORDS
 assert PROCESSED
 assert LATER

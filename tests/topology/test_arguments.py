@@ -227,6 +227,13 @@ CALLS = [
         {"expire_after": (timedelta(hours=1), "span"), "expire_by": ("wall clock", "choice")},
         {"name": "name"},
     ),
+    Call("stream", "deduplicate", {"within": (HOUR, "span")}, {"grace": "time after", "name": "name"}),
+    Call(
+        "stream",
+        "deduplicate",
+        {"by": (arguments(2), F2), "within": (HOUR, "span")},
+        {"grace": "time after", "key": "serde"},
+    ),
     Call("stream", "group_by_key", {}, {"key": "serde", "value": "serde"}),
     Call("stream", "group_by", {"function": (arguments(2), F2)}, {"key": "serde", "value": "serde"}),
     Call("stream", "join", {"table": TABLE, "joiner": JOINER}, {"name": "name", "value": "serde"}),

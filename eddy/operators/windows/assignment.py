@@ -22,7 +22,7 @@ from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead
 from eddy.windows import SlidingWindows, Span, TimeWindows, Windowed, Windows
 
-__all__ = ["AssignWindows", "sliding_records", "windows_of_rows"]
+__all__ = ["AssignWindows", "check_time", "sliding_records", "windows_of_rows"]
 
 
 _value_of = itemgetter(1)
@@ -114,7 +114,7 @@ def windows_of_rows(
     spans: Sequence[Span] = ()
     for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
         if stamp != last:
-            _check_time(name, key, stamp)
+            check_time(name, key, stamp)
             spans, last = of(stamp), stamp
         over = time - lag
         if spans[0][1] > over:
@@ -131,13 +131,14 @@ def sliding_records(
     """The rows with their moments and the first ends for which they are not late, and the number of late ones."""
     made: list[list[Row]] = []
     for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
-        _check_time(name, key, stamp)
+        check_time(name, key, stamp)
         end = windows.first_end(stamp, time)
         made.append([(Windowed(key, stamp, end), value)] if end <= stamp + windows.difference_ms else [])
     return made, made.count([])
 
 
-def _check_time(name: str, key: Any, stamp: int) -> None:
+def check_time(name: str, key: Any, stamp: int) -> None:
+    """Raises: DataError for a timestamp before 1970."""
     if stamp < 0:
         raise DataError(
             f"windows '{name}': the record of key {key!r} has timestamp {stamp}; milliseconds since 1970 are "

@@ -8,7 +8,7 @@ the exchange behind the rows that were sent before, in the same transactions, so
 not late. It is the end itself, no event time, so that marks are a function of the input.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,7 +20,7 @@ from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.windows import Windows
 
-__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slower", "mark_of"]
+__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slower", "SourceFrontier", "mark_of"]
 
 _ITERATION = -11
 """The iteration of marks. Rows have 0 or more, messages about held rows another negative number."""
@@ -42,6 +42,13 @@ class Frontier(Protocol):
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The source, and its partition, that a partition's frontier waits for."""
+
+
+class SourceFrontier(Frontier, Protocol):
+    """The frontiers of rows of one stream: the least ones of several source partitions."""
+
+    def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
+        """The source partitions of a partition's rows, each with its own frontier, -1 for none."""
 
 
 def mark_of(windows: Windows, event_time: int) -> int:
@@ -69,6 +76,11 @@ class OwnPartition:
         """The moment at which all sources have passed an end."""
         lag = self._windows.lag_ms
         return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
+
+    def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
+        """The same partition of each source, with its frontier."""
+        places = [(source, partition) for source in self._sources]
+        return [(place, mark_of(self._windows, context.event_time.get(place, -1))) for place in places]
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The same partition, of the source with the least event time."""
@@ -99,6 +111,12 @@ class Marked:
         """At once, if marks have passed an end."""
         context = Context()
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
+
+    def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
+        """All partitions of all sources, with their marks."""
+        value = self._marks.partition(partition).value
+        marks = ((source, value((partition, *source))) for source in self._sources)
+        return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The one with the least mark."""

@@ -23,6 +23,7 @@ from eddy.topology.arguments import (
 from eddy.topology.dsl.addressing import addressed, of_topic
 from eddy.topology.dsl.async_maps import AsyncMaps
 from eddy.topology.dsl.builder import same_topology, serdes
+from eddy.topology.dsl.deduplicated import deduplicated
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
@@ -37,8 +38,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
-
-
 R = TypeVar("R")
 _OfRow = Callable[[K, V], R] | Callable[[K, V, RecordContext], R]
 """A function of a key and a value, and of the record if it has a parameter named `record`."""
@@ -401,6 +400,36 @@ class KStream(AsyncMaps[K, V]):
         facts = self._builder.by_key(self._node, name)
         node = self._builder.add(kind, name, kind="table", inputs=(facts,), **serdes(facts), **fields)
         return KTable(self._builder, node)
+
+    def deduplicate(
+        self,
+        by: _OfRow[K, V, K2] | None = None,
+        *,
+        within: timedelta,
+        grace: timedelta = timedelta(0),
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+    ) -> "KStream[K, V]":
+        """The first record of each `by(key, value)`, without the others that are less than `within` from it.
+
+        Records are ordered by the event time of their partition, the greatest timestamp read from it so far; so those
+        of one partition are in their own order. A record passes if no record of its `by` value has passed whose
+        timestamp is less than `within` before or after its own. It waits until all source partitions have reached its
+        event time; without `by` the partitions of its own key's topics are enough.
+
+        Args:
+            by: makes the value that tells duplicates, by default the record's key. A record for which it is None is
+                dropped.
+            within: a span of a millisecond or more.
+            grace: a record is late, and dropped, if its partition already has a timestamp of `within` and `grace` after
+                it; `statistics.late` counts that. `statistics.duplicates` counts the other ones that do not pass.
+            name: of the step; its states are called `<name>-passed`, `<name>-waiting` and so on.
+            key: the serde of `by` values.
+
+        Raises: TopologyError if rows are not the records of a source in its partitions.
+        """
+        node = deduplicated(self._builder, self._node, by, within, grace, name, key)
+        return KStream(self._builder, node)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
         """Group by the records' keys; `key` and `value` are the serdes of the groups' keys and values."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from eddy.errors import TopologyError
 from eddy.topology.plan.async_steps import AsyncMapped
+from eddy.topology.plan.deduplicate_steps import Deduplicate, OrderRecords
 from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
@@ -51,6 +52,7 @@ __all__ = [
     "Constant",
     "Count",
     "DeclaredStore",
+    "Deduplicate",
     "Exchange",
     "ExpiringTable",
     "GlobalJoin",
@@ -64,6 +66,7 @@ __all__ = [
     "NameTakenError",
     "Node",
     "OneRow",
+    "OrderRecords",
     "Plan",
     "Process",
     "RateLimited",

@@ -9,7 +9,7 @@ from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
 from eddy.operators.windows import assignment
 from eddy.operators.windows.due import DueKeys
-from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition
+from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition, SourceFrontier
 from eddy.operators.windows.session_fold import SessionFold
 from eddy.operators.windows.sliding_records import SlidingRecords
 from eddy.operators.windows.windowed_fold import Emit, WindowedFold
@@ -62,6 +62,11 @@ class AssignWindows(Node):
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
         """A row remains in its partition, unless keys have changed before."""
         return [] if self.rekeyed else [(self, self.inputs[0])]
+
+    @property
+    def marked(self) -> Windows:
+        """The windows whose ends are the moments of its frontiers."""
+        return self.windows
 
     @property
     def merges(self) -> bool:
@@ -411,12 +416,12 @@ class Suppressed(_Windowed):
 
 def frontier_of(
     circuit: CircuitBuilder, node: Node, marks: str, assigned: AssignWindows, exchange: Node | None, first: bool = True
-) -> Frontier:
+) -> SourceFrontier:
     """The frontier of the rows of an assignment, in the partitions of a node that reads them.
 
     Behind an exchange by marks in the state `marks`, whose operator is placed if this is its first reader.
     """
-    windows, topics = assigned.windows, assigned.topics_of_windows
+    windows, topics = assigned.marked, assigned.topics_of_windows
     if exchange is None:
         return OwnPartition(windows, topics)
     state = circuit.state_store(node, DeclaredStore(name=marks, key=Native, value=Int64))

@@ -1,0 +1,111 @@
+"""The order of the records of several source partitions, and how far of it is known.
+
+    order of a record    (event time of its partition up to and with it, number of its topic, partition, offset,
+                         number of its row among the record's rows)
+    known                the least (event time, number of the topic, partition) of all source partitions
+
+In its partition each record is after all earlier ones, whatever its timestamp, since the event time of a partition
+never decreases. A record that is still to be read has at least the event time of its partition, and a greater offset.
+So nothing arrives any more at or before `known`, and the order is a function of each partition's records alone.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from struct import Struct
+
+from eddy.join_windows import JoinSide
+from eddy.operators.batch import Batch, Place, Row
+from eddy.operators.context import Arrivals, Context, Moment, Wake
+from eddy.operators.windows.assignment import AssignWindows, check_time
+from eddy.operators.windows.frontier import Marked, SourceFrontier
+
+__all__ = ["KnownOrder", "OrderRecords", "event_time_of", "is_known"]
+
+_UP_TO, _ORDER = Struct(">qII"), Struct(">qIIqI")
+
+
+def event_time_of(order: bytes) -> int:
+    """The event time in an order."""
+    return int(_UP_TO.unpack_from(order)[0])
+
+
+class OrderRecords(AssignWindows):
+    """Records (B, (K, V)) in, records (B, (order, timestamp, K, V)) out; one without a B, or a late one, is dropped.
+
+    A record at t is late at the event time t + `windows.lag_ms` of its partition.
+    """
+
+    def __init__(self, name: str, windows: JoinSide, topics: Sequence[str]) -> None:
+        super().__init__(name, windows, topics)
+        self._lag, self._numbers = windows.lag_ms, _numbers(topics)
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Give each row its order. Raises: DataError for a record without a timestamp."""
+        batch = self.with_keys(inputs[0])
+        stamps = batch.times_of_rows()
+        if context.timestamps is not None:  # the times of rows are numbers of records
+            stamps = [context.timestamps[number - 1] for number in stamps]
+        rows: list[Row] = []
+        kept: list[bool] = []
+        counts: Counter[Place] = Counter()
+        columns = zip(batch.rows, batch.places_of_rows(), stamps, self._event_times(context, batch), strict=True)
+        for (by, (key, value)), place, stamp, time in columns:
+            check_time(self.name, by, stamp)
+            assert place is not None
+            topic, partition, offset = place
+            order = _ORDER.pack(time, self._numbers[topic], partition, offset, counts[place])
+            counts[place] += 1
+            rows.append((by, (order, stamp, key, value)))
+            kept.append(stamp > time - self._lag)
+        self.late += kept.count(False)
+        made = batch.with_rows(rows).without_places()
+        return made if all(kept) else made.select(kept)
+
+
+class KnownOrder:
+    """How far the order of the records is known in the partitions of a step's rows."""
+
+    def __init__(self, frontier: SourceFrontier, topics: Sequence[str]) -> None:
+        self._frontier, self._topics, self._numbers = frontier, frozenset(topics), _numbers(topics)
+
+    def up_to(self, context: Context, partition: int) -> bytes:
+        """The first bytes of the last orders that are known in a partition; empty for none."""
+        times = self._frontier.each(context, partition)
+        time, number, of = min((time, self._numbers[topic], of) for (topic, of), time in times)
+        return _UP_TO.pack(time, number, of) if time >= 0 else b""
+
+    def homes(self, orders: Sequence[bytes], homes: Sequence[int]) -> Sequence[int]:
+        """The partitions in which records wait: of their keys, which are given; without an exchange, of their source.
+
+        A producer may have written a record to another partition than its key's.
+        """
+        if isinstance(self._frontier, Marked):
+            return homes
+        return [_UP_TO.unpack_from(order)[2] for order in orders]
+
+    def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
+        """The places of the records, if they are of one topic and in its partitions, so that none of them waits."""
+        if isinstance(self._frontier, Marked) or len(self._topics) > 1:
+            return None
+        (topic,) = self._topics
+        found = map(_ORDER.unpack, orders)
+        return [(topic, partition, offset) for _, _, partition, offset, _ in found]
+
+    def reaches(self, firsts: Mapping[int, bytes]) -> Moment | None:
+        """The moment at which an order can be known, given the first one of each partition that was not known."""
+        if not firsts:
+            return None
+        if not isinstance(self._frontier, Marked):
+            return Arrivals(self._topics)
+        context = Context()
+        known = (is_known(order, self.up_to(context, partition)) for partition, order in firsts.items())
+        return Wake.AT_ONCE if any(known) else None
+
+
+def is_known(order: bytes, up_to: bytes) -> bool:
+    """Whether no record arrives any more that is before an order, or has it."""
+    return order[: _UP_TO.size] <= up_to
+
+
+def _numbers(topics: Sequence[str]) -> dict[str, int]:
+    return {topic: number for number, topic in enumerate(sorted(topics))}

@@ -1,0 +1,129 @@
+"""The first record of each `by` value within a span of event time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.join_windows import EVENT_TIMES, JoinSide
+from eddy.operators.operator import Operator
+from eddy.operators.windows import deduplicate, record_order
+from eddy.operators.windows.deduplicate import PassedMoments, WaitingRecords
+from eddy.operators.windows.due import DueKeys
+from eddy.serde import Bytes, Int64, Native, Serde, Tuple
+from eddy.state.calendar import Calendar
+from eddy.state.table_state import Table
+from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.node import Arrival, Node, StateKept
+from eddy.topology.plan.processors import DeclaredStore
+from eddy.topology.plan.windowed_steps import AssignWindows, frontier_of
+from eddy.windows import Windows
+
+__all__ = ["Deduplicate", "OrderRecords"]
+
+_BY_WORKER = "it orders the records of all partitions by the event times of these, which Spark does not"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrderRecords(AssignWindows):
+    """Records under their `by` values, each with its place in the order of all source partitions' records."""
+
+    does = "order"
+    only_by_worker = _BY_WORKER
+    windows: JoinSide
+
+    @property
+    def marked(self) -> Windows:
+        """The event times themselves."""
+        return EVENT_TIMES
+
+    @property
+    def arrival(self) -> None:
+        """None: `Deduplicate` tells it."""
+        return
+
+    def operator(self, states: States) -> Operator:
+        """The order of each record."""
+        return record_order.OrderRecords(self.label, self.windows, self.topics_of_windows)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing."""
+        spark.by_a_worker(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Deduplicate(Node):
+    """Records of which none of the same `by` value has passed within the span. Its input has them in their order."""
+
+    drops = True
+    linear = False
+    does = "deduplicate"
+    only_by_worker = _BY_WORKER
+
+    assigned: OrderRecords
+    by: Serde[Any]
+    """The serde of the `by` values."""
+    record: tuple[Serde[Any], Serde[Any]]
+    """The serdes of the keys and values."""
+
+    @property
+    def crosses(self) -> bool:  # type: ignore[override]
+        """Whether a record may wait: not if it is in the partition of the only source."""
+        return self.inputs[0].sends or len(self.assigned.sources) > 1
+
+    @property
+    def keeps_records(self) -> bool:  # type: ignore[override]
+        """Whether none waits."""
+        return not self.crosses
+
+    @property
+    def arrival(self) -> Arrival:
+        """The order of records."""
+        return Arrival(self.only_by_worker)
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """None: its keys are others."""
+        return ()
+
+    @property
+    def same_partitions(self) -> Iterable[tuple[Node, Node]]:
+        """A record is where its `by` value is."""
+        return [(self, self.inputs[0])]
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """The moments that have passed, the records that wait, a calendar of each; marks after an exchange."""
+        kept = [
+            StateKept("passed", "table", "others"),
+            StateKept("calendar", "calendar", "others"),
+            StateKept("waiting", "key-value", "others"),
+            StateKept("waiting-calendar", "calendar", "others"),
+        ]
+        if self.inputs[0].sends:
+            kept.append(StateKept("marks", "key-value", "others"))
+        return tuple(kept)
+
+    def build(self, circuit: CircuitBuilder) -> int:
+        """Place the operator; after an exchange also its marks, before it."""
+        (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
+        frontier = frontier_of(circuit, self, f"{name}-marks", assigned, source if source.sends else None)
+        known = record_order.KnownOrder(frontier, assigned.topics_of_windows)
+        value = Tuple(self.by, Int64, *self.record, Int64, Native)
+        rows = circuit.state_store(source, DeclaredStore(name=f"{name}-waiting", key=Bytes, value=value))
+        orders = circuit.spec(source, f"{name}-waiting-calendar", "calendar", Int64).with_key(Bytes)
+        times = Table[Any, Any](circuit.spec(source, f"{name}-passed", "table", Native), store)
+        calendar = Calendar[Any](circuit.spec(source, f"{name}-calendar", "calendar", Int64), store)
+        count, ownership = times.spec.partitions, circuit.ownership
+        due = DueKeys(calendar, frontier, lambda: ownership.of(count))
+        operator = deduplicate.Deduplicate(
+            name,
+            WaitingRecords(rows, Calendar[bytes](orders, store), known),
+            PassedMoments(times, calendar, frontier, due),
+            assigned.windows,
+            lambda: ownership.of(count),
+        )
+        return circuit.emit(operator, circuit.slot_of(source))
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing: see `arrival`."""
+        spark.by_a_worker(self)

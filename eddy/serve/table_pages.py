@@ -3,6 +3,7 @@
 /v1/tables                               the tables, with the numbers of their rows
 /v1/tables/NAME/KEY                      one row
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
+                        at=N&find=KEY    or the page from the N-th row on, or from a key on, with its place
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
 /healthz, /readyz, /metrics              whether topics are read, whether all tables are whole; figures
 
@@ -14,6 +15,7 @@ bytes is written as text, and any other key as JSON; text that is not JSON is a 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -25,7 +27,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from eddy.errors import EddyError, NotReadyError
+from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.live.streams.caller import rows_allowed
 from eddy.live.streams.limits import Limits
 from eddy.program.open_tables import Tables
@@ -33,9 +35,10 @@ from eddy.serve.answers import HEADERS, answer, encode, refused, tagged, whole_n
 from eddy.serve.live_figures import LiveFigures
 from eddy.serve.live_pages import Authorize, LivePages
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from eddy.serve.row_places import Sought, placed, sought_of
 from eddy.serve.table_figures import TableFigures, registry_of
-from eddy.tables.key_text import key_of_text, text_of_key
-from eddy.tables.open_table import OpenTable
+from eddy.tables.key_text import form_of_keys, key_of_text, text_of_key
+from eddy.tables.open_table import KeyRange, OpenTable
 from eddy.tables.version import Version
 
 __all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize", "TablesLater", "tables_app"]
@@ -44,6 +47,8 @@ METHODS = ["GET", "POST"]
 """The methods that web pages of other origins may use. POST changes the queries of a stream, but no table."""
 
 Row = tuple[Any, Any]
+Allowed = Callable[[Any, Any], Any]
+"""A function of (key, value) that is true for the rows that a caller may read."""
 
 _DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
 MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
@@ -146,7 +151,14 @@ class _Pages:
         version = await self._version(request)
         counts, found = self._tables.rows.counts, self._tables.catalog.tables.values()
         listed = [
-            {"name": t.name, "kind": t.kind, "key": t.key.name, "value": t.value.name, "rows": counts[t.name]}
+            {
+                "name": t.name,
+                "kind": t.kind,
+                "key": t.key.name,
+                "value": t.value.name,
+                "keys": form_of_keys(t),
+                "rows": counts[t.name],
+            }
             for t in found
             if self._authorize(request, t.name)
         ]
@@ -159,39 +171,54 @@ class _Pages:
         key = key_of_text(table.table, request.path_params["key"])
         with self._tables.rows.changed:  # under the lock, so that rows and version belong together
             value, version = table.get(key, _NONE), self._tables.version
-        if value is _NONE or not allowed(key, value):
+        if value is _NONE or not (allowed is None or allowed(key, value)):
             return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
         return tagged(request, {"key": key, "value": value, **_told(version)})
 
     async def rows(self, request: Request) -> Response:
         allowed = self._allowed(request)
-        _asked(self._tables[request.path_params["name"]], request)  # a bad request is refused before a stream begins
-        limit = whole_number(request, "limit")
+        table = self._tables[request.path_params["name"]]
+        keys = _asked(table, request)  # a bad request is refused before a stream begins
+        limit, sought = whole_number(request, "limit"), sought_of(request, table, shows_all=allowed is None)
+        in_lines = _NDJSON in request.headers.get("accept", "")
+        if in_lines and sought is not None:
+            raise QueryError(
+                f"table '{table.table.name}': at= and find= are for a page, not for lines; from= is needed"
+            )
         await self._version(request)
-        if _NDJSON in request.headers.get("accept", ""):
+        if in_lines:
             return StreamingResponse(self._stream(request, limit, allowed), headers=HEADERS, media_type=_NDJSON)
-        return await asyncio.to_thread(self._page, request, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed)
+        return await asyncio.to_thread(
+            self._page, request, keys, sought, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed
+        )
 
-    def _page(self, request: Request, limit: int, allowed: Callable[[Any, Any], bool]) -> Response:
+    def _page(
+        self, request: Request, keys: KeyRange, sought: Sought | None, limit: int, allowed: Allowed | None
+    ) -> Response:
+        name = request.path_params["name"]
         rows: list[msgspec.Raw] = []
-        size, last, more = 0, None, False
-        with self._tables.snapshot(timeout_s=0.0) as snapshot:
-            for key, value in _asked(snapshot[request.path_params["name"]], request):
+        size, last, more, place = 0, None, False, {}
+        with ExitStack() as opened:
+            if sought is None:
+                snapshot = opened.enter_context(self._tables.snapshot(timeout_s=0.0))
+            else:
+                found = placed(self._tables, name, keys, sought)
+                snapshot, keys = opened.enter_context(found.snapshot), found.keys
+                place = {"at": found.at, "count": found.total}
+            for key, value in snapshot[name].between(keys):
                 if len(rows) >= limit or size >= MAX_PAGE_BYTES:
                     more = True
                     break
                 last = key
-                if allowed(key, value):
+                if allowed is None or allowed(key, value):
                     row = encode({"key": key, "value": value})
                     size += len(row)
                     rows.append(msgspec.Raw(row))
             version = snapshot.version
-        content = {"rows": rows, "next": text_of_key(last) if more else None, **_told(version)}
+        content = {"rows": rows, "next": text_of_key(last) if more else None, **place, **_told(version)}
         return tagged(request, content)
 
-    async def _stream(
-        self, request: Request, limit: int | None, allowed: Callable[[Any, Any], bool]
-    ) -> AsyncIterator[bytes]:
+    async def _stream(self, request: Request, limit: int | None, allowed: Allowed | None) -> AsyncIterator[bytes]:
         """Lines of rows at one version, sent as fast as the client receives them.
 
         The answer is cut off after a minute.
@@ -199,7 +226,8 @@ class _Pages:
         end = time.monotonic() + MAX_STREAM_S
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             yield encode(_told(snapshot.version)) + b"\n"
-            rows = _limited(_asked(snapshot[request.path_params["name"]], request), allowed, limit)
+            table = snapshot[request.path_params["name"]]
+            rows = _limited(table.between(_asked(table, request)), allowed, limit)
             while chunk := await asyncio.to_thread(_lines, rows):
                 yield chunk
                 if time.monotonic() > end:
@@ -207,9 +235,9 @@ class _Pages:
                     return
             yield encode({"end": True}) + b"\n"
 
-    def _allowed(self, request: Request) -> Callable[[Any, Any], Any]:
-        allowed = rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
-        return (lambda key, value: True) if allowed is None else allowed
+    def _allowed(self, request: Request) -> Allowed | None:
+        """The rows that the caller may read; None for all."""
+        return rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
 
     async def _version(self, request: Request) -> Version:
         asked = request.query_params.get("at_least")
@@ -221,21 +249,20 @@ class _Pages:
 _NONE = object()
 
 
-def _asked(table: OpenTable, request: Request) -> Iterator[Row]:
-    """The rows that the query string names."""
+def _asked(table: OpenTable, request: Request) -> KeyRange:
+    """The keys that the query string names."""
     given = {name: request.query_params.get(name) for name in ("from", "to", "prefix", "after")}
     low, high, prefix, after = (None if text is None else key_of_text(table.table, text) for text in given.values())
-    if prefix is not None:
-        return table.prefix(prefix, after=after)
-    return table.range(low, high) if after is None else table.after(after, high)
+    keys = table.keys(low, high) if prefix is None else table.keys_with(prefix)
+    return keys if after is None else table.keys_after(keys, after)
 
 
-def _limited(rows: Iterator[Row], allowed: Callable[[Any, Any], bool], limit: int | None) -> Iterator[Row]:
+def _limited(rows: Iterator[Row], allowed: Allowed | None, limit: int | None) -> Iterator[Row]:
     given = 0
     for key, value in rows:
         if limit is not None and given >= limit:
             return
-        if allowed(key, value):
+        if allowed is None or allowed(key, value):
             given += 1
             yield key, value
 

@@ -1,6 +1,6 @@
 """Keys as text: strings and bytes are unchanged, all other keys are JSON. Text that is not JSON is a string."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -8,7 +8,12 @@ from eddy.errors import QueryError
 from eddy.json_text import encode
 from eddy.tables.catalog import ServedTable
 
-__all__ = ["key_of_text", "text_of_key"]
+__all__ = ["form_of_keys", "key_of_text", "text_of_key"]
+
+
+def form_of_keys(table: ServedTable) -> Literal["text", "bytes", "json"]:
+    """The form of a table's keys in requests. Any text is a key of a table with the form `text`."""
+    return "text" if table.key.type is str else "bytes" if table.key.type is bytes else "json"
 
 
 def key_of_text(table: ServedTable, text: str) -> Any:

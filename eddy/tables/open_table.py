@@ -5,7 +5,7 @@ of one version; without a snapshot, each page may be of a later version than the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from eddy.errors import QueryError
 from eddy.serde import reason_of, serde_for
@@ -14,7 +14,7 @@ from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import decode_key, encode_key, prefix_of
 from eddy.tables.read_arguments import check_limit
 
-__all__ = ["OpenTable", "end_of"]
+__all__ = ["KeyRange", "OpenTable", "end_of"]
 
 _PAGE = 1_000
 Row = tuple[Any, Any]
@@ -33,6 +33,13 @@ class _Rows(Protocol):
     def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]: ...
 
 
+class KeyRange(NamedTuple):
+    """Keys as they are stored: those from `start` to before `stop`."""
+
+    start: bytes
+    stop: bytes
+
+
 class OpenTable:
     """A table to read."""
 
@@ -46,41 +53,34 @@ class OpenTable:
 
         Raises: QueryError for a key that does not fit the serde.
         """
-        (found,) = self._rows.get_many([self._encoded(key)])
+        (found,) = self._rows.get_many([self.stored_key(key)])
         return default if found is None else self.table.value.decode(found)
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
         """The value of each key, in the order of `keys`, all of one version; None for a missing key."""
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise QueryError(f"table '{self.table.name}': keys={_short(keys)}; a list of keys is needed")
-        found = self._rows.get_many(list(map(self._encoded, keys)))
+        found = self._rows.get_many(list(map(self.stored_key, keys)))
         decode = self.table.value.decode
         return [None if data is None else decode(data) for data in found]
 
     def range(self, start: Any = None, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
         """The rows with `start` ≤ key < `stop`, in the order of keys; None means no bound."""
         check_limit(f"table '{self.table.name}'", limit)
-        low = self._prefix if start is None else self._encoded(start)
-        return self._pages(low, end_of(self._prefix) if stop is None else self._encoded(stop), limit)
+        return self.between(self.keys(start, stop), limit)
 
     def prefix(self, prefix: Any, *, limit: int | None = None, after: Any = None) -> Iterator[Row]:
         """The rows whose key begins with a string, with bytes, or with the items of a tuple; with `after`, only later
         keys.
         """
-        kind = self.table.key.type if self.table.key.type in (str, bytes) else (str, bytes, tuple)
-        if not isinstance(prefix, kind):
-            needed = kind.__name__ if isinstance(kind, type) else "str, bytes or a tuple"
-            raise QueryError(f"table '{self.table.name}': prefix={_short(prefix)}; {needed} is needed")
+        keys = self.keys_with(prefix)
         check_limit(f"table '{self.table.name}'", limit)
-        low = self._prefix + prefix_of(self.table.key, prefix)
-        start = low if after is None else max(low, self._encoded(after) + b"\x00")
-        return self._pages(start, end_of(low), limit)
+        return self.between(keys if after is None else self.keys_after(keys, after), limit)
 
     def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
         """The rows with `key` < key < `stop`: the next page of a range."""
         check_limit(f"table '{self.table.name}'", limit)
-        high = end_of(self._prefix) if stop is None else self._encoded(stop)
-        return self._pages(self._encoded(key) + b"\x00", high, limit)
+        return self.between(self.keys_after(self.keys(None, stop), key), limit)
 
     def all(self) -> Iterator[Row]:
         """All rows, in the order of keys."""
@@ -91,7 +91,26 @@ class OpenTable:
         self._rows.check()
         return self._rows.counts[self.table.name]
 
-    def _encoded(self, key: Any) -> bytes:
+    def keys(self, start: Any = None, stop: Any = None) -> KeyRange:
+        """The keys with `start` ≤ key < `stop`; None means no bound."""
+        low = self._prefix if start is None else self.stored_key(start)
+        return KeyRange(low, end_of(self._prefix) if stop is None else self.stored_key(stop))
+
+    def keys_with(self, prefix: Any) -> KeyRange:
+        """The keys that begin with a string, with bytes, or with the items of a tuple."""
+        kind = self.table.key.type if self.table.key.type in (str, bytes) else (str, bytes, tuple)
+        if not isinstance(prefix, kind):
+            needed = kind.__name__ if isinstance(kind, type) else "str, bytes or a tuple"
+            raise QueryError(f"table '{self.table.name}': prefix={_short(prefix)}; {needed} is needed")
+        low = self._prefix + prefix_of(self.table.key, prefix)
+        return KeyRange(low, end_of(low))
+
+    def keys_after(self, keys: KeyRange, key: Any) -> KeyRange:
+        """Those of `keys` that are after `key`."""
+        return KeyRange(max(keys.start, self.stored_key(key) + b"\x00"), keys.stop)
+
+    def stored_key(self, key: Any) -> bytes:
+        """A key as it is stored. Raises: QueryError for a key that does not fit the serde."""
         serde = self.table.key
         try:
             serde.encode(key)
@@ -102,7 +121,9 @@ class OpenTable:
                 f"fits is needed, not {serde_for(key)}"
             ) from error
 
-    def _pages(self, start: bytes, stop: bytes, limit: int | None) -> Iterator[Row]:
+    def between(self, keys: KeyRange, limit: int | None = None) -> Iterator[Row]:
+        """The rows with these keys, in their order."""
+        start, stop = keys
         skip, key_serde, decode = len(self._prefix), self.table.key, self.table.value.decode
         left = limit if limit is not None else 1 << 62
         while left > 0:

@@ -12,7 +12,8 @@ changed since, so that a long read is of one version, and no thread waits for it
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from operator import itemgetter
 from typing import Protocol
@@ -25,6 +26,8 @@ from eddy.errors import NotReadyError, QueryError
 from eddy.state.offsets import decode_offset, encode_offset, offset_key, read_offsets, read_stamp
 from eddy.state.store import Store
 from eddy.tables.intake import table_prefix
+from eddy.tables.key_ranks import KeyRanks
+from eddy.tables.open_table import end_of
 from eddy.tables.version import Version
 
 __all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "NOT_RUN", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
@@ -67,6 +70,7 @@ class ServedRows:
         """The reason why no later version follows for now, although the reading goes on; reads and waits raise it."""
         self._snapshots: set[RowsSnapshot] = set()
         self._followers: list[RowsFollower] = []
+        self._ranks: dict[str, KeyRanks] = {}
         self._shown_at: float | None = None
         counts = store.get_many([_COUNTS + name.encode() for name in tables])
         self.counts = {
@@ -109,6 +113,7 @@ class ServedRows:
             self._store.delete_prefix(table_prefix(table))
             lasts = [(_LAST + offset_key(*tp), None) for tp in parts]
             self._store.write([(_TABLE + table.encode(), identity.encode()), (_COUNTS + table.encode(), None), *lasts])
+            self._ranks.pop(table, None)
             self.counts = self.counts | {table: 0}
 
     def apply(
@@ -139,6 +144,10 @@ class ServedRows:
             batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
             self._store.write([*batch, *notes])
             self._keep(olds)
+            for table, ranks in self._ranks.items():
+                rows = changes.get(table, {})
+                added = [key for key, value in rows.items() if value is not None and olds[key] is None]
+                ranks.take(added, [key for key, value in rows.items() if value is None and olds[key] is not None])
             for follower in self._followers:
                 follower.put(changes)
             self.counts, self.version, self._shown_at = counts, version, time.monotonic()
@@ -216,6 +225,30 @@ class ServedRows:
         with self.changed:
             self.check()
             return self._store.scan_between(start, stop, limit)
+
+    @contextmanager
+    def ranks(self, table: str, known: Callable[[KeyRanks], bool], patience_s: float) -> Iterator[KeyRanks]:
+        """The ranks of a table's keys, as many as `known` asks for; no row changes within the block.
+
+        Raises: NotReadyError if the first pass over the keys takes longer; the next call continues it.
+        """
+        end = time.monotonic() + patience_s
+        while True:
+            with self.changed:
+                self.check()
+                ranks = self._ranks.get(table)
+                if ranks is None:
+                    prefix = table_prefix(table)
+                    ranks = self._ranks[table] = KeyRanks(self._store, prefix, end_of(prefix))
+                if known(ranks):
+                    yield ranks
+                    return
+                ranks.extend()
+                if time.monotonic() > end:
+                    raise NotReadyError(
+                        f"table '{table}': {ranks.counted:,} of {self.counts[table]:,} keys are counted so far; the "
+                        "place of a row is known after that. Ask again"
+                    )
 
     def snapshot(self) -> "RowsSnapshot":
         """A snapshot of the present rows. Raises: NotReadyError."""

@@ -222,9 +222,11 @@ def test_large_integers_are_shown_whole_everywhere(visit: Visit) -> None:
 
 def test_counts_are_shown_whole() -> None:
     """Read where they are written, since a table of so many rows takes long to make."""
-    text = (Path(eddy.serve.page.__file__).parent / "page.js").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("const number ="))
-    assert run_node("-e", f"{line}\nconsole.log(number(12345678), number(0.123456789))").split() == [
+    text = (Path(eddy.serve.page.__file__).parent / "elements.js").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("export const number ="))
+    assert run_node(
+        "-e", f"{line.removeprefix('export ')}\nconsole.log(number(12345678), number(0.123456789))"
+    ).split() == [
         "12,345,678",
         "0.123",
     ]

@@ -1,27 +1,34 @@
 /** A list of any length, of which only the rows in view are elements; the keyboard reaches each of them. */
 
+import { make } from "./elements.js";
+
 const ROW_PX = 28;
-const MAX_PX = 8_000_000; // browsers end an element at some ten million pixels; a longer list is scrolled faster
+const MAX_PX = 8_000_000; // browsers end an element at some ten million pixels; of a longer list the bar moves slower than its rows
 
 export class List {
   #rows = new Map();
   #count = 0;
   #frame = 0;
+  #top = 0; // of the view, in pixels of all rows
+  #bar = 0; // the place of the scroll bar that says so
   #draw;
   #act;
+  #seen;
   at = 0;
 
   /**
    * `draw(element, index)` fills the element of a row; `act(what, index)` is called with "open", "expand", "collapse" or
-   * "twist", a click on the row's sign.
+   * "twist", a click on the row's sign; `seen(first, last)` after the rows from one index to before another are drawn.
    */
-  constructor({ label, role = "listbox", draw, act = () => {} }) {
+  constructor({ label, role = "listbox", draw, act = () => {}, seen = () => {} }) {
     this.#draw = draw;
     this.#act = act;
+    this.#seen = seen;
     this.rowRole = role === "tree" ? "treeitem" : "option";
     this.element = make("div", { class: "list", role, tabindex: "0", "aria-label": label });
     this.space = this.element.appendChild(make("div", { class: "space", role: "presentation" }));
     this.element.addEventListener("scroll", () => this.refresh());
+    this.element.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     this.element.addEventListener("keydown", (event) => this.#key(event));
     this.element.addEventListener("click", (event) => this.#click(event));
     new ResizeObserver(() => this.refresh()).observe(this.element);
@@ -32,17 +39,30 @@ export class List {
   }
 
   set count(count) {
+    this.resize(count);
+  }
+
+  /** Show so many rows. Where `shift` of them have come or gone above, those in view stay there. */
+  resize(count, shift = 0) {
+    const top = this.#scrolled() + shift * ROW_PX; // before a lower element moves its bar
     this.#count = count;
-    this.at = Math.max(0, Math.min(this.at, count - 1));
+    this.at = Math.max(0, Math.min(this.at + shift, count - 1));
     this.space.style.height = `${Math.min(count * ROW_PX, MAX_PX)}px`;
+    if (shift || this.#stretch() > 1) this.#scrollTo(top);
     this.refresh();
   }
 
-  /** The indexes in view: from, to (not included). */
+  /** The indexes that are drawn, those in view and a few more: from, to (not included). */
   get view() {
     const height = this.element.clientHeight;
-    const first = Math.max(0, Math.floor(this.#top(this.element.scrollTop) / ROW_PX) - 4);
+    const first = Math.max(0, Math.floor(this.#scrolled() / ROW_PX) - 4);
     return [first, Math.min(this.#count, first + Math.ceil(height / ROW_PX) + 9)];
+  }
+
+  /** The indexes that a person sees, also in part: from, to (not included). */
+  get inView() {
+    const top = this.#scrolled();
+    return [Math.floor(top / ROW_PX), Math.min(this.#count, Math.ceil((top + this.element.clientHeight) / ROW_PX))];
   }
 
   /** Draw the rows in view again, in the next frame. */
@@ -50,13 +70,21 @@ export class List {
     this.#frame ||= requestAnimationFrame(() => this.paint());
   }
 
+  /** Choose a row, and scroll as far as it takes to see it. */
   go(index) {
     this.at = Math.max(0, Math.min(index, this.#count - 1));
     const top = this.at * ROW_PX;
-    const shown = this.#top(this.element.scrollTop);
+    const shown = this.#scrolled();
     const room = this.element.clientHeight - ROW_PX;
-    if (top < shown) this.element.scrollTop = this.#scroll(top);
-    else if (top > shown + room) this.element.scrollTop = this.#scroll(top - room);
+    if (top < shown) this.#scrollTo(top);
+    else if (top > shown + room) this.#scrollTo(top - room);
+    this.refresh();
+  }
+
+  /** Choose a row, and show it in the upper part of the view. */
+  jump(index) {
+    this.go(index);
+    this.#scrollTo(this.at * ROW_PX - 2 * ROW_PX);
     this.refresh();
   }
 
@@ -66,12 +94,28 @@ export class List {
     return all <= MAX_PX ? 1 : (all - height) / (MAX_PX - height);
   }
 
-  #top(scrolled) {
-    return scrolled * this.#stretch();
+  /** The top of the view. The bar is moved by the user, too. */
+  #scrolled() {
+    const bar = this.element.scrollTop;
+    if (bar !== this.#bar) {
+      this.#bar = bar;
+      this.#top = bar * this.#stretch();
+    }
+    return this.#top;
   }
 
-  #scroll(top) {
-    return top / this.#stretch();
+  #scrollTo(top) {
+    this.#top = Math.max(0, Math.min(top, this.#count * ROW_PX - this.element.clientHeight));
+    this.element.scrollTop = this.#top / this.#stretch();
+    this.#bar = this.element.scrollTop;
+  }
+
+  /** Of a long list a wheel moves the rows, not the bar: else it would pass over some of them. */
+  #wheel(event) {
+    if (this.#stretch() === 1 || event.ctrlKey || !event.deltaY) return;
+    event.preventDefault();
+    this.#scrollTo(this.#scrolled() + event.deltaY * [1, ROW_PX, this.element.clientHeight][event.deltaMode]);
+    this.refresh();
   }
 
   /** Draw them now: for a caller that is in a frame of its own. */
@@ -79,7 +123,7 @@ export class List {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const [first, last] = this.view;
-    const shift = this.element.scrollTop - this.#top(this.element.scrollTop);
+    const shift = this.element.scrollTop - this.#top;
     for (const [index, row] of this.#rows)
       if (index < first || index >= last) {
         row.remove();
@@ -96,9 +140,14 @@ export class List {
       row.style.top = `${index * ROW_PX + shift}px`;
       row.classList.toggle("at", index === this.at);
       row.setAttribute("aria-selected", index === this.at);
+      if (this.rowRole === "option") {
+        row.setAttribute("aria-posinset", index + 1);
+        row.setAttribute("aria-setsize", this.#count);
+      }
       this.#draw(row, index);
     }
     this.element.setAttribute("aria-activedescendant", this.#rows.has(this.at) ? `row-${this.at}` : "");
+    this.#seen(first, last);
   }
 
   #key(event) {
@@ -118,13 +167,4 @@ export class List {
     this.go(Number(row.dataset.index));
     this.#act(event.target.closest(".twist") ? "twist" : "open", this.at);
   }
-}
-
-/** An element with attributes and children; text is never markup. */
-export function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [attribute, value] of Object.entries(attributes))
-    if (value != null && value !== false) element.setAttribute(attribute, value);
-  element.append(...children.flat().filter((child) => child != null));
-  return element;
 }

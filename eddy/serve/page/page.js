@@ -1,19 +1,16 @@
 /** The page of a worker or a table server: its topology, tables and live queries. All data comes from this server. */
 
 import { Connection, parse as parsed, stringify } from "./client.js";
-import { List, make } from "./list.js";
+import { card, dim, make, number, shown, span } from "./elements.js";
+import { List } from "./list.js";
+import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
 const BEAT_MS = 2_500; // of a poll; without an answer the server is away
 const ANSWER_MS = 60_000; // of other requests, such as a trace
-const PAGE_ROWS = 500;
-const KEPT_PAGES = 40;
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 const encode = encodeURIComponent;
-const dim = (text) => make("p", { class: "dim" }, text);
-const span = (kind, text) => make("span", { class: kind }, text);
-const card = (...children) => make("section", { class: "card" }, ...children);
 
 let token = sessionStorage.getItem("eddy-token");
 let topology = null;
@@ -125,7 +122,6 @@ function parseFigures(text) {
 const figure = (name) => figures.get(name)?.[0]?.value;
 const yes = (name) => figures.has(name) ? (figure(name) ? "yes" : "no") : undefined;
 const count = (name) => number(figure(name));
-const number = (value) => (value === undefined ? "–" : (value % 1 ? Number(value.toPrecision(6)) : value).toLocaleString("en"));
 
 const held = (step) => (figures.get("held_partitions") ?? figures.get("views_held_partitions") ?? []).reduce((sum, { labels, value }) => sum + (labels.step === (step ?? labels.step) ? value : 0), 0);
 
@@ -252,128 +248,6 @@ function drawTrouble(place) {
   );
 }
 
-// Tables
-
-async function showTables(main) {
-  const draw = async () => {
-    const { tables, exact } = await ask("v1/tables");
-    main.replaceChildren(
-      make("h1", {}, "Tables"),
-      make("table", {}, make("thead", {}, make("tr", {}, ...["name", "kind", "key", "value"].map((head) => make("th", { scope: "col" }, head)), make("th", { class: "number", scope: "col" }, "rows"))),
-        make("tbody", {}, ...tables.map((table) => make("tr", {},
-          make("td", {}, make("a", { href: `#/tables/${encode(table.name)}` }, table.name)),
-          ...[table.kind, table.key, table.value].map((each) => make("td", {}, each)),
-          make("td", { class: "number" }, number(table.rows)))))),
-      dim(exact ? "All tables are exactly of one cut." : "The latest records may be part of a transaction."),
-    );
-  };
-  await draw();
-  if (!main.isConnected) return;
-  afterPoll = async () => document.activeElement?.closest("table") || draw();
-}
-
-const listOf = (value) => (Array.isArray(value) ? value : [value]);
-const shown = (value) => (typeof value === "string" ? value : stringify(value));
-
-/** The rows of a table, a page at a time: the key that ends a page is where the next one begins. */
-class Pages {
-  pages = new Map();
-  starts = [null];
-  #tail = 1; // the rows of the last page, once it is known that there is no other
-  #loading = new Set();
-
-  constructor(path, changed) {
-    this.path = path;
-    this.changed = changed;
-  }
-
-  get count() {
-    return (this.starts.length - 1) * PAGE_ROWS + this.#tail;
-  }
-
-  row(index) {
-    const page = Math.floor(index / PAGE_ROWS);
-    const rows = this.pages.get(page);
-    if (rows === undefined) this.load(page).catch(() => {}); // it is said by `away`
-    return rows?.[index % PAGE_ROWS];
-  }
-
-  async load(page) {
-    if (this.#loading.has(page) || page >= this.starts.length) return;
-    const after = this.starts[page];
-    const path = `${this.path}&limit=${PAGE_ROWS}${after === null ? "" : `&after=${encode(after)}`}`;
-    this.#loading.add(page);
-    try {
-      const { rows, next } = await ask(path);
-      this.pages.set(page, rows);
-      if (next === null) {
-        this.starts.splice(page + 1);
-        this.#tail = rows.length;
-      } else if (this.starts[page + 1] !== next) {
-        this.starts.splice(page + 1, Infinity, next);
-        this.#tail = 1;
-      }
-      for (const far of this.pages.keys()) if (this.pages.size > KEPT_PAGES && Math.abs(far - page) > KEPT_PAGES / 2) this.pages.delete(far);
-      this.changed();
-    } finally {
-      this.#loading.delete(page);
-    }
-  }
-
-  async refresh(first, last) {
-    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(Math.max(first, last - 1) / PAGE_ROWS); page++) await this.load(page);
-  }
-}
-
-async function showTable(main, name) {
-  const search = make("input", { id: "search", type: "search", placeholder: "the beginning of a key" });
-  const detail = make("section", { class: "card", "aria-live": "polite" }, dim("Choose a row."));
-  const note = make("p", { class: "bar" });
-  let pages;
-  const list = new List({
-    label: `Rows of ${name}`,
-    draw: (element, index) => {
-      const row = pages.row(index);
-      element.replaceChildren(...(row ? [span("key", shown(row.key)), span("value", shown(row.value))] : [span("dim", "…")]));
-      element.classList.toggle("fresh", row !== undefined && element.dataset.shown !== undefined && element.dataset.key === shown(row.key) && element.dataset.shown !== shown(row.value));
-      if (row) [element.dataset.key, element.dataset.shown] = [shown(row.key), shown(row.value)];
-    },
-    act: (what, index) => {
-      const row = what === "open" ? pages.row(index) : undefined;
-      if (row) detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify(row, 2)), new Why(name, row.key).element);
-    },
-  });
-  const open = () => {
-    const prefix = search.value ? `prefix=${encode(search.value)}` : "";
-    const own = (pages = new Pages(`v1/tables/${encode(name)}?${prefix}`, () => {
-      if (own !== pages) return;
-      list.count = own.count;
-      note.replaceChildren(own.count ? "" : prefix ? "No key begins like this." : "This table has no rows.");
-    }));
-    list.at = 0;
-    list.element.scrollTop = 0;
-    note.replaceChildren();
-    own.load(0).catch((error) => own === pages && note.replaceChildren(error instanceof Refusal ? span("error", error.message) : "The rows follow when the server answers."));
-  };
-  let typed;
-  search.addEventListener("input", () => {
-    clearTimeout(typed);
-    typed = setTimeout(open, 200);
-  });
-  const form = make("form", { role: "search" }, make("label", { for: "search" }, "Find"), search);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  main.replaceChildren(make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`), form, make("div", { class: "columns" }, make("div", {}, list.element, note), detail));
-  open();
-  let seen = figure("views_versions_total");
-  comeBack = () => (pages.pages.size ? pages.refresh(...list.view).catch(() => {}) : open());
-  afterPoll = async () => {
-    const versions = figure("views_versions_total");
-    if (!pages.pages.size) await pages.load(0);
-    else if (versions !== seen) await pages.refresh(...list.view);
-    seen = versions;
-  };
-}
-
 // Live queries
 
 async function showQueries(main) {
@@ -452,6 +326,7 @@ class Nest {
   }
 }
 
+const listOf = (value) => (Array.isArray(value) ? value : [value]);
 const TITLES = ["name", "title", "label", "text", "value"];
 
 /** The rows of a view as a list that expands: a row with one nest has its rows below, with several each nest. */
@@ -569,75 +444,15 @@ class Tree {
   }
 }
 
-// Why a value is what it is
-
-/** The trace of a row: its sums as receipts, whose parts are opened by a click, and the rows that made it. */
-class Why {
-  constructor(table, key) {
-    Object.assign(this, { table, key, asked: 0 });
-    const button = make("button", {}, "Why is it so?");
-    button.addEventListener("click", () => this.show([]));
-    this.element = make("div", { class: "why" }, button);
-  }
-
-  /** Show the trace with the parts of this path open. */
-  async show(path) {
-    const mine = ++this.asked;
-    this.element.setAttribute("aria-busy", "true");
-    if (!path.length) this.element.replaceChildren(dim("Computing it again from the tables …"));
-    const parameters = new URLSearchParams([["key", shown(this.key)], ...path.map((part) => ["open", part])]);
-    try {
-      const found = await ask(`v1/trace/${encode(this.table)}?${parameters}`);
-      if (mine === this.asked) this.#draw(found, path);
-    } catch (error) {
-      if (mine === this.asked) this.element.replaceChildren(make("p", { class: "error" }, isAway ? "The server does not answer." : error.message));
-    }
-    if (mine === this.asked) this.element.removeAttribute("aria-busy");
-  }
-
-  #draw(found, path) {
-    const receipts = found.rows.flatMap(sumsOf);
-    const wrong = found.agrees === false ? make("p", { class: "error" }, "The row that is served is not as computed here from the inputs.") : "";
-    this.element.replaceChildren(wrong, ...receipts.map((receipt) => this.#receipt(receipt, path, 0)), make("details", { open: receipts.length ? null : "" }, make("summary", {}, "The trace as text"), make("pre", {}, found.text)));
-    this.element.querySelector(`[data-level="${path.length}"]`)?.focus();
-  }
-
-  /** A level: its parts, the largest first, the open one with its own parts below, and the total. */
-  #receipt(receipt, path, level) {
-    const rows = receipt.parts.map((part) => {
-      const isOpen = receipt.opened != null && part.opens === path[level];
-      const name = part.opens ? make("button", { class: "part", "aria-expanded": String(isOpen) }, named(part)) : span("", named(part));
-      name.addEventListener("click", () => part.opens && this.show(isOpen ? path.slice(0, level) : [...path.slice(0, level), part.opens]));
-      return [line(name, part.number), isOpen ? make("li", {}, this.#receipt(receipt.opened, path, level + 1)) : null];
-    });
-    const rest = receipt.more ? line(span("dim", `${number(receipt.more)} more`), receipt.rest) : null;
-    const total = make("p", { class: "total", tabindex: "-1", "data-level": level }, span("", named(receipt)), span("number", amount(receipt.number)));
-    return make("section", { class: "receipt", "aria-label": named(receipt) }, total, make("ul", {}, ...rows, rest));
-  }
-}
-
-function line(name, value) {
-  return make("li", { class: "line" }, name, span("number", amount(value)));
-}
-
-/** The receipts in a row of a trace and in the rows that made it. */
-function sumsOf(row) {
-  return row.sums ?? (row.of ?? []).flat().flatMap(sumsOf);
-}
-
-function named({ title, key, word, name }) {
-  const keyed = word || title === shown(key) ? title : `${title} (${shown(key)})`;
-  return name ? `${keyed} ${name}` : keyed;
-}
-
-function amount(value) {
-  return typeof value === "string" ? value : value.toLocaleString("en", { maximumFractionDigits: 20 });
-}
-
 // Pages
 
+/** A page of another file: it gets what it needs of this one. */
+function onPage(show) {
+  return (main, ...rest) => show(main, { ask, figure, follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]) }, ...rest);
+}
+
 const PAGES = [
-  [/^\/$/, showTopology], [/^\/tables$/, showTables], [/^\/tables\/([^/]+)$/, showTable], [/^\/queries$/, showQueries],
+  [/^\/$/, showTopology], [/^\/tables$/, onPage(showTables)], [/^\/tables\/([^/]+)$/, onPage(showTable)], [/^\/queries$/, showQueries],
   [/^\/queries\/([^/]+)$/, showQuery],
 ];
 

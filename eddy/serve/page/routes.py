@@ -1,6 +1,6 @@
 """The routes of the page: its files, the topology that it draws, and traces of rows.
 
-/                        the page; /page.js, /page.css, /list.js
+/                        the page; /page.css, and its scripts
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
 /v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open
@@ -37,7 +37,11 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".
 FILES = {
     "/": "index.html",
     "/page.js": "page.js",
+    "/elements.js": "elements.js",
     "/list.js": "list.js",
+    "/rows.js": "rows.js",
+    "/tables.js": "tables.js",
+    "/trace.js": "trace.js",
     "/page.css": "page.css",
     "/client.js": "client.js",
     "/client.d.ts": "client.d.ts",

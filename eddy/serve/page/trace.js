@@ -1,0 +1,66 @@
+/** Why a row is what it is. */
+
+import { dim, make, number, shown, span } from "./elements.js";
+
+/** The trace of a row: its sums as receipts, whose parts are opened by a click, and the rows that made it. */
+export class Why {
+  constructor(ask, table, key) {
+    Object.assign(this, { ask, table, key, asked: 0 });
+    const button = make("button", {}, "Why is it so?");
+    button.addEventListener("click", () => this.show([]));
+    this.element = make("div", { class: "why" }, button);
+  }
+
+  /** Show the trace with the parts of this path open. */
+  async show(path) {
+    const mine = ++this.asked;
+    this.element.setAttribute("aria-busy", "true");
+    if (!path.length) this.element.replaceChildren(dim("Computing it again from the tables …"));
+    const parameters = new URLSearchParams([["key", shown(this.key)], ...path.map((part) => ["open", part])]);
+    try {
+      const found = await this.ask(`v1/trace/${encodeURIComponent(this.table)}?${parameters}`);
+      if (mine === this.asked) this.#draw(found, path);
+    } catch (error) {
+      if (mine === this.asked) this.element.replaceChildren(make("p", { class: "error" }, error.status ? error.message : "The server does not answer."));
+    }
+    if (mine === this.asked) this.element.removeAttribute("aria-busy");
+  }
+
+  #draw(found, path) {
+    const receipts = found.rows.flatMap(sumsOf);
+    const wrong = found.agrees === false ? make("p", { class: "error" }, "The row that is served is not as computed here from the inputs.") : "";
+    this.element.replaceChildren(wrong, ...receipts.map((receipt) => this.#receipt(receipt, path, 0)), make("details", { open: receipts.length ? null : "" }, make("summary", {}, "The trace as text"), make("pre", {}, found.text)));
+    this.element.querySelector(`[data-level="${path.length}"]`)?.focus();
+  }
+
+  /** A level: its parts, the largest first, the open one with its own parts below, and the total. */
+  #receipt(receipt, path, level) {
+    const rows = receipt.parts.map((part) => {
+      const isOpen = receipt.opened != null && part.opens === path[level];
+      const name = part.opens ? make("button", { class: "part", "aria-expanded": String(isOpen) }, named(part)) : span("", named(part));
+      name.addEventListener("click", () => part.opens && this.show(isOpen ? path.slice(0, level) : [...path.slice(0, level), part.opens]));
+      return [line(name, part.number), isOpen ? make("li", {}, this.#receipt(receipt.opened, path, level + 1)) : null];
+    });
+    const rest = receipt.more ? line(span("dim", `${number(receipt.more)} more`), receipt.rest) : null;
+    const total = make("p", { class: "total", tabindex: "-1", "data-level": level }, span("", named(receipt)), span("number", amount(receipt.number)));
+    return make("section", { class: "receipt", "aria-label": named(receipt) }, total, make("ul", {}, ...rows, rest));
+  }
+}
+
+function line(name, value) {
+  return make("li", { class: "line" }, name, span("number", amount(value)));
+}
+
+/** The receipts in a row of a trace and in the rows that made it. */
+function sumsOf(row) {
+  return row.sums ?? (row.of ?? []).flat().flatMap(sumsOf);
+}
+
+function named({ title, key, word, name }) {
+  const keyed = word || title === shown(key) ? title : `${title} (${shown(key)})`;
+  return name ? `${keyed} ${name}` : keyed;
+}
+
+function amount(value) {
+  return typeof value === "string" ? value : value.toLocaleString("en", { maximumFractionDigits: 20 });
+}

@@ -1,0 +1,220 @@
+"""The page of a table in headless Chromium: many rows, jumps to keys, and rows that come and go meanwhile."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import eddy
+from tests.client.axe import check_accessible
+from tests.client.site import Site
+from tests.waiting import PATIENCE_S, quickest, wait_for
+
+Visit = Callable[..., Any]
+ROWS = 20_000
+
+
+def numbered(name: str) -> eddy.Topology:
+    """A table of JSON by text."""
+    topology = eddy.Topology(name)
+    topology.table("items", key=eddy.String, value=eddy.Json())
+    return topology
+
+
+@pytest.fixture(scope="module")
+def long() -> Iterator[str]:
+    """The address of a table with many rows, which does not change."""
+    with ExitStack() as stack:
+        site = Site(stack, numbered("long"))
+        url = site.serve()
+        site.write({f"k{number:06}": {"n": number, "name": f"Thing {number}"} for number in range(0, 2 * ROWS, 2)})
+        yield f"{url}#/tables/items"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with ExitStack() as stack:
+        yield Site(stack, numbered("items"))
+
+
+def in_view(page: Any) -> list[str]:
+    """The keys that a person sees in the list; … for a row that has not arrived."""
+    return page.evaluate(
+        """() => {
+            const list = document.querySelector(".list")?.getBoundingClientRect();
+            return [...document.querySelectorAll(".list .row")]
+                .map((row) => [row.getBoundingClientRect(), row.firstChild.textContent])
+                .filter(([box]) => box.bottom > list.top + 1 && box.top < list.bottom - 1)
+                .sort(([one], [other]) => one.top - other.top)
+                .map(([_, text]) => text);
+        }"""
+    )
+
+
+def wait_for_rows(page: Any) -> list[str]:
+    """Wait until no row in view is missing; returns their keys."""
+    wait_for(lambda: (keys := in_view(page)) and "…" not in keys, PATIENCE_S, "the rows in view")
+    return in_view(page)
+
+
+def follow_one_another(keys: list[str]) -> bool:
+    """Whether these are keys of the long table with none left out."""
+    first = int(keys[0][1:])
+    return keys == [f"k{number:06}" for number in range(first, first + 2 * len(keys), 2)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_says_how_many_rows_there_are_and_is_accessible(
+    visit: Visit, long: str, scheme: str, screenshots: Callable[[Any, str], None]
+) -> None:
+    page = visit(long, color_scheme=scheme, viewport={"width": 1280, "height": 800})
+    page.wait_for_selector(f"text=of {ROWS:,} rows")
+    page.click(".row:has-text('k000004')")
+    check_accessible(page)
+    screenshots(page, f"long-table-{scheme}")
+
+
+def test_keys_are_jumped_to(visit: Visit, long: str) -> None:
+    page = visit(long)
+    wait_for_rows(page)
+    for text, at, said in (
+        ("k031000", "k031000", ""),
+        ("k000006", "k000006", ""),
+        ("k010001", "k010002", "From the first key that is not before it: k010002"),
+        ("zzz", f"k{2 * ROWS - 2:06}", "All keys are before this one."),
+        ("", "k000000", "From the first key that is not before it: k000000"),
+    ):
+        page.fill("#key", text)
+        page.keyboard.press("Enter")
+        wait_for(lambda at=at: page.locator(".row.at .key").all_inner_texts() == [at], PATIENCE_S, text)  # type: ignore[misc]
+        assert at in wait_for_rows(page)
+        wait_for(lambda said=said: page.locator("[role=status]").last.inner_text() == said, PATIENCE_S, text)  # type: ignore[misc]
+        page.wait_for_function("document.activeElement.classList.contains('list')")
+
+
+def test_a_jump_takes_less_than_a_fifth_of_a_second(visit: Visit, long: str) -> None:
+    page = visit(long)
+    wait_for_rows(page)
+    keys = iter(range(1_000, 30_000, 3_000))
+
+    def attempt() -> float:
+        page.fill("#key", key := f"k{next(keys):06}")
+        return page.evaluate(
+            """(key) => new Promise((done) => {
+                const began = performance.now();
+                const look = () => {
+                    const is = document.querySelector(".row.at .key")?.textContent === key;
+                    const whole = ![...document.querySelectorAll(".list .row")].some((row) => row.textContent === "…");
+                    if (is && whole) done((performance.now() - began) / 1000);
+                    else requestAnimationFrame(look);
+                };
+                document.querySelector("#key").form.requestSubmit();
+                look();
+            })""",
+            key,
+        )
+
+    quickest(attempt, 0.2)
+
+
+def test_no_blank_stays_wherever_it_is_scrolled(visit: Visit, long: str) -> None:
+    page = visit(long)
+    wait_for_rows(page)
+    for part in (0.5, 1.0, 0.99, 0.13, 0.0, 0.77):
+        page.evaluate(
+            "(part) => { const list = document.querySelector('.list'); list.scrollTop = part * list.scrollHeight; }",
+            part,
+        )
+        keys = wait_for_rows(page)
+        assert follow_one_another(keys)
+        assert abs(int(keys[0][1:]) / 2 - part * ROWS) <= 30, "a bar in the middle is the middle of the rows"
+    box = page.locator(".list").bounding_box()
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    seen = int(wait_for_rows(page)[0][1:])
+    for turn in range(1, 21):
+        page.mouse.wheel(0, 280)
+        aim = f"k{seen + 2 * 10 * turn:06}"  # 280 pixels are ten rows
+        wait_for(lambda aim=aim: wait_for_rows(page)[0] == aim, PATIENCE_S, aim)  # type: ignore[misc]
+        assert follow_one_another(in_view(page))
+    page.locator(".list").focus()
+    page.keyboard.press("End")
+    wait_for(lambda: wait_for_rows(page)[-1] == f"k{2 * ROWS - 2:06}", PATIENCE_S)
+    page.keyboard.press("Home")
+    wait_for(lambda: wait_for_rows(page)[0] == "k000000", PATIENCE_S)
+
+
+def test_many_more_rows_than_pixels_are_scrolled_evenly(visit: Visit, long: str) -> None:
+    """An element has some ten million pixels at most. Here it has 20,000, so that few rows are too many."""
+    page = visit(long.split("#")[0])
+    page.route(
+        "**/list.js",
+        lambda route: route.fulfill(
+            response=(found := route.fetch()), body=found.text().replace("MAX_PX = 8_000_000", "MAX_PX = 20_000")
+        ),
+    )
+    page.goto(long)
+    page.reload()
+    wait_for_rows(page)
+    assert page.evaluate("document.querySelector('.list').scrollHeight") == 20_000
+    box = page.locator(".list").bounding_box()
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    passed: list[str] = []
+    for _ in range(12):
+        keys = wait_for_rows(page)
+        assert follow_one_another(keys)
+        passed = sorted({*passed, *keys})
+        page.mouse.wheel(0, 280)
+        wait_for(lambda keys=keys: in_view(page)[0] != keys[0], PATIENCE_S)  # type: ignore[misc]
+    assert follow_one_another(passed), "no row was passed over"
+    assert len(passed) >= 120
+    page.evaluate("document.querySelector('.list').scrollTop = 10_000")
+    wait_for(lambda: abs(int(wait_for_rows(page)[0][1:]) / 2 - ROWS / 2) < ROWS / 50, PATIENCE_S)
+    page.locator(".list").focus()
+    page.keyboard.press("End")
+    wait_for(lambda: wait_for_rows(page)[-1] == f"k{2 * ROWS - 2:06}", PATIENCE_S)
+    page.fill("#key", "k024680")
+    page.keyboard.press("Enter")
+    wait_for(lambda: "k024680" in wait_for_rows(page), PATIENCE_S)
+
+
+def test_what_is_in_view_stays_while_rows_come_and_go_above(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({f"k{number:05}": {"n": 0} for number in range(0, 5_000, 2)})
+    page = visit(f"{url}#/tables/items")
+    page.wait_for_selector("text=of 2,500 rows")
+    page.fill("#key", "k03000")
+    page.keyboard.press("Enter")
+    wait_for(lambda: "k03000" in in_view(page), PATIENCE_S)
+    before = wait_for_rows(page)
+    site.write({f"k{number:05}": {"n": 0} for number in range(1, 1_501, 2)})
+    page.wait_for_selector("text=of 3,250 rows")
+    assert wait_for_rows(page) == before
+    site.write({f"k{number:05}": None for number in range(0, 2_000, 2)} | {"k03000": {"n": 7}})
+    page.wait_for_selector("text=of 2,250 rows")
+    assert wait_for_rows(page) == before
+    page.wait_for_selector(".row.at:has-text('\"n\":7')")
+    site.write({f"k{number:05}": None for number in range(5_000)})
+    page.wait_for_selector("text=This table has no rows")
+
+
+def test_a_table_that_is_counted_fills_when_it_is(visit: Visit, long: str) -> None:
+    page = visit(long.split("#")[0])
+    refused: list[float] = []
+
+    def refuse(route: Any) -> None:
+        """As a server does that still counts the keys."""
+        if "at=0&" in route.request.url or len(refused) >= 3:
+            route.continue_()
+            return
+        refused.append(time.monotonic())
+        route.fulfill(status=503, json={"error": "1 of 2 keys are counted so far"})
+
+    page.route("**/v1/tables/items?**", refuse)
+    page.goto(long)
+    page.reload()
+    wait_for_rows(page)
+    page.evaluate("document.querySelector('.list').scrollTop = 200_000")
+    assert follow_one_another(wait_for_rows(page))
+    assert len(refused) == 3

@@ -3,7 +3,8 @@
 /v1/tables                               the tables, with the numbers of their rows
 /v1/tables/NAME/KEY                      one row
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
-                        at=N&find=KEY    or the page from the N-th row on, or from a key on, with its place
+                        at=N, find=KEY   the page from the N-th row on, or from a key on, with its place
+                        search=TEXT&order=COLUMN    rows by their values, half a second at a time
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
 /healthz, /readyz, /metrics              whether topics are read, whether all tables are whole; figures
 
@@ -36,6 +37,7 @@ from eddy.serve.live_figures import LiveFigures
 from eddy.serve.live_pages import Authorize, LivePages
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 from eddy.serve.row_places import Sought, placed, sought_of
+from eddy.serve.row_search import Search, search_of, searched
 from eddy.serve.table_figures import TableFigures, registry_of
 from eddy.tables.key_text import form_of_keys, key_of_text, text_of_key
 from eddy.tables.open_table import KeyRange, OpenTable
@@ -127,6 +129,7 @@ class _Pages:
 
     def __init__(self, tables: Tables, authorize: Authorize, live: LivePages) -> None:
         self._tables, self._authorize = tables, authorize
+        self._one_search = asyncio.Lock()  # one at a time, since a search occupies the processor
         self._registry = registry_of(tables)
         self._registry.register(LiveFigures(live))
 
@@ -180,17 +183,27 @@ class _Pages:
         table = self._tables[request.path_params["name"]]
         keys = _asked(table, request)  # a bad request is refused before a stream begins
         limit, sought = whole_number(request, "limit"), sought_of(request, table, shows_all=allowed is None)
+        search = search_of(request, table)
         in_lines = _NDJSON in request.headers.get("accept", "")
-        if in_lines and sought is not None:
-            raise QueryError(
-                f"table '{table.table.name}': at= and find= are for a page, not for lines; from= is needed"
-            )
+        _check_together(table, in_lines, sought, search)
         await self._version(request)
         if in_lines:
             return StreamingResponse(self._stream(request, limit, allowed), headers=HEADERS, media_type=_NDJSON)
-        return await asyncio.to_thread(
-            self._page, request, keys, sought, min(limit or _DEFAULT_ROWS, _MAX_ROWS), allowed
-        )
+        rows = min(limit or _DEFAULT_ROWS, _MAX_ROWS)
+        if search is None:
+            return await asyncio.to_thread(self._page, request, keys, sought, rows, allowed)
+        async with self._one_search:
+            if await request.is_disconnected():
+                return Response(status_code=408)  # the client does not wait any more
+            return await asyncio.to_thread(self._searched, request, keys, search, rows, allowed)
+
+    def _searched(
+        self, request: Request, keys: KeyRange, search: Search, limit: int, allowed: Allowed | None
+    ) -> Response:
+        with self._tables.snapshot(timeout_s=0.0) as snapshot:
+            table = snapshot[request.path_params["name"]]
+            found = searched(table, table.between(keys), search, limit, allowed)
+            return answer(found | _told(snapshot.version))
 
     def _page(
         self, request: Request, keys: KeyRange, sought: Sought | None, limit: int, allowed: Allowed | None
@@ -215,7 +228,12 @@ class _Pages:
                     size += len(row)
                     rows.append(msgspec.Raw(row))
             version = snapshot.version
-        content = {"rows": rows, "next": text_of_key(last) if more else None, **place, **_told(version)}
+        content = {
+            "rows": rows,
+            "next": text_of_key(self._tables.catalog.table(name), last) if more else None,
+            **place,
+            **_told(version),
+        }
         return tagged(request, content)
 
     async def _stream(self, request: Request, limit: int | None, allowed: Allowed | None) -> AsyncIterator[bytes]:
@@ -255,6 +273,19 @@ def _asked(table: OpenTable, request: Request) -> KeyRange:
     low, high, prefix, after = (None if text is None else key_of_text(table.table, text) for text in given.values())
     keys = table.keys(low, high) if prefix is None else table.keys_with(prefix)
     return keys if after is None else table.keys_after(keys, after)
+
+
+def _check_together(table: OpenTable, in_lines: bool, sought: Sought | None, search: Search | None) -> None:
+    """Raises: QueryError for parameters that exclude one another."""
+    name = table.table.name
+    if in_lines and (sought or search):
+        raise QueryError(
+            f"table '{name}': at=, find=, search= and order= are not for lines; from= or prefix= is needed"
+        )
+    if sought and search:
+        raise QueryError(
+            f"table '{name}': at= and find= are places among all rows, not among found ones; one is needed"
+        )
 
 
 def _limited(rows: Iterator[Row], allowed: Allowed | None, limit: int | None) -> Iterator[Row]:

@@ -1,4 +1,8 @@
-"""Keys as text: strings and bytes are unchanged, all other keys are JSON. Text that is not JSON is a string."""
+"""Keys as text: strings and bytes are unchanged, all other keys are JSON.
+
+In a table whose keys may be strings or other values, text that is not JSON is a string, and a string that is JSON is
+written as JSON: the string 5 is "5".
+"""
 
 from typing import Any, Literal
 
@@ -34,8 +38,18 @@ def key_of_text(table: ServedTable, text: str) -> Any:
         raise QueryError(f"table '{table.name}': key {text[:80]!r} is no {table.key.name}: {error}") from error
 
 
-def text_of_key(key: Any) -> str:
+def text_of_key(table: ServedTable, key: Any) -> str:
     """The inverse of `key_of_text`."""
     if isinstance(key, bytes):
         return key.decode(errors="replace")
-    return key if isinstance(key, str) else encode(key).decode()
+    if isinstance(key, str) and (table.key.type is str or (table.key.type in (None, Any) and not _is_json(key))):
+        return key
+    return encode(key).decode()
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True

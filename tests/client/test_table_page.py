@@ -218,3 +218,94 @@ def test_a_table_that_is_counted_fills_when_it_is(visit: Visit, long: str) -> No
     page.evaluate("document.querySelector('.list').scrollTop = 200_000")
     assert follow_one_another(wait_for_rows(page))
     assert len(refused) == 3
+
+
+def summary(page: Any) -> str:
+    """The line below the rows."""
+    return page.locator(".bar").inner_text()
+
+
+def test_columns_are_chosen_and_stay_after_a_reload(
+    visit: Visit, long: str, screenshots: Callable[[Any, str], None]
+) -> None:
+    page = visit(long, viewport={"width": 1280, "height": 800})
+    wait_for_rows(page)
+    page.click("summary:has-text('Columns')")
+    for column in ("name", "n"):
+        page.get_by_label(column, exact=True).check()
+    page.wait_for_selector(".heads:visible")
+    assert page.locator(".heads").inner_text().split("\n") == ["key", "name", "n"]
+    assert page.locator(".row").nth(1).inner_text().split("\n") == ["k000002", "Thing 2", "2"]
+    check_accessible(page)
+    page.reload()
+    page.wait_for_selector(".row:has-text('Thing 2')")
+    assert page.locator(".row").nth(1).inner_text().split("\n") == ["k000002", "Thing 2", "2"]
+    screenshots(page, "columns")
+
+
+def test_values_are_searched_with_what_was_searched_said(visit: Visit, long: str) -> None:
+    page = visit(long)
+    wait_for_rows(page)
+    page.fill("#text", "THING 1234")
+    page.keyboard.press("Enter")
+    wait_for(lambda: "That is all" in summary(page), PATIENCE_S)
+    assert f"Searched all {ROWS:,} rows: 6 found" in summary(page)
+    assert in_view(page) == ["k001234", "k012340", "k012342", "k012344", "k012346", "k012348"]
+    page.reload()
+    wait_for(lambda: "6 found" in summary(page), PATIENCE_S)
+    page.fill("#key", "k000100")
+    page.get_by_role("button", name="Go", exact=True).click()
+    wait_for(lambda: "k000100" in wait_for_rows(page), PATIENCE_S)
+    assert page.input_value("#text") == "", "a jump shows all rows again"
+
+
+def test_rows_are_sorted_by_a_column_and_it_is_said_of_which(
+    visit: Visit, long: str, screenshots: Callable[[Any, str], None]
+) -> None:
+    page = visit(long, color_scheme="dark")
+    wait_for_rows(page)
+    page.select_option("#order", label="n, highest first")
+    wait_for(lambda: "That is all" in summary(page), PATIENCE_S)
+    assert f"Searched all {ROWS:,} rows: the first 500 by n, as they were then." in summary(page)
+    assert in_view(page)[:3] == ["k039998", "k039996", "k039994"]
+    check_accessible(page)
+    screenshots(page, "sorted")
+    page.fill("#text", "Thing 77")
+    page.click("button:has-text('Search')")
+    wait_for(lambda: "the first 55 by n" in summary(page) and "That is all" in summary(page), PATIENCE_S)
+    assert in_view(page)[:3] == ["k007798", "k007796", "k007794"]
+
+
+def test_a_long_search_goes_on_by_small_answers_and_can_be_stopped(visit: Visit, long: str) -> None:
+    page = visit(long.split("#")[0])
+    after: list[str] = []
+
+    def slow(route: Any) -> None:
+        """As of a table whose search takes long: each answer is a part."""
+        url = route.request.url
+        after.append(url)
+        if "search=nowhere" in url:
+            number = len(after) * 100
+            route.fulfill(json={"rows": [], "searched": 100, "next": f"k{number:06}", "version": "", "exact": True})
+        else:
+            route.continue_()
+
+    page.route("**/v1/tables/items?*search=*", slow)
+    page.goto(long)
+    wait_for_rows(page)
+    page.fill("#text", "nowhere")
+    page.keyboard.press("Enter")
+    page.click("text=Stop")
+    page.wait_for_selector("text=There are more rows to search")
+    assert f"Searched {len(after) * 100:,} rows: 0 found" in summary(page)
+    assert f"after=k{(len(after) - 1) * 100:06}" in after[-1]
+    seen = len(after)
+    page.click("text=Go on")
+    wait_for(lambda: len(after) > seen, PATIENCE_S)
+    page.click("text=Stop")
+    page.wait_for_selector("text=Go on")
+    page.fill("#text", "thing")
+    page.keyboard.press("Enter")
+    wait_for(lambda: "500 found" in summary(page) and "Go on" in summary(page), PATIENCE_S)
+    page.click("text=Go on")
+    wait_for(lambda: "1,000 found" in summary(page), PATIENCE_S)

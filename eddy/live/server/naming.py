@@ -26,7 +26,7 @@ from eddy.tables.open_table import end_of
 from eddy.tables.ordering import decode_key
 from eddy.tables.served_rows import RowsSnapshot
 
-__all__ = ["PAGE_ROWS", "Naming", "check_columns"]
+__all__ = ["PAGE_ROWS", "Naming", "check_columns", "columns_of"]
 
 _KEPT = (bytes, decimal.Decimal)
 PAGE_ROWS = 5_000
@@ -92,7 +92,7 @@ class Naming:
         value = self._served.value.decode(data)
         if not self._is_allowed(key, value):
             return self.key_of(row), None
-        named = row | self._values(value) | row
+        named = row | columns_of(value, self._value) | row
         if (flaw := _flaw(named)) is not None:
             raise QueryError(
                 f"table '{self.table.name}': the row of key {key!r} {flaw}, which queries cannot read; another "
@@ -121,9 +121,11 @@ class Naming:
             )
         return dict(zip(names, map(_plain, key), strict=True))
 
-    def _values(self, value: Any) -> Row:
-        plain = _plain(value)
-        return plain if type(plain) is dict else {self._value: plain}
+
+def columns_of(value: Any, name: str) -> Row:
+    """The columns of a value: the fields of a struct or the members of an object, or else the one column `name`."""
+    plain = _plain(value)
+    return plain if type(plain) is dict else {name: plain}
 
 
 def _plain(value: Any) -> Any:

@@ -108,3 +108,63 @@ export class Rows {
     for (const place of this.#rows.keys()) if (place >= count || Math.abs(place - at) > KEPT_ROWS / 4) this.#rows.delete(place);
   }
 }
+
+const FOUND_ROWS = 500; // that are found or sorted before it is asked whether to go on
+
+/** Rows by their values: those that contain a text, or the first ones by a column, from many short answers of the server. */
+export class FoundRows {
+  searched = 0;
+  isDone = false;
+  isRunning = false;
+  error = null;
+  #rows = [];
+  #after = null;
+  #wanted = 0;
+
+  /** `path` has the search; with `isSorted` only the first rows are kept. `changed()` is called after each answer. */
+  constructor(ask, path, { isSorted, changed }) {
+    Object.assign(this, { ask, path, isSorted, changed });
+  }
+
+  get count() {
+    return this.#rows.length;
+  }
+
+  at(place) {
+    return this.#rows[place];
+  }
+
+  need() {}
+
+  /** Search on, until there are many more rows, all are searched, or it is stopped. */
+  async run() {
+    this.isRunning = true;
+    this.error = null;
+    this.#wanted = this.count + FOUND_ROWS;
+    try {
+      while (this.isRunning && !this.isDone && (this.isSorted || this.count < this.#wanted)) {
+        const after = this.#after === null ? "" : `&after=${encodeURIComponent(this.#after)}`;
+        const { rows, searched, next } = await this.ask(`${this.path}&limit=${FOUND_ROWS}${after}`);
+        this.searched += searched;
+        this.#after = next;
+        this.isDone = next === null;
+        this.#rows = this.isSorted ? this.#merged(rows) : [...this.#rows, ...rows];
+        this.changed();
+      }
+    } catch (error) {
+      this.error = error;
+    }
+    this.isRunning = false;
+    this.changed();
+  }
+
+  stop() {
+    this.isRunning = false;
+  }
+
+  /** Of equal rows those that were read earlier are first: their keys are. */
+  #merged(rows) {
+    const all = [...this.#rows, ...rows.map(({ row, position }) => ({ ...row, position }))];
+    return all.sort((one, other) => (one.position < other.position ? -1 : one.position > other.position ? 1 : 0)).slice(0, FOUND_ROWS);
+  }
+}

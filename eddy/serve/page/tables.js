@@ -3,7 +3,7 @@
 import { stringify } from "./client.js";
 import { card, dim, make, number, shown, span } from "./elements.js";
 import { List } from "./list.js";
-import { Rows } from "./rows.js";
+import { FoundRows, Rows } from "./rows.js";
 import { Why } from "./trace.js";
 
 const encode = encodeURIComponent;
@@ -33,70 +33,114 @@ export async function showTables(main, page) {
   page.follow(async () => document.activeElement?.closest("table") || draw());
 }
 
-/** The rows of a table. */
-export function showTable(main, page, name) {
-  const view = new TableView(main, page, name);
+/** The rows of a table. `parameters` of its address: `columns`, `search` and `order`. */
+export function showTable(main, page, name, parameters) {
+  const view = new TableView(main, page, name, parameters);
   view.open();
   page.follow(() => view.follow(), () => view.comeBack());
 }
+
+/** The columns of a value: the members of an object, or else the one column `value`. */
+const columnsOf = (value) => (value !== null && typeof value === "object" && !Array.isArray(value) ? value : { value });
 
 class TableView {
   #keys; // how keys are written in requests: text, bytes or json
   #typed;
   #seen;
+  #known = new Set(); // the columns of the rows that were shown
+  #chosen;
 
-  constructor(main, page, name) {
+  constructor(main, page, name, parameters) {
     Object.assign(this, { main, page, name });
     this.path = `v1/tables/${encode(name)}`;
+    this.#chosen = parameters.getAll("column");
     this.key = make("input", { id: "key", placeholder: "a key, as text or JSON" });
-    this.search = make("input", { id: "search", type: "search", placeholder: "the beginning of a key" });
+    this.prefix = make("input", { id: "search", type: "search", placeholder: "a text" });
+    this.text = make("input", { id: "text", type: "search", placeholder: "a text in keys and values", value: parameters.get("search") ?? "" });
+    this.order = make("select", { id: "order" }, make("option", { value: "" }, "key"));
+    this.columns = make("details", { class: "choice" }, make("summary", {}, "Columns"), (this.boxes = make("div", {})));
+    this.heads = make("div", { class: "heads", hidden: "" });
     this.detail = make("section", { class: "card", "aria-live": "polite" }, dim("Choose a row."));
     this.place = make("span", {});
     this.note = make("span", { role: "status" });
+    this.more = make("button", { type: "button", hidden: "" }, "Go on");
     this.list = new List({
       label: `Rows of ${name}`,
       draw: (element, index) => this.#draw(element, this.rows?.at(index)),
       act: (what, index) => what === "open" && this.#choose(this.rows.at(index)),
       seen: (first, last) => this.#look(first, last),
     });
-    const go = make("form", {}, make("label", { for: "key" }, "Go to key"), this.key, make("button", {}, "Go"));
-    const find = make("form", { role: "search" }, make("label", { for: "search" }, "Find"), this.search);
-    go.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#jump();
-    });
-    find.addEventListener("submit", (event) => event.preventDefault());
-    this.search.addEventListener("input", () => {
-      clearTimeout(this.#typed);
-      this.#typed = setTimeout(() => this.open(), 200);
-    });
+    this.#know([...this.#chosen, ...[parameters.get("order")?.replace(/^-/, "")].filter(Boolean)]);
+    this.order.value = parameters.get("order") ?? "";
+    this.#listen();
     main.replaceChildren(
       make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`),
-      make("div", { class: "tools" }, go, find),
-      make("div", { class: "columns" }, make("div", {}, this.list.element, make("p", { class: "bar" }, this.place, this.note)), this.detail),
+      make("div", { class: "tools" }, this.go, this.values, this.columns, this.find),
+      make("div", { class: "columns" }, make("div", {}, this.heads, this.list.element, make("p", { class: "bar" }, this.place, this.note, this.more)), this.detail),
     );
   }
 
-  /** Show the rows from the first one on. */
+  #listen() {
+    this.go = make("form", {}, make("label", { for: "key" }, "Go to key"), this.key, make("button", {}, "Go"));
+    this.values = make("form", {}, make("label", { for: "text" }, "Search"), this.text, make("label", { for: "order" }, "Sort by"), this.order, make("button", {}, "Search"));
+    this.find = make("form", { role: "search" }, make("label", { for: "search" }, "Key begins with"), this.prefix);
+    const submitted = (form, act) => form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      act();
+    });
+    submitted(this.go, () => this.#jump());
+    submitted(this.values, () => this.open());
+    submitted(this.find, () => {});
+    this.order.addEventListener("change", () => this.open());
+    this.prefix.addEventListener("input", () => {
+      clearTimeout(this.#typed);
+      this.#typed = setTimeout(() => this.open(), 200);
+    });
+    this.text.addEventListener("search", () => this.text.value || this.open()); // it was cleared
+    this.more.addEventListener("click", () => (this.rows.isRunning ? this.rows.stop() : this.rows.run()));
+  }
+
+  /** Show the rows from the first one on, or those that are searched. */
   async open() {
-    const prefix = this.search.value ? `prefix=${encode(this.search.value)}` : "";
-    const rows = (this.rows = new Rows(this.page.ask, `${this.path}?${prefix}`, {
-      changed: (shift) => rows === this.rows && this.#changed(shift),
-      failed: (error) => rows === this.rows && this.#say(error),
-    }));
-    this.list.count = 1;
+    this.rows?.stop?.();
+    const asked = new URLSearchParams([["prefix", this.prefix.value], ["search", this.text.value], ["order", this.order.value]].filter(([, value]) => value));
+    this.#remember();
+    this.list.count = 0;
     this.list.go(0);
     this.note.replaceChildren();
     this.place.replaceChildren();
+    delete this.note.dataset.about;
+    this.more.hidden = true;
+    this.isFound = asked.has("search") || asked.has("order");
+    await (this.isFound ? this.#search(asked) : this.#all(asked));
+  }
+
+  async #all(asked) {
+    const rows = (this.rows = new Rows(this.page.ask, `${this.path}?${asked}`, {
+      changed: (shift) => rows === this.rows && this.#changed(shift),
+      failed: (error) => rows === this.rows && this.#say(error),
+    }));
     try {
       this.#keys ??= (await this.page.ask("v1/tables")).tables.find((table) => table.name === this.name)?.keys;
       await rows.load(0);
       if (rows !== this.rows) return;
       this.#changed(0);
-      if (!prefix) this.#count(rows);
+      if (!this.prefix.value) this.#count(rows);
     } catch (error) {
       if (rows === this.rows) this.#say(error);
     }
+  }
+
+  async #search(asked) {
+    const rows = (this.rows = new FoundRows(this.page.ask, `${this.path}?${asked}`, { isSorted: asked.has("order"), changed: () => rows === this.rows && this.#found() }));
+    this.list.count = 0;
+    await rows.run();
+  }
+
+  /** Keep in the address what is shown, so that it is shown again after a reload. */
+  #remember() {
+    const kept = new URLSearchParams([...this.#chosen.map((column) => ["column", column]), ["search", this.text.value], ["order", this.order.value]].filter(([, value]) => value));
+    history.replaceState(null, "", `#/tables/${encode(this.name)}${kept.size ? `?${kept}` : ""}`);
   }
 
   /** Let the server count the keys, so that the first jump does not wait for it. */
@@ -115,8 +159,19 @@ class TableView {
   #changed(shift) {
     this.list.resize(this.rows.count, shift);
     if (this.rows.isEmpty) return;
-    this.#empty(this.rows.count ? "" : this.search.value ? "No key begins like this." : "This table has no rows.");
+    this.#empty(this.rows.count ? "" : this.prefix.value ? "No key begins like this." : "This table has no rows.");
     this.#tell();
+  }
+
+  #found() {
+    const { rows } = this;
+    this.list.resize(rows.count);
+    const searched = rows.isDone ? `all ${number(rows.searched)}` : number(rows.searched);
+    const what = rows.isSorted ? `the first ${number(rows.count)} by ${this.order.value.replace(/^-/, "")}` : `${number(rows.count)} found`;
+    this.place.textContent = `Searched ${searched} rows: ${what}, as they were then.`;
+    this.note.replaceChildren(rows.error ? span("error", rows.error.message) : rows.isRunning ? "" : rows.isDone ? "That is all." : "There are more rows to search.");
+    this.more.hidden = rows.isDone;
+    this.more.textContent = rows.isRunning ? "Stop" : "Go on";
   }
 
   #empty(text) {
@@ -137,12 +192,16 @@ class TableView {
   }
 
   #look(first, last) {
-    if (!this.rows || this.rows.isEmpty) return;
+    if (!this.rows || this.isFound || this.rows.isEmpty) return;
     this.rows.need(first, last);
     this.#tell();
   }
 
   async #jump() {
+    if (this.isFound) {
+      this.text.value = this.order.value = "";
+      await this.open();
+    }
     const { rows } = this;
     const asked = this.key.value;
     try {
@@ -158,11 +217,43 @@ class TableView {
     }
   }
 
+  /** Offer columns that were not known. */
+  #know(columns) {
+    for (const column of columns) {
+      if (this.#known.has(column)) continue;
+      this.#known.add(column);
+      for (const [sign, text] of [["", "lowest first"], ["-", "highest first"]]) this.order.append(make("option", { value: sign + column }, `${column}, ${text}`));
+      const box = make("input", { type: "checkbox" });
+      box.checked = this.#chosen.includes(column);
+      box.addEventListener("change", () => {
+        this.#chosen = box.checked ? [...this.#chosen, column] : this.#chosen.filter((each) => each !== column);
+        this.#remember();
+        this.list.refresh();
+      });
+      this.boxes.append(make("label", {}, box, column));
+    }
+  }
+
   #draw(element, row) {
-    element.replaceChildren(...(row ? [span("key", short(row.key)), span("value", short(row.value))] : [span("dim", "…")]));
+    if (row) this.#know(Object.keys(columnsOf(row.value)));
+    this.#head();
+    const cells = row && (this.#chosen.length ? this.#cells(row.value) : [span("value", short(row.value))]);
+    element.replaceChildren(...(row ? [span("key", short(row.key)), ...cells] : [span("dim", "…")]));
     const { key, value } = element.dataset;
     element.classList.toggle("fresh", row !== undefined && value !== undefined && key === shown(row.key) && value !== short(row.value));
     if (row) [element.dataset.key, element.dataset.value] = [shown(row.key), short(row.value)];
+  }
+
+  #cells(value) {
+    const columns = columnsOf(value);
+    return this.#chosen.map((column) => span("cell", column in columns ? short(columns[column]) : ""));
+  }
+
+  #head() {
+    this.heads.hidden = !this.#chosen.length;
+    if (this.heads.dataset.of === this.#chosen.join("\n")) return;
+    this.heads.dataset.of = this.#chosen.join("\n");
+    this.heads.replaceChildren(span("key", "key"), ...this.#chosen.map((column) => span("cell", column)));
   }
 
   #choose(row) {
@@ -171,21 +262,23 @@ class TableView {
     this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element);
   }
 
-  /** After a poll: the rows in view, if the tables have changed. */
+  /** After a poll: the rows in view, if the tables have changed. Rows that were searched stay. */
   async follow() {
     const versions = this.page.figure("views_versions_total");
+    if (this.isFound) return;
     if (this.rows.isEmpty) await this.open();
     else if (versions !== this.#seen) await this.#refresh();
     this.#seen = versions;
   }
 
   async comeBack() {
+    if (this.isFound) return;
     if (this.rows.isEmpty) this.open();
     else await this.#refresh().catch(() => {}); // it is said above the page
   }
 
   async #refresh() {
     const text = { text: String, json: stringify }[this.#keys];
-    await this.rows.refresh(...this.list.view, text);
+    await this.rows.refresh(...this.list.inView, text);
   }
 }

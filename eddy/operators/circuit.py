@@ -8,7 +8,7 @@ Invariant: between epochs the slots, sinks and outboxes are empty.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ from eddy.source_lines import describe_exception
 from eddy.state.spec import Changes
 from eddy.state.table_state import Table
 
-__all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive"]
+__all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive", "StepCost"]
 
 _ROWS = attrgetter("rows")
 _OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin, Deduplicate)
@@ -78,6 +78,16 @@ class LoopStatistics:
     rows: int
 
 
+class StepCost(NamedTuple):
+    """The rows that a step has taken, and the seconds of its work, since the circuit was created.
+
+    Epochs that were undone count, too. A recursion counts with all its steps.
+    """
+
+    rows: int
+    seconds: float
+
+
 class Failure(NamedTuple):
     """The operator whose step has raised, and its inputs."""
 
@@ -107,6 +117,7 @@ class Circuit:
 
     `max_cells` bounds the cells of all states in memory between epochs. `failed` is the operator whose function raised
     in the last step, if one did. `holding` has the operators that may hold rows, each with its number of partitions.
+    `clock` returns seconds, for `costs`.
     """
 
     def __init__(
@@ -118,8 +129,11 @@ class Circuit:
         budgets: Sequence[Budget],
         max_cells: int | None = None,
         care: Care | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        self._clock = clock
         self._steps = [(step, last) for step, last in zip(steps, _last_uses(steps), strict=True)]
+        self._rows, self._seconds = [0] * len(steps), [0.0] * len(steps)
         self._empty = [EMPTY] * slots
         self._inputs = dict(inputs)
         self.ownership, self.max_cells = ownership, max_cells
@@ -168,13 +182,18 @@ class Circuit:
         values = self._empty.copy()
         for name, batch in inputs.items():
             values[self._inputs[name]] = batch
+        began = self._clock()
         try:
-            for (operator, sources, output), last in self._steps:
+            for number, ((operator, sources, output), last) in enumerate(self._steps):
                 batches = [values[i] for i in sources]
                 if any(map(_ROWS, batches)) or (operator in self._wakers and self._wakes(operator, context, settling)):
                     values[output] = operator.step(context, *batches)
                     for slot in last:
                         values[slot] = EMPTY
+                    self._rows[number] += sum(map(len, batches))
+                    ended = self._clock()
+                    self._seconds[number] += ended - began
+                    began = ended
         except Exception as error:
             self.failed = Failure(operator, batches)
             if isinstance(error, EddyError):
@@ -371,6 +390,14 @@ class Circuit:
     def undecided(self) -> set[str]:
         """The operators whose workers have not agreed yet on the held rows."""
         return {op.name for op in self._holding if op.held() is None}
+
+    def costs(self) -> dict[str, StepCost]:
+        """The cost of each step outside of loops, and of each loop."""
+        found: dict[str, StepCost] = {}
+        for (step, _), rows, seconds in zip(self._steps, self._rows, self._seconds, strict=True):
+            before = found.get(step.operator.name, StepCost(0, 0.0))
+            found[step.operator.name] = StepCost(before.rows + rows, before.seconds + seconds)
+        return found
 
     def statistics(self) -> dict[str, LoopStatistics]:
         """The counters of each loop."""

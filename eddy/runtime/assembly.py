@@ -109,6 +109,7 @@ def assemble(
         max_cells=(config.cache_bytes - config.cache_bytes // _BLOCKS_SHARE) // _CELL_BYTES,
         written=None if known is None else frozenset(states_of(known)),
         max_row_bytes=config.max_row_bytes,
+        clock=elapsed,
     )
     circuit, internal = compiled.circuit, compiled.internal
     lines = identity(plan, circuit)

@@ -1,6 +1,7 @@
 """A worker's figures for Prometheus, read when they are scraped; `docs/operations.md` explains each.
 
-The names are `eddy_…` in base units. Cardinality: one time series for each figure; for the lag, one for each topic.
+The names are `eddy_…` in base units. Cardinality: one time series for each figure; for the lag, one for each topic;
+for rows and seconds of work, one for each step.
 """
 
 import platform
@@ -153,6 +154,7 @@ class WorkerFigures(Collector):
             yield _open_windows(self._watch.reading.open_windows)
         if worker is not None:
             yield _held(self._watch, worker)
+            yield from _step_costs(worker)
             for name, meaning, count in _COUNTERS:
                 yield CounterMetricFamily(name, meaning, value=count(worker.statistics))
             for name, meaning, durations in _DURATIONS:
@@ -191,6 +193,15 @@ def _open_windows(windows: Sequence[OpenWindow]) -> Metric:
     for window in windows:
         family.add_metric([window.step, window.source, str(window.partition)], window.behind_ms / 1000)
     return family
+
+
+def _step_costs(worker: Worker) -> Iterator[Metric]:
+    rows = CounterMetricFamily("eddy_step_rows_total", "Rows that a step has taken.", labels=["step"])
+    seconds = CounterMetricFamily("eddy_step_seconds_total", "Seconds of a step's work.", labels=["step"])
+    for step, cost in worker.circuit.costs().items():
+        rows.add_metric([step], cost.rows)
+        seconds.add_metric([step], cost.seconds)
+    yield from (rows, seconds)
 
 
 def _held(watch: WorkerWatch, worker: Worker) -> Metric:

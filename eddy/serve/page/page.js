@@ -3,6 +3,7 @@
 import { Connection, parse as parsed, stringify } from "./client.js";
 import { card, dim, make, number, shown, span } from "./elements.js";
 import { List } from "./list.js";
+import { Picture } from "./picture.js";
 import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
@@ -155,54 +156,64 @@ function lagOf(topic) {
   return figures.get("lag_offsets")?.find(({ labels }) => labels.topic === topic)?.value;
 }
 
+/** The rows a second of each step, between two answers of the server. */
+class Rates {
+  #before = new Map();
+  #at = performance.now();
+  of = new Map();
+
+  read() {
+    const now = performance.now();
+    const rows = new Map((figures.get("step_rows_total") ?? []).map(({ labels, value }) => [labels.step, value]));
+    const seconds = (now - this.#at) / 1_000;
+    if (seconds < 1) return;
+    this.of = new Map([...rows].filter(([step]) => this.#before.has(step)).map(([step, value]) => [step, Math.max(0, value - this.#before.get(step)) / seconds]));
+    [this.#before, this.#at] = [rows, now];
+  }
+}
+
+const shownRate = (rate) => (rate === undefined ? "" : rate === 0 ? "no rows now" : `${number(rate < 10 ? Number(rate.toPrecision(1)) : Math.round(rate))} rows/s`);
+const secondsOf = (step) => figures.get("step_seconds_total")?.find(({ labels }) => labels.step === step)?.value;
+const rowsTaken = (step) => figures.get("step_rows_total")?.find(({ labels }) => labels.step === step)?.value;
+
 async function showTopology(main) {
-  const svg = new DOMParser().parseFromString(topology.picture, "image/svg+xml").documentElement;
-  const picture = make("div", { class: "card picture" }, document.importNode(svg, true));
   const chosen = make("section", { class: "card", "aria-live": "polite" });
   const now = card();
   const trouble = card();
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
-  main.replaceChildren(make("div", { class: "columns" }, make("div", {}, picture, text), make("div", {}, now, chosen, trouble)));
+  const rates = new Rates();
   let at = null;
-  const nodes = [...picture.querySelectorAll(".node")];
-  const choose = (node) => {
-    at?.classList.remove("chosen");
-    at = node;
-    at.classList.add("chosen");
-    drawStep(chosen, topology.steps[node.dataset.step]);
-  };
-  for (const node of nodes) {
-    const step = topology.steps[node.dataset.step];
-    node.setAttribute("tabindex", "0");
-    node.setAttribute("role", "button");
-    node.setAttribute("aria-label", `${step.form} ${step.name}`);
-    node.addEventListener("click", () => choose(node));
-    node.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      choose(node);
-    });
-  }
+  const drawChosen = () => at && drawStep(chosen, at, rates.of.get(at.name));
+  const picture = new Picture(topology.steps, {
+    choose: (number) => {
+      at = topology.steps[number];
+      drawChosen();
+    },
+    tell: (step) => (step.form === "topic" && lagOf(step.topic) > 0 ? `lag ${number(lagOf(step.topic))}` : shownRate(rates.of.get(step.name))),
+  });
+  picture.element.className = "card picture";
+  main.replaceChildren(make("h1", { class: "unseen" }, `Topology of ${topology.application}`), make("div", { class: "columns" }, make("div", {}, picture.element, text), make("div", {}, now, chosen, trouble)));
   const draw = () => {
-    for (const node of nodes) {
-      const step = topology.steps[node.dataset.step];
-      node.classList.toggle("waiting", lagOf(step.topic) > 0);
-      node.classList.toggle("held", held(step.name) > 0);
-    }
+    rates.read();
+    picture.update((step) => ({ waiting: lagOf(step.topic) > 0, held: held(step.name) > 0 }));
     drawFigures(now);
     drawTrouble(trouble);
-    if (at) drawStep(chosen, topology.steps[at.dataset.step]);
+    drawChosen();
   };
+  await picture.lay();
+  if (!main.isConnected) return;
   draw();
-  choose(nodes.find((node) => node.classList.contains("recursion")) ?? nodes[0]);
+  const recursion = topology.steps.findIndex((step) => step.form === "recursion");
+  picture.show(Math.max(recursion, 0));
   afterPoll = draw;
 }
 
-function drawStep(place, step) {
+function drawStep(place, step, rate) {
   place.replaceChildren(
     make("h2", {}, { topic: "Topic", recursion: "Recursion", variable: "Rows of the recursion", exchange: "Exchange" }[step.form] ?? "Step"),
     make("dl", { class: "left" }, rowsOf([
-      ["name", step.name], ["topic", step.topic], ["lag", lagOf(step.topic)], ["inside", step.loop],
+      ["name", step.name], ["topic", step.topic], ["lag", lagOf(step.topic)], ["rows taken", number(rowsTaken(step.name))],
+      ["now", shownRate(rate) || undefined], ["seconds of work", number(secondsOf(step.name))], ["inside", step.loop],
       ["stores", step.stores.join(", ") || undefined], ["runs by", step.strategy], ["held partitions", held(step.name) || undefined],
     ])),
   );

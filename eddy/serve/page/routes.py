@@ -39,6 +39,8 @@ FILES = {
     "/page.js": "page.js",
     "/elements.js": "elements.js",
     "/list.js": "list.js",
+    "/picture.js": "picture.js",
+    "/dagre/dagre.js": "dagre/dagre.js",
     "/rows.js": "rows.js",
     "/tables.js": "tables.js",
     "/trace.js": "trace.js",

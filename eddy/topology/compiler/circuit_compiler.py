@@ -4,7 +4,7 @@ The compiler chooses the states. A join reads the table of its input if there is
 variable, and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,7 +49,7 @@ class Environment:
     `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
     the cells of all states in memory together, if there is a store. With `peeks`, the functions of `peek` steps are
     called. `written` names the states of an earlier run; None if there was no such run. `max_row_bytes` bounds the rows
-    of recursions.
+    of recursions. `clock` returns seconds, by which the work of steps is measured.
     """
 
     topic_partitions: Mapping[str, int]
@@ -63,6 +63,7 @@ class Environment:
     peeks: bool = True
     written: frozenset[str] | None = None
     max_row_bytes: int = MAX_ROW_BYTES
+    clock: Callable[[], float] = lambda: 0.0
 
     def lacks(self, state: str) -> bool:
         """Whether the stored states were written by a plan without this state."""
@@ -134,7 +135,9 @@ class _PlanCompiler:
         scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
         care = self._guarding.care
-        circuit = Circuit(scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care)
+        circuit = Circuit(
+            scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care, world.clock
+        )
         circuit.global_tables = self._global_tables
         return circuit
 

@@ -60,7 +60,8 @@ def command(
     STEP is a table, a recursion or any other step of tables and relations, by its name. The source tables are read at
     one version, and the steps are computed again from scratch: nothing of the worker's states is used. A row of a
     served table is compared with the computed one. Exit status 1: they differ. A count or a sum is shown as the sum of
-    its parts, largest first, and --open shows one of the parts in the same way.
+    its parts, largest first, and --open shows one of the parts in the same way. For a key without a row the steps are
+    named that have dropped it.
 
     \b
     Example:

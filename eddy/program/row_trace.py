@@ -21,9 +21,10 @@ from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.receipts import Receipts
 from eddy.topology.tracing.summands import DIRECT
-from eddy.topology.tracing.text import text_of
+from eddy.topology.tracing.text import text_of, why_not_text
 from eddy.topology.tracing.titles import cut, label
 from eddy.topology.tracing.ways import Ways
+from eddy.topology.tracing.why_not import DroppedRow, WhyNot
 
 __all__ = ["RowTrace", "trace"]
 
@@ -34,6 +35,7 @@ _MAX_VALUES = 20
 class RowTrace(msgspec.Struct):
     """The rows of a step with one key, and the rows from which they are made.
 
+    `why_not`: without rows, what has dropped those that would have made one.
     `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, or if
     the version is not exact, so that tables may be of different moments.
     """
@@ -46,6 +48,7 @@ class RowTrace(msgspec.Struct):
     agrees: bool | None
     served: Any
     rows: list[Derivation]
+    why_not: list[DroppedRow]
     text: str = ""
 
 
@@ -81,12 +84,13 @@ def trace(
     ways = Ways(plan, evaluation)
     receipts = Receipts(plan, evaluation, ways, path)
     found = [derive(evaluation, ways, node, row, limit, receipts) for row in rows[:_MAX_VALUES]]
-    if not receipts.opened:
+    if rows and not receipts.opened:
         raise QueryError(
             f"trace: the rows of '{name}' with the key {label(wanted[0])} are made of no count or sum with a part "
             f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
         )
-    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found)
+    why_not = [] if rows else WhyNot(plan, evaluation).of(node, wanted)
+    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found, why_not)
     made.text = _text(made, len(rows))
     return made
 
@@ -142,7 +146,8 @@ def _agree(value: Any, rows: list[Row]) -> bool:
 def _text(made: RowTrace, count: int) -> str:
     lines = [f"application {made.application}, version {made.version}{'' if made.exact else ', not exact'}\n"]
     if not made.rows:
-        lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}: no step makes one.\n")
+        lines.append(f"{made.step} has no row with the key {json.dumps(made.key, default=repr)}:\n")
+        lines.append(why_not_text(made.why_not))
     lines += [text_of(row) for row in made.rows]
     if count > len(made.rows):
         lines.append(f"… {count - len(made.rows):,} more rows with this key\n")

@@ -38,6 +38,9 @@ def test_tables_are_served_shown_and_watched(start: Start, run: Command) -> None
     assert "are made of no count or sum with a part 'tom'" in refused.stderr
     rows = run("trace", "family.py", "ancestors", "ann").stdout
     assert '  ⋈ "bob" = "ann"   nodes (row of topic nodes)' in rows
+    none = run("trace", "family.py", "descendants", "cid").stdout
+    assert 'descendants has no row with the key "cid":\n' in none
+    assert "  map after 'nodes' makes this key of none of its 2 rows\n" in none
     unknown = run("trace", "family.py", "sons", "ann", status=1)
     assert "no step 'sons'; a table (descendants, nodes), or another step" in unknown.stderr
 

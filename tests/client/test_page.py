@@ -120,6 +120,17 @@ def test_row_is_traced_beside_it_and_parts_of_its_sum_open(
     assert lines_of(page)[-1] == "292 more 292"
 
 
+def test_key_without_a_row_is_explained(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig"})
+    page = visit(f"{url}#/tables/descendants")
+    page.wait_for_selector(".row:has-text('twig')")
+    page.fill("#key", "leaf")
+    page.keyboard.press("Enter")
+    page.click("text=Why has it no row?")
+    page.wait_for_selector('.why pre:has-text("makes this key of none of its 1 rows")')
+
+
 def test_rows_of_source_tables_are_traced_as_text(visit: Visit, site: Site) -> None:
     url = site.serve()
     site.write({"leaf": "twig"})

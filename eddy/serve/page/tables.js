@@ -209,6 +209,7 @@ class TableView {
       if (rows !== this.rows) return;
       this.list.jump(found.at);
       const isThere = found.key !== undefined && (shown(found.key) === asked || stringify(found.key) === asked);
+      if (!isThere) this.detail.replaceChildren(make("h2", {}, asked), dim("This key has no row."), new Why(this.page.ask, this.name, asked, "Why has it no row?").element);
       this.note.dataset.about = "key";
       this.note.replaceChildren(found.key === undefined ? "All keys are before this one." : isThere ? "" : `From the first key that is not before it: ${short(found.key)}`);
       this.list.element.focus();

@@ -1,12 +1,12 @@
-/** Why a row is what it is. */
+/** Why a row is what it is, or why there is none. */
 
 import { dim, make, number, shown, span } from "./elements.js";
 
 /** The trace of a row: its sums as receipts, whose parts are opened by a click, and the rows that made it. */
 export class Why {
-  constructor(ask, table, key) {
+  constructor(ask, table, key, question = "Why is it so?") {
     Object.assign(this, { ask, table, key, asked: 0 });
-    const button = make("button", {}, "Why is it so?");
+    const button = make("button", {}, question);
     button.addEventListener("click", () => this.show([]));
     this.element = make("div", { class: "why" }, button);
   }

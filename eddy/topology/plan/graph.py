@@ -1,10 +1,11 @@
 """Steps over graphs, reachability and totals over trees, with their operators. Their states have a single partition."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eddy.operators.endless import path_text
 from eddy.operators.exchange import Ownership
 from eddy.operators.graph.beyond import Beyond
 from eddy.operators.graph.cycles import Cycles
@@ -25,6 +26,7 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.graph_bags import Forest, arcs_of, cycles_of, first_cycle, reached_rows, tree_of
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import Node, StateKept
 
 __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
@@ -122,6 +124,18 @@ class Reachable(Node):
                 if self.cycles and (cycle := first_cycle(root, depths, arcs, self.max_depth)):
                     yield (key, Reached(root, cycle[0], -1, cycle=cycle)), []
 
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """The roots that are beyond a bound, and missing roots."""
+        arcs = arcs_of(inputs[1], self.expand, self.weight)
+        for row, weight in inputs[0]:
+            depths = {node: depth for node, depth, _ in reached_rows(row[1], arcs, self.max_depth)}
+            if weight > 0 and self._is_beyond(depths):
+                reason = f"holds it: the root reaches {len(depths):,} nodes, down to depth {max(depths.values()):,}"
+                drop = DropReason(self, f"{reason}, which is beyond a bound", row, held=True)
+                yield Missing(row[0], UNKNOWN, drop)
+        there = (row[0] for row, _ in inputs[0])
+        yield from (row._replace(value=UNKNOWN) for row in by_key(missing[0], there))
+
     def _is_beyond(self, depths: dict[Any, Any]) -> bool:
         """Whether a root reaches more nodes, or deeper ones, than a bound allows, so that it has no rows."""
         if self.max_nodes is not None and len(depths) > self.max_nodes:
@@ -190,6 +204,18 @@ class TreeTotals(Node):
         """The row of each node of a cycle, in the order of the cycle; totals have a forest."""
         tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
         return (((cycle[0], (CYCLE, cycle)), [(0, rows[node]) for node in cycle[:-1]]) for cycle in cycles_of(tree))
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """The nodes of cycles, missing nodes and, if a total sums the descendants only, leaves."""
+        tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
+        for cycle in cycles_of(tree):
+            reason = f"holds it: the path {path_text(cycle)} comes around. Mend the data"
+            for node in cycle[:-1]:
+                yield Missing(node, UNKNOWN, DropReason(self, reason, rows[node], held=True))
+        yield from (row._replace(value=UNKNOWN) for row in by_key(missing[0], tree.sums))
+        if not self.include_self:
+            for node in tree.sums.keys() - tree.below.keys():
+                yield Missing(node, UNKNOWN, DropReason(self, "has no total for it: no node is below it", rows[node]))
 
     def subtree_sums(self, *inputs: Bag) -> tuple[Forest, bool]:
         """The nodes below their parents with their own numbers, and whether a total has the number of its own node."""

@@ -4,7 +4,7 @@ A join reads its sides from states: the table of its input if there is one, X if
 and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from eddy.operators.nested.operators import NestedJoin, NestedLookupJoin
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups, identity
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import NO_PLACE, Arrival, Node
 from eddy.topology.plan.slots import swapped
 
@@ -106,6 +107,22 @@ class TableJoin(Node):
             if value is not None:
                 yield ((one or other or (None, None))[0], value), 1
 
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Keys that one side lacks, or both, and pairs of which the function makes None."""
+        sides = [{identity(row[0]): row for row, _ in side} for side in inputs]
+        made = {identity(row[0]) for row, _ in self.rows_from(*inputs)}
+        for number, (ours, theirs) in enumerate((sides, sides[::-1])):
+            for place, row in ours.items():
+                if place in made:
+                    continue
+                if place not in theirs:
+                    yield Missing(row[0], UNKNOWN, _unmatched(self, row, 1 - number))
+                elif not number:
+                    yield Missing(row[0], UNKNOWN, DropReason(self, "makes None of the values of both sides", row))
+        for rows in missing:
+            there = (row[0] for side in sides for row in side.values())
+            yield from (absent._replace(value=UNKNOWN) for absent in by_key(rows, there))
+
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """The row of the key on each side."""
         found: dict[Any, Way] = {}
@@ -182,6 +199,31 @@ class Join(Node):
         """Weights of pairs are multiplied."""
         return 1
 
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Rows without a match, whose key nobody can tell if the function makes keys, and missing rows with theirs."""
+        grouped = [groups(side) for side in inputs]
+        for number, rows in enumerate(inputs[:1] if self.rekeyed else inputs):
+            for row, _ in rows:
+                if row[0] is not None and identity(row[0]) not in grouped[1 - number]:
+                    key = UNKNOWN if self.rekeyed else row[0]
+                    yield Missing(key, UNKNOWN, _unmatched(self, row, 1 - number))
+        for number, gone in enumerate(missing):
+            for absent in gone:
+                for other, weight in grouped[1 - number].get(identity(absent.key), ()):
+                    yield from self._met(absent._replace(weight=absent.weight * weight), other[1], number)
+
+    def _met(self, absent: Missing, other: Any, number: int) -> Iterator[Missing]:
+        """A missing row of the side of this number, with a value of the other side."""
+        if absent.value is UNKNOWN:
+            yield absent._replace(key=UNKNOWN) if self.rekeyed else absent
+            return
+        left, right = (absent.value, other) if number == 0 else (other, absent.value)
+        try:
+            key, value = self.merge(absent.key, left, right)
+        except Exception:  # the function need not take rows that never reach it
+            return
+        yield absent._replace(key=key, value=value)
+
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """A row of each side."""
         return ((made, [(0, left), (1, right)]) for made, left, right, _ in self._pairs(*inputs))
@@ -192,6 +234,13 @@ class Join(Node):
         for row, weight in left:
             for other, factor in matches.get(identity(row[0]), ()) if row[0] is not None else ():
                 yield tuple(self.merge(row[0], row[1], other[1])), row, other, weight * factor
+
+
+def _unmatched(join: Node, row: Row, side: int) -> DropReason:
+    """A row whose key the other side, the input of this number, lacks."""
+    lacks = join.inputs[side]
+    reason = f"has no row with this key on its {('left', 'right')[side]} side, {lacks.in_words}"
+    return DropReason(join, reason, row, lacks)
 
 
 def _sides(join: Node) -> tuple[tuple[Node, str], ...]:

@@ -14,6 +14,7 @@ from eddy.operators.reduce import Function
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Addend, Bag, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.missing import Missing
 
 __all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
 
@@ -333,6 +334,18 @@ class Node:
     """Whether each row of the step is a row of an input, so that derivations leave the step out."""
     explained_by_key: ClassVar[bool] = False
     """Whether `ways` has the keys of the step's rows instead of rows."""
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The rows that the step would have, too, if it, or a step upstream, had dropped none.
+
+        `missing` has the missing rows of each input.
+        """
+        return ()
+
+    @property
+    def in_words(self) -> str:
+        """The step in the author's terms, for traces."""
+        return f"{self.does} '{self.written}'"
 
     @property
     def factor(self) -> int | None:

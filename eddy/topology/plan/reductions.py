@@ -1,6 +1,6 @@
 """Steps that are a function of all rows of a key: counts, sums, folds, distinct, the first rows in an order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,8 +15,9 @@ from eddy.operators.top_k import TopK as TopKOperator
 from eddy.serde import Int64, String
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups
+from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups, identity
 from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
 
 __all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Sum", "TopK", "WeightFunction"]
@@ -36,6 +37,27 @@ class _Reduction(Node):
             values = {value: weight for (_, value), weight in found}
             for value, weight in self.grouping.function(key, values).items():
                 yield (key, value), weight
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """Keys without an input row, with what is made of missing ones, and keys of whose rows nothing is made."""
+        grouped = groups(inputs[0])
+        absent = list(by_key(missing[0], (found[0][0][0] for found in grouped.values())))
+        made_of = self._made_of([row for row in absent if row.value is not UNKNOWN])
+        yield from (row._replace(value=made_of.get(identity(row.key), UNKNOWN)) for row in absent)
+        made = {identity(row[0]) for row, _ in self.rows_from(*inputs)}
+        for key, found in grouped.items():
+            if key not in made:
+                row = found[0][0]
+                drop = DropReason(self, f"makes nothing of the {len(found):,} rows of the key", row)
+                yield Missing(row[0], UNKNOWN, drop)
+
+    def _made_of(self, rows: Iterable[Missing]) -> dict[Any, Any]:
+        """By key the value that would be made of missing rows."""
+        bag = Bag(((row.key, row.value), row.weight) for row in rows)
+        try:
+            return {identity(key): value for (key, value), _ in self.rows_from(bag)}
+        except Exception:  # the function need not take rows that never reach it
+            return {}
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """Each row of the key, by itself."""
@@ -262,6 +284,10 @@ class WeightFunction(_Reduction):
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows of positive weight, whose values need not be hashable."""
         return ((row, self._of_weight(weight)) for row, weight in inputs[0] if weight > 0 and row[0] is not None)
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing rows of the input, row by row."""
+        return missing[0]
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
         """The row itself."""

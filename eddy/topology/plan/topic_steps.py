@@ -11,6 +11,7 @@ from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.missing import Missing
 from eddy.topology.plan.node import TABLE, Node, StateKept
 
 __all__ = ["Constant", "Exchange", "Sink", "Source", "TopicRead"]
@@ -194,6 +195,10 @@ class Exchange(Node):
         """The rows of the input."""
         return inputs[0]
 
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing rows of the input."""
+        return missing[0]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(_OfTopic):
@@ -222,3 +227,7 @@ class Sink(_OfTopic):
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows of the input."""
         return inputs[0]
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing rows of the input."""
+        return missing[0]

@@ -1,14 +1,17 @@
 """Steps without a state, and tables of the last facts."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from eddy.operators import stateless, upsert
 from eddy.operators.operator import Operator, RowWise
 from eddy.operators.with_records import WithRecords
+from eddy.source_lines import line_of
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, Node
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
@@ -75,6 +78,11 @@ class Transform(Node):
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
+    def in_words(self) -> str:
+        """As in messages."""
+        return self.where
+
+    @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """With its input, unless it changes keys."""
         return [] if self.rekeys else super().co_partitioned
@@ -138,6 +146,29 @@ class Transform(Node):
         """One input row each."""
         return ((made, [(0, row)]) for row, _ in inputs[0] for made in self._made_of(row))
 
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Rows of which the function makes none, and what it makes of missing rows."""
+        filters, line = self.verb in {"filter", "filter-not"}, line_of(self.function)
+        if self.drops or self.kind == "table":
+            reason = "drops it" if filters else "makes nothing of it"
+            for row, weight in inputs[0]:
+                if not self._made_of(row):
+                    drop = DropReason(self, f"{reason} ({line})" if line else reason, row)
+                    yield Missing(UNKNOWN if self.rekeys else row[0], row[1] if filters else UNKNOWN, drop, weight)
+        for absent in missing[0]:
+            key, value, drop, weight = absent
+            if value is UNKNOWN:
+                yield absent._replace(key=UNKNOWN) if self.rekeys else absent
+                continue
+            try:
+                made = self._made_of((key, value))
+            except Exception:  # the function need not take rows that never reach it
+                continue
+            yield from (Missing(*row, drop, self.factor * weight) for row in made)
+            if filters and not made:
+                also = DropReason(self, f"would drop what is made of it ({line})", (key, value))
+                yield absent._replace(drop=drop._replace(then=(*drop.then, also)))
+
     def _made_of(self, row: Row) -> list[Row]:
         key, value = row
         function: Any = self.function
@@ -186,6 +217,15 @@ class Merge(Node):
     def rows_from(self, *inputs: Bag) -> Weighted:
         """The rows of all inputs."""
         return (item for rows in inputs for item in rows)
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """The missing rows of all inputs, and rows that other inputs take away."""
+        yield from chain(*missing)
+        for rows in inputs:
+            for row, weight in rows:
+                if weight > 0 and sum(each.weight(row) for each in inputs) <= 0:
+                    drop = DropReason(self, "takes it away: another input has it with a weight below 0", row)
+                    yield Missing(*row, drop, weight)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

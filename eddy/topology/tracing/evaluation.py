@@ -55,7 +55,7 @@ class Evaluation:
         return {*loop.variables, *self._scopes.body[loop]}
 
     def joined(self, loop: Loop) -> list[Node]:
-        """The steps outside of a loop whose rows `op` joins with rows that it makes of those of its variables."""
+        """The steps outside of a loop whose rows `op` joins with rows that it makes of its variables' rows."""
         inside, found = self.inside(loop), []
         for node in self._scopes.body[loop]:
             if node.bilinear and any(_leads_to(source, loop) for source in node.inputs):

@@ -1,15 +1,16 @@
 """A derivation as text: a line for each row, and below it, indented, the rows from which it is made, or its receipt."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from eddy.topology.plan.node import NUMBERED
 from eddy.topology.tracing.derivation import Derivation
 from eddy.topology.tracing.receipts import Receipt, Summand
 from eddy.topology.tracing.titles import cut, label
+from eddy.topology.tracing.why_not import DroppedRow
 
-__all__ = ["text_of"]
+__all__ = ["text_of", "why_not_text"]
 
 _MAX_CHARS = 160
 
@@ -37,6 +38,18 @@ def text_of(derivation: Derivation) -> str:
             below.append((found.more, depth + 1, ""))
         todo += reversed(below)
     return "\n".join(lines) + "\n"
+
+
+def why_not_text(dropped: Iterable[DroppedRow], depth: int = 1) -> str:
+    """The steps that have dropped rows, each with a row, and below it why the side of a join lacks the key."""
+    lines = []
+    for each in dropped:
+        row = f": {_shown(each.key)} = {_shown(each.value)}" if each.key is not None else ""
+        more = f", and {each.more:,} more" if each.more else ""
+        perhaps = "; the key of its result is not known" if each.maybe else ""
+        lines.append(f"{'  ' * depth}{each.where} {each.reason}{row}{more}{perhaps}\n")
+        lines.append(why_not_text(each.of, depth + 1))
+    return "".join(lines)
 
 
 def _line(row: Derivation) -> str:

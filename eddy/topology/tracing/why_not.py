@@ -1,0 +1,115 @@
+"""Why a key has no row: the filters, joins and holds that have dropped the rows that would have made one.
+
+The rows that are missing upstream are followed through the steps that did not get them, so a step is named only if a
+row with the wanted key would be there without its drop. For a side of a join without a row, that side is asked in turn.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from eddy.topology.plan.bags import identity
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
+from eddy.topology.plan.plan import Node, Plan
+from eddy.topology.tracing.evaluation import Evaluation
+
+__all__ = ["DroppedRow", "WhyNot"]
+
+_MOST_MISSING = 100_000
+_SHOWN = 5
+_DEEPEST = 8
+
+
+class DroppedRow(msgspec.Struct, omit_defaults=True):
+    """A step that has dropped a row, without which there is no row with the wanted key, or a step that makes none.
+
+    Args:
+        step: the step's name.
+        where: the step in the author's terms.
+        reason: a verb with its object.
+        key: the key of the dropped row.
+        value: its value.
+        maybe: whether nobody can tell if the row would have had the key.
+        more: the number of further rows that the step has dropped, for which the same holds.
+        of: why the side of a join lacks the key; or the filters that would drop what is made of the row, too.
+    """
+
+    step: str
+    where: str
+    reason: str
+    key: Any = None
+    value: Any = None
+    maybe: bool = False
+    more: int = 0
+    of: list["DroppedRow"] = []
+
+
+class WhyNot:
+    """Answers about the rows that the steps of an evaluation do not have."""
+
+    def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
+        self._bags = evaluation.bags
+        self._variables = {variable for loop in plan.loops() for variable in loop.variables}
+        self._missing: dict[Node, list[Missing]] = {}
+
+    def of(self, node: Node, keys: Sequence[Any], depth: int = 0) -> list[DroppedRow]:
+        """Why a step has no row with one of these keys, which are the meanings of a text."""
+        wanted = set(map(identity, keys))
+        sure: dict[Node, list[DropReason]] = {}
+        maybe: dict[Node, list[DropReason]] = {}
+        for key, _, drop, _ in self._of(node):
+            if key is UNKNOWN:
+                maybe.setdefault(drop.step, []).append(drop)
+            elif identity(key) in wanted:
+                sure.setdefault(drop.step, []).append(drop)
+        held = {step: [drop for drop in drops if drop.held] for step, drops in sure.items()}
+        sure = {step: drops for step, drops in held.items() if drops} or sure
+        found = [self._told(drops, depth, False) for drops in sure.values()]
+        if not found:
+            found = [self._told(drops, _DEEPEST, True) for drops in maybe.values()]
+        return found[:_SHOWN] + ([] if sure else self._ends(node, wanted))
+
+    def _told(self, drops: list[DropReason], depth: int, maybe: bool) -> DroppedRow:
+        first = min(drops, key=lambda drop: repr(drop.row))
+        below = [DroppedRow(also.step.name, also.step.in_words, also.reason, *also.row) for also in first.then]
+        if first.lacks is not None and depth < _DEEPEST:
+            below += self.of(first.lacks, [first.row[0]], depth + 1)
+        more = len({identity(drop.row) for drop in drops}) - 1
+        return DroppedRow(first.step.name, first.step.in_words, first.reason, *first.row, maybe, more, below)
+
+    def _of(self, node: Node) -> list[Missing]:
+        """The missing rows of a step; a loop is gone through once."""
+        if node not in self._missing:
+            self._missing[node] = []
+            self._missing[node] = list(islice(self._made(node), _MOST_MISSING))
+        return self._missing[node]
+
+    def _made(self, node: Node) -> Iterable[Missing]:
+        if node in self._variables or node.begins:
+            return ()
+        if node.same_rows_as is not None:
+            return self._of(node.same_rows_as)
+        if node.results:
+            return [row for source in (*node.inputs, *node.results) for row in self._of(source)]
+        return node.missing([self._bags[source] for source in node.inputs], list(map(self._of, node.inputs)))
+
+    def _ends(self, node: Node, wanted: set[Any]) -> list[DroppedRow]:
+        """The steps upstream that have no row with the key, where its way ends: at tables, and where keys are made."""
+        found: list[DroppedRow] = []
+        todo, seen = [node], {node}
+        for at in todo:  # the list grows
+            if at.begins:
+                reason = f"has no row with this key, among {len(self._bags[at]):,}"
+                found.append(DroppedRow(at.name, at.in_words, reason))
+                continue
+            sources = [at.same_rows_as] if at.same_rows_as is not None else [*at.inputs, *at.results]
+            if at.rekeys or (at.bilinear and at.rekeyed):
+                size = max(len(self._bags[source]) for source in sources)
+                found.append(DroppedRow(at.name, at.in_words, f"makes this key of none of its {size:,} rows"))
+                continue
+            news = [each for each in sources if each not in seen and each not in self._variables]
+            todo += news
+            seen.update(news)
+        return found[:_SHOWN]

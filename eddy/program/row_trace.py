@@ -36,6 +36,7 @@ class RowTrace(msgspec.Struct):
     """The rows of a step with one key, and the rows from which they are made.
 
     `why_not`: without rows, what has dropped those that would have made one.
+    `held`: the recursions that hold keys, each with the cycle that is the reason.
     `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, or if
     the version is not exact, so that tables may be of different moments.
     """
@@ -49,6 +50,7 @@ class RowTrace(msgspec.Struct):
     served: Any
     rows: list[Derivation]
     why_not: list[DroppedRow]
+    held: list[str]
     text: str = ""
 
 
@@ -89,8 +91,12 @@ def trace(
             f"trace: the rows of '{name}' with the key {label(wanted[0])} are made of no count or sum with a part "
             f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
         )
+    held = [
+        f"recursion '{loop.name}' holds {len(kept.keys):,} keys: the path {kept.path} comes around"
+        for loop, kept in evaluation.held.items()
+    ]
     why_not = [] if rows else WhyNot(plan, evaluation).of(node, wanted)
-    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found, why_not)
+    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found, why_not, held)
     made.text = _text(made, len(rows))
     return made
 
@@ -151,6 +157,7 @@ def _text(made: RowTrace, count: int) -> str:
     lines += [text_of(row) for row in made.rows]
     if count > len(made.rows):
         lines.append(f"… {count - len(made.rows):,} more rows with this key\n")
+    lines += [f"{each}\n" for each in made.held]
     if made.agrees is not None:
         says = "as computed here from the inputs" if made.agrees else "NOT as computed here from the inputs"
         lines.append(f"served at this version: {json.dumps(made.served, default=repr)}, {says}\n")

@@ -58,6 +58,17 @@ def test_tables_are_served_shown_and_watched(start: Start, run: Command) -> None
     server.ends()
 
 
+def test_trace_names_a_cycle_that_is_held_and_explains_the_other_keys(run: Command) -> None:
+    run("produce", "nodes", stdin="bob\tann\nann\tbob\ndan\teve\neve\tfay\nivy\tann\n")
+    run("run", "family.py", "--until-idle", status=3)
+    held = run("trace", "family.py", "descendants", "ann").stdout
+    assert "\n  recursion 'ancestors' holds it: the path ann → bob → ann comes around. Mend the data" in held
+    whole = run("trace", "family.py", "descendants", "fay").stdout
+    assert "  fay 2 = 1 direct + eve 1\n" in whole
+    assert "recursion 'ancestors' holds 2 keys: the path ann → bob → ann comes around\n" in whole
+    assert whole.endswith("served at this version: 2, as computed here from the inputs\n")
+
+
 def test_a_server_that_was_killed_goes_on_where_it_was(start: Start, run: Command) -> None:
     lines = [f"n{n}\tn{n // 2}\n" for n in range(2, 3_000)]
     run("produce", "nodes", stdin="".join(lines[:1_500]))

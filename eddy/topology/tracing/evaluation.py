@@ -3,32 +3,42 @@
     X = seed + op(X)     linear: F(0) = seed, F(n+1) = op(F(n)), X = Σ F(n)
                          else X(n+1) = seed + op(X(n)), until nothing changes
 
+Rows on a cycle of a linear op, and the rows that follow from them, have no finite weight: they are held, as a worker
+holds them, and their keys have no row downstream.
+
 The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Not evaluated are
 facts (streams), which are not in tables, and recursions with algorithms of their own.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping
+from itertools import count, islice
 from typing import Any
 
 from eddy.errors import QueryError
 from eddy.topology.plan.bags import Bag, Row, identity
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.plan.scopes import Scopes
+from eddy.topology.tracing.row_cycles import CyclicRows, cyclic_rows
 
 __all__ = ["Evaluation"]
 
 _PATIENCE = 10_000
 _MADE_EACH = 20
 _CHUNK = 10_000
+_SEARCHES = frozenset(64 * 2**n for n in range(8))
+"""The iterations after which cycles are looked for."""
+_NONE_HELD = CyclicRows({}, ())
 
 
 class Evaluation:
     """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
 
     `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
-    formula holds, with F(0), F(1), … if the depth of rows is bounded. `max_rows` bounds the different rows of
-    all steps and iterations together; up to twenty times as many may be computed before equal rows are merged.
+    formula holds, with F(0), F(1), … if the depth of rows is bounded; `held` has the rows that loops hold.
+
+    `max_rows` bounds the different rows of all steps and iterations together; up to twenty times as many may be
+    computed before equal rows are merged.
     Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
     """
 
@@ -41,6 +51,7 @@ class Evaluation:
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
         self.waves: dict[Node, list[Bag]] = {}
+        self.held: dict[Node, CyclicRows] = {}
         needed = self._needed(wanted)
         for node in plan.nodes:
             if node in needed and node not in self._scopes.around:
@@ -124,14 +135,29 @@ class Evaluation:
         return (loop.iterations, True) if loop.bound.by_depth else (_PATIENCE, False)
 
     def _waves(self, loop: Loop) -> None:
+        """The waves, from the start again without the rows on cycles each time that some are found."""
+        left = self._left
+        while (found := self._waves_without(loop, self.held.get(loop, _NONE_HELD).rows)) is not None:
+            before, self._left = self.held.get(loop, found), left
+            self.held[loop] = CyclicRows(before.rows | found.rows, before.cycle)
+
+    def _waves_without(self, loop: Loop, held: Collection[Any]) -> CyclicRows | None:
+        """Run the waves without rows that are held, until rows on other cycles are found, which are returned."""
         body, (variable,), (result,) = self._scopes.body[loop], loop.variables, loop.results
         totals = {node: Bag() for node in body}
         first = self.iterations[loop] = {}
         x, frontier = Bag(), self.bags[loop.inputs[0]]
         turns, is_answer = self._turns(loop)
+        searches = not is_answer and loop not in self._scopes.around
         self.waves[loop] = []
+        rows: dict[Any, Row] = {}
         for turn in range(turns + 1):
+            if held:
+                frontier = Bag(item for item in frontier if identity(item[0]) not in held)
             x.add(frontier)
+            rows.update((identity(row), row) for row, _ in frontier)
+            if searches and turn in _SEARCHES and (found := self._cyclic(loop, rows.values())) is not None:
+                return found
             if is_answer:
                 self.waves[loop].append(frontier)
             for row, _ in frontier:
@@ -146,6 +172,34 @@ class Evaluation:
             frontier = bags[result] if result in bags else Bag() if turn else self.bags[result]
         self.bags |= totals
         self.bags[variable] = self.bags[loop] = x
+        if loop in self.held:
+            keys = self.held[loop].keys
+            self.bags[loop] = Bag(item for item in x if identity(item[0][0]) not in keys)
+        return None
+
+    def _cyclic(self, loop: Loop, rows: Iterable[Row]) -> CyclicRows | None:
+        """The rows on cycles among these, with all rows that follow from them; None if there are none."""
+        (variable,), (result,) = loop.variables, loop.results
+        bags = self._applied(loop, rows)
+        if result not in bags:
+            return None
+        found = cyclic_rows(variable, self._scopes.body[loop], result, ChainMap(bags, self.bags))
+        news = [] if found is None else list(found.rows.values())
+        for turn in count():
+            if found is None or not news:
+                return found
+            self._check(loop, turn, _PATIENCE)
+            made = self._applied(loop, news)[result]
+            news = [row for row, _ in made if identity(row) not in found.rows]
+            found.rows.update((identity(row), row) for row in news)
+        return found
+
+    def _applied(self, loop: Loop, rows: Iterable[Row]) -> dict[Node, Bag]:
+        """The body's rows for a single copy of each of these rows of the variable."""
+        bags: dict[Node, Bag] = {loop.variables[0]: Bag((row, 1) for row in rows)}
+        for node in self._scopes.body[loop]:
+            bags[node] = self._made(node, [self._inside(bags, node, source, 1) for source in node.inputs])
+        return bags
 
     def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
         """An input of a step in a wave: rows from outside of the loop are added once, and joined every time."""

@@ -312,7 +312,8 @@ class Receipts:
     def _weight(self, group: RowGroup, row: Row) -> int:
         """The weight of a row, within the iterations that count."""
         if group.turns is None:
-            return self._bags[group.node].weight(row)
+            loop = group.node.as_loop
+            return self._bags[group.node if loop is None else loop.variables[0]].weight(row)
         return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
 
     def _turns(self, loop: Loop, level: RowGroup) -> int | None:

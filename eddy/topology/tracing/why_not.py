@@ -50,7 +50,7 @@ class WhyNot:
     """Answers about the rows that the steps of an evaluation do not have."""
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
-        self._bags = evaluation.bags
+        self._evaluation, self._bags = evaluation, evaluation.bags
         self._variables = {variable for loop in plan.loops() for variable in loop.variables}
         self._missing: dict[Node, list[Missing]] = {}
 
@@ -92,8 +92,16 @@ class WhyNot:
         if node.same_rows_as is not None:
             return self._of(node.same_rows_as)
         if node.results:
-            return [row for source in (*node.inputs, *node.results) for row in self._of(source)]
+            return [*self._held(node), *(row for source in (*node.inputs, *node.results) for row in self._of(source))]
         return node.missing([self._bags[source] for source in node.inputs], list(map(self._of, node.inputs)))
+
+    def _held(self, loop: Node) -> list[Missing]:
+        """The keys that a recursion holds."""
+        held = self._evaluation.held.get(loop)
+        if held is None:
+            return []
+        reason = f"holds it: the path {held.path} comes around. Mend the data"
+        return [Missing(row[0], UNKNOWN, DropReason(loop, reason, row, held=True)) for row in held.rows.values()]
 
     def _ends(self, node: Node, wanted: set[Any]) -> list[DroppedRow]:
         """The steps upstream that have no row with the key, where its way ends: at tables, and where keys are made."""

@@ -1,6 +1,7 @@
 """Why a key has no row: the step that is named is the one without whose drop there would be a row."""
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.text import why_not_text
 from eddy.topology.tracing.why_not import DroppedRow, WhyNot
 from tests.topology.programs import family
-from tests.topology.tracing.traced import NAMES, step_of
+from tests.topology.tracing.traced import NAMES, Traced, check, step_of
 
 S = eddy.String
 Tables = dict[str, dict[str, Any]]
@@ -173,3 +174,74 @@ def test_steps_that_are_named_have_dropped_the_rows_and_without_that_there_would
             )
         else:
             assert sure == []
+
+
+def ways(first: str, second: str, name: str) -> eddy.Topology:
+    """The number of paths to each node, over rows (node, next) of two tables."""
+    topology = eddy.Topology(name)
+    one, other = (topology.table(table, key=S, value=S).to_relation() for table in (first, second))
+    links = one.union(other)
+    found = links.map(lambda node, end: (end, 1)).recursively(
+        lambda rows: rows.join(links, lambda _, one, end: (end, 1)), name="paths"
+    )
+    found.group_by_key().count("counts")
+    return topology
+
+
+def counted(links: list[tuple[str, str]]) -> dict[str, int]:
+    """The number of paths that end at each node, without the nodes to which a cycle leads."""
+    reaches = {node: {node} for node in NAMES}
+    for _ in NAMES:
+        for start, end in links:
+            reaches[end] |= reaches[start]
+    around = {start for start, end in links if end in reaches[start]}
+    held = {node for node in NAMES if reaches[node] & around}
+
+    def number(node: str) -> int:
+        return sum(1 + number(start) for start, end in links if end == node)
+
+    return {node: number(node) for node in NAMES if node not in held and number(node)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_that_a_cycle_reaches_are_held_and_all_others_are_exact(seed: int) -> None:
+    draw = random.Random(seed)
+    topology = ways("first", "second", "ways")
+    tables: Tables = {
+        table: {node: draw.choice(NAMES) for node in NAMES if draw.random() < 0.5} for table in ("first", "second")
+    }
+    links = [link for rows in tables.values() for link in rows.items()]
+    expected = counted(links)
+    with eddy.TopologyTestDriver(topology) as driver:
+        for table, rows in tables.items():
+            driver.input(table).pipe_all(draw.sample([*rows.items()], len(rows)))
+        assert driver.store("counts").all() == expected
+    node = step_of(topology, "counts")
+    evaluation = Evaluation(topology.plan, node, {table: list(rows.items()) for table, rows in tables.items()})
+    assert dict(row for row, _ in evaluation.bags[node]) == expected
+    for key in {end for _, end in links} - expected.keys():
+        (found,) = WhyNot(topology.plan, evaluation).of(node, [key])
+        assert found.step == "paths"
+        path = (
+            found.reason.removeprefix("holds it: the path ").removesuffix(" comes around. Mend the data").split(" → ")
+        )
+        assert path[0] == path[-1]
+        assert all(link in links for link in pairwise(path))
+    for key, number in expected.items():
+        receipt = Traced(topology, "counts", tables).receipt(key)
+        before = [start for start, end in links if end == key]
+        assert receipt.number == number
+        check(receipt, {start: expected.get(start, 0) * before.count(start) for start in before}, len(before))
+
+
+def test_all_that_follows_from_a_cycle_is_held_however_far_it_is() -> None:
+    line = {f"n{n}": f"n{n + 1}" for n in range(150)} | {"free": "n200", "n200": "n201"}
+    topology = ways("first", "second", "ways")
+    for start, held in ((0, 151), (100, 51)):
+        tables: Tables = {"first": line, "second": {f"n{start + 1}": f"n{start}"}}
+        node = step_of(topology, "counts")
+        evaluation = Evaluation(topology.plan, node, {table: list(rows.items()) for table, rows in tables.items()})
+        (found,) = evaluation.held.values()
+        assert len(found.keys) == held
+        assert {row[0] for row, _ in evaluation.bags[node]} >= {"n200", "n201"}
+        assert found.path in {f"n{start} → n{start + 1} → n{start}", f"n{start + 1} → n{start} → n{start + 1}"}

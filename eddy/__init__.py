@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from eddy.operators.graph.reached import Child, Reached
     from eddy.operators.processors.processor_context import ProcessorContext, Schedule
     from eddy.operators.processors.record import Record, RecordContext, RecordMetadata
+    from eddy.operators.processors.session_store import SessionStore
     from eddy.operators.processors.state_store import StateStore
+    from eddy.operators.processors.versioned_store import VersionedRecord, VersionedStore
     from eddy.operators.processors.window_store import WindowStore
     from eddy.program.open_tables import Tables, open_tables
     from eddy.program.running import create_topics, kafka, open_log, run
@@ -138,6 +140,7 @@ __all__ = [
     "Schedule",
     "SchemaRegistry",
     "Serde",
+    "SessionStore",
     "SessionWindowed",
     "SessionWindows",
     "SlidingWindows",
@@ -156,6 +159,8 @@ __all__ = [
     "TopologyTestDriver",
     "UnknownSchemaError",
     "Version",
+    "VersionedRecord",
+    "VersionedStore",
     "View",
     "WindowStore",
     "Windowed",
@@ -204,6 +209,8 @@ _HOMES = {
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordContext", "RecordMetadata"),
     "eddy.operators.processors.state_store": ("StateStore",),
+    "eddy.operators.processors.session_store": ("SessionStore",),
+    "eddy.operators.processors.versioned_store": ("VersionedRecord", "VersionedStore"),
     "eddy.operators.processors.window_store": ("WindowStore",),
     "eddy.operators.graph.reached": ("Child", "Reached"),
     "eddy.live.dataflow.action": ("Action",),

@@ -40,6 +40,8 @@ METHODS = [
     (eddy.ProcessorContext, "processors.md", None),
     (eddy.StateStore, "processors.md", None),
     (eddy.WindowStore, "processors.md", None),
+    (eddy.SessionStore, "processors.md", None),
+    (eddy.VersionedStore, "processors.md", None),
     (eddy.Schedule, "processors.md", None),
 ]
 

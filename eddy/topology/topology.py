@@ -8,7 +8,6 @@ from eddy.errors import TopologyError
 from eddy.operators.graph.reached import Reached
 from eddy.serde import Bytes, Serde
 from eddy.topology.arguments import (
-    check_flag,
     check_mapping,
     check_name,
     check_names,
@@ -19,7 +18,7 @@ from eddy.topology.arguments import (
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.dsl.mutual import Bindings, mutually_recursive
-from eddy.topology.dsl.processor_builder import window_spans
+from eddy.topology.dsl.processor_builder import declared_store
 from eddy.topology.dsl.reach import CyclePolicy, DeletionMode, recursive_fixpoint
 from eddy.topology.dsl.relation import Relation, constant
 from eddy.topology.dsl.stream import KStream
@@ -27,7 +26,8 @@ from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 from eddy.topology.plan.description import describe, mermaid
 from eddy.topology.plan.picture import picture
-from eddy.windows import TimeWindowed, check_span
+from eddy.topology.plan.processors import StoreKind
+from eddy.windows import check_span
 
 if TYPE_CHECKING:
     from eddy.topology.sql.view import View
@@ -126,7 +126,7 @@ class Topology:
         value: Serde[V],
         changelog: bool = True,
         memory: bool = False,
-        kind: Literal["key-value", "window"] = "key-value",
+        kind: StoreKind = "key-value",
         size: timedelta | None = None,
         retention: timedelta | None = None,
     ) -> plan.DeclaredStore:
@@ -142,26 +142,18 @@ class Topology:
             changelog: False leaves the changelog out: the store begins empty where its disk is lost, and where its
                 partition moves to another worker.
             memory: True keeps no rows on disk; each start, and each change of partitions, reads the changelog.
-            kind: a map of keys to values; or of keys with a window, which are kept for a time, in `<name>-times` too.
+            kind: a map of keys to values; or of keys with a window, or with a session, which are kept for a time; or of
+                keys to the versions of their values. Those of a time are in `<name>-times`, too, versions in
+                `<name>-versions`.
             size: how long a window is, from its start; only of kind "window".
-            retention: how long a window is kept: until a start that much later is put. At least `size`.
+            retention: how long a window is kept: until a start that much later is put. At least `size`. Of sessions:
+                until an end that much later is put. Of versions: the time, before the greatest timestamp that was put,
+                as of which values can be read.
 
         Raises: TopologyError.
         """
-        where = f"store '{check_name(name, 'store')}'"
-        check_serdes(where, optional=False, key=key, value=value)
-        check_flag(where, changelog=changelog, memory=memory)
-        size_ms, retention_ms = window_spans(where, kind, size, retention)
-        if not key.hashable:
-            raise TopologyError(
-                f"{where}: key={key.name} makes keys that cannot be hashed; a serde of scalars, tuples or a frozen "
-                "struct is needed. Name one: key=eddy.String"
-            )
-        windowed = key if size is None else TimeWindowed(key, size)
-        spans = {"size_ms": size_ms, "retention_ms": retention_ms}
-        return self.plan.declare(
-            plan.DeclaredStore(name=name, key=windowed, value=value, changelog=changelog, memory=memory, **spans)
-        )
+        store = declared_store(name, key, value, kind, size, retention, changelog=changelog, memory=memory)
+        return self.plan.declare(store)
 
     def recursive_fixpoint(
         self,

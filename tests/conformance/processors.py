@@ -17,6 +17,7 @@ PROCESSED = (
     "processors-of-a-table",
     "a-function-reads-records",
     "a-function-calls-out",
+    "a-processor-keeps-sessions-and-versions",
 )
 """The names of the cases, which a worker alone computes."""
 
@@ -156,3 +157,40 @@ def a_function_calls_out(t: eddy.Topology) -> None:
     called = words.map_async(twice, "twice", S, S, at_most=2)
     called.to("out")
     called.group_by_key().count("counts").to("counts")
+
+
+class Visiting:
+    """Keeps sessions with a gap of 5, and the versions of values; passes the session, and the value 4 before."""
+
+    def init(self, context: eddy.ProcessorContext) -> None:
+        self.context = context
+        self.sessions, self.values = context.session_store("visits"), context.versioned_store("values")
+
+    def process(self, record: eddy.Record[str, str]) -> None:
+        start = end = now = record.timestamp_ms or 0
+        for session, _ in list(self.sessions.find_sessions(record.key, now - 5, now + 5)):
+            self.sessions.remove(record.key, session.start_ms, session.end_ms)
+            start, end = min(start, session.start_ms), max(end, session.end_ms)
+        self.sessions.put(record.key, record.value, start, end)
+        before = self.values.get(record.key, max(0, now - 4))
+        self.values.put(record.key, record.value, now)
+        self.context.forward(record.replace(value=(start, end, before and before.value)))
+
+
+@case(
+    [of("in", ("a", "t10"), ("a", "t14"), ("b", "t20")), of("in", ("a", "t18"), ("a", "t30"), ("a", "t25"))],
+    out=[
+        ("a", (10, 10, None)),
+        ("a", (10, 14, "t10")),
+        ("b", (20, 20, None)),
+        ("a", (10, 18, "t14")),
+        ("a", (30, 30, "t18")),
+        ("a", (25, 30, "t18")),
+    ],
+)
+def a_processor_keeps_sessions_and_versions(t: eddy.Topology) -> None:
+    retention = timedelta(milliseconds=40)
+    t.store("visits", S, S, kind="session", retention=retention)
+    t.store("values", S, S, kind="versioned", retention=retention)
+    stream = t.stream("in", S, S, timestamp=lambda value: int(value[1:]))
+    stream.process_values(Visiting, ["visits", "values"], "visited", Native).to("out", value=Native)

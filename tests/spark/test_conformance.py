@@ -156,6 +156,7 @@ def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
         *DEDUPLICATED,
         "a-function-reads-records",
         "a-processor-counts",
+        "a-processor-keeps-sessions-and-versions",
         "a-processor-tells-by-event-time",
         "processors-after-an-exchange",
         "processors-of-a-table",

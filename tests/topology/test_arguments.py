@@ -176,6 +176,21 @@ CALLS = [
             "retention": (2 * HOUR, "span"),
         },
     ),
+    *(
+        Call(
+            "topology",
+            "store",
+            {
+                "name": ("new", "name"),
+                "key": (S, "serde"),
+                "value": (S, "serde"),
+                "kind": (kind, "choice"),
+                "retention": (HOUR, "span"),
+            },
+            {"changelog": "flag", "memory": "flag"},
+        )
+        for kind in ("session", "versioned")
+    ),
     Call(
         "topology",
         "constant",

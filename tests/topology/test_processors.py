@@ -671,8 +671,8 @@ class TestMistakes:
             topology.table("in", key=S, value=S, name="s")
 
     def test_other_kinds_of_stores(self) -> None:
-        with pytest.raises(TopologyError, match="kind='versioned'; 'key-value' or 'window' is needed"):
-            eddy.Topology("app").store("s", S, N, kind="versioned")  # type: ignore[arg-type]
+        with pytest.raises(TopologyError, match="kind='list'; 'key-value', 'window', 'session' or "):
+            eddy.Topology("app").store("s", S, N, kind="list")  # type: ignore[arg-type]
 
     def test_keys_that_cannot_be_hashed(self) -> None:
         with pytest.raises(TopologyError, match="key=json makes keys that cannot be hashed"):

@@ -9,72 +9,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eddy
-from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.errors import DataError, ProcessorError, TopologyError
-from eddy.state.memory import MemoryStore
 from eddy.windows import Windowed
-from tests.waiting import step_to_rest
+from tests.topology.timed_stores import applying, check_answers, check_workers, kept_in
 
-S, N, Native = eddy.String, eddy.Int64, eddy.Native
+S, N = eddy.String, eddy.Int64
 MS = timedelta(milliseconds=1)
 SIZE, RETENTION = 3, 10
-
-
-class Does:
-    """Applies the operation in each record's value to the store `w`, and forwards its result."""
-
-    def init(self, context: eddy.ProcessorContext) -> None:
-        self.context = context
-        self.store: eddy.WindowStore[str, int] = context.window_store("w")
-
-    def process(self, record: eddy.Record[str, Any]) -> None:
-        method, *arguments = record.value
-        if method == "put and raise":
-            self.store.put(*arguments)
-            raise ValueError("planned")
-        result = getattr(self.store, method)(*arguments)
-        self.context.forward(record.replace(value=plain(result)))
-
-
-def plain(result: Any) -> Any:
-    """A result with tuples for rows and windows, as the serde `Native` has them."""
-    if result is None or isinstance(result, int):
-        return result
-    return tuple((tuple(at) if isinstance(at, Windowed) else at, value) for at, value in result)
 
 
 class Model:
     """The rows as a dict, and the greatest start that was put."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, int], int] = {}
+        self.windows: dict[tuple[str, int], int] = {}
         self.observed = -1
+
+    def rows(self) -> dict[Windowed[str], int]:
+        return {Windowed(k, s, s + SIZE): value for (k, s), value in self.windows.items()}
 
     def put(self, key: str, value: int | None, start: int) -> bool:
         if start <= self.observed - RETENTION:
             return False
         self.observed = max(self.observed, start)
-        self.rows[key, start] = value  # type: ignore[assignment]
-        self.rows = {row: v for row, v in self.rows.items() if v is not None and row[1] > self.observed - RETENTION}
+        self.windows[key, start] = value  # type: ignore[assignment]
+        self.windows = {
+            row: v for row, v in self.windows.items() if v is not None and row[1] > self.observed - RETENTION
+        }
         return True
 
     def delete(self, key: str, start: int) -> int | None:
-        old = self.rows.get((key, start))
+        old = self.windows.get((key, start))
         self.put(key, None, start)
         return old
 
     def fetch(self, key: str, start: int) -> int | None:
-        return self.rows.get((key, start))
+        return self.windows.get((key, start))
 
     def fetch_range(self, key: str, first: int, last: int, backward: bool) -> tuple[Any, ...]:
-        found = sorted((s, v) for (k, s), v in self.rows.items() if k == key and first <= s <= last)
+        found = sorted((s, v) for (k, s), v in self.windows.items() if k == key and first <= s <= last)
         return tuple(found[::-1] if backward else found)
 
     def fetch_keys(self, low: str | None, high: str | None, first: int, last: int, backward: bool) -> tuple[Any, ...]:
         found = sorted(
             (s, k.encode(), v)
-            for (k, s), v in self.rows.items()
+            for (k, s), v in self.windows.items()
             if (low is None or low <= k) and (high is None or k <= high) and first <= s <= last
         )
         rows = [(Windowed(k.decode(), s, s + SIZE), v) for s, k, v in found]
@@ -88,10 +67,7 @@ class Model:
 
 
 def topology_of(size: int = SIZE, retention: int = RETENTION, **others: Any) -> eddy.Topology:
-    topology = eddy.Topology("app")
-    topology.store("w", S, N, kind="window", size=size * MS, retention=retention * MS, **others)
-    topology.stream("in", key=S, value=Native).process(Does, ["w"], "step", S, Native).to("out")
-    return topology
+    return kept_in("window_store", S, N, kind="window", size=size * MS, retention=retention * MS, **others)
 
 
 keys = st.sampled_from(["", "a", "a\0", "a\0\0\0\0\0\0\0\5", "ab", "b"])  # one key's bytes begin as another's row
@@ -116,54 +92,12 @@ epochs = st.lists(st.lists(st.one_of(writes, reads), min_size=1, max_size=8), ma
 
 @given(epochs=epochs, data=st.data(), memory=st.booleans())
 def test_a_window_store_answers_as_a_dict(epochs: list[list[Any]], data: st.DataObject, memory: bool) -> None:
-    model, wanted = Model(), []
-    config = eddy.Config(on_error="skip")
-    with eddy.TopologyTestDriver(topology_of(memory=memory), config=config) as driver:
-        for epoch in epochs:
-            if data.draw(st.booleans()):
-                driver.restart(lose_state=data.draw(st.booleans()))
-            driver.input("in").pipe_all([("k", operation) for operation in epoch])
-            wanted += [plain(getattr(model, name)(*rest)) for name, *rest in epoch if name != "put and raise"]
-            rows = {Windowed(k, s, s + SIZE): value for (k, s), value in model.rows.items()}
-            assert driver.store("w").all() == rows
-        assert [value for _, value in driver.output("out").read_key_values()] == wanted
+    check_answers(topology_of(memory=memory), Model(), epochs, data)
 
 
 @given(epochs=epochs, data=st.data())
 def test_workers_that_come_and_go_keep_the_windows(epochs: list[list[Any]], data: st.DataObject) -> None:
-    log, partitions = LocalLog(None), 3
-    log.create_topics(TopicSpec(topic, partitions) for topic in ("in", "out"))
-    config = eddy.Config(on_error="skip")
-
-    def worker(member: str) -> eddy.Worker:
-        return eddy.Worker(topology_of(), log, config, member=member, store=MemoryStore(), clock=lambda: 0.0)
-
-    workers = [worker("0"), worker("1")]
-    models, wanted = [Model() for _ in range(partitions)], []
-    for epoch in epochs:
-        producer = log.producer(None)
-        producer.begin()
-        for number, operation in enumerate(epoch):
-            partition, (name, *rest) = number % partitions, operation
-            producer.send("in", partition, [b"k"], [Native.encode(operation)], [0])
-            if name != "put and raise":
-                wanted.append(plain(getattr(models[partition], name)(*rest)))
-        producer.commit({}, None)
-        for one in workers:
-            one.step()
-        if data.draw(st.booleans()):
-            number = data.draw(st.integers(0, 1))
-            workers[number].close()
-            workers[number] = worker(str(number))
-    step_to_rest(workers)
-    for one in workers:
-        one.close()
-    found: list[Any] = []
-    for partition in range(partitions):
-        at = TopicPartition("out", partition)
-        read = log.read(at, 0, log.end_offsets([at])[at], 100_000)
-        found += [None if value is None else Native.decode(value) for value in read.values]
-    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    check_workers(topology_of, Model, epochs, data)
 
 
 def run(*operations: Any, topology: eddy.Topology | None = None) -> tuple[list[Any], dict[Any, Any]]:
@@ -252,7 +186,7 @@ def test_each_kind_has_its_method_of_the_context() -> None:
 def test_iterators_end_with_their_call() -> None:
     kept: list[Any] = []
 
-    class Keeps(Does):
+    class Keeps(applying("window_store")):  # type: ignore[misc]
         def process(self, record: eddy.Record[str, Any]) -> None:
             for rows in kept:
                 next(rows)
@@ -274,9 +208,9 @@ def test_iterators_end_with_their_call() -> None:
         ({"kind": "window"}, "size=None; a timedelta of whole milliseconds"),
         ({"kind": "window", "size": 3 * MS}, "retention=None; a timedelta of whole milliseconds"),
         ({"kind": "window", "size": 3 * MS, "retention": 2 * MS}, "is less than size="),
-        ({"size": 3 * MS}, "are for kind='window', and kind is 'key-value'"),
-        ({"retention": 3 * MS}, "are for kind='window', and kind is 'key-value'"),
-        ({"kind": "session"}, "kind='session'; 'key-value' or 'window' is needed"),
+        ({"size": 3 * MS}, "are for other kinds, and kind is 'key-value'"),
+        ({"retention": 3 * MS}, "are for other kinds, and kind is 'key-value'"),
+        ({"kind": "sessions"}, "kind='sessions'; 'key-value', 'window', 'session' or 'versioned' is needed"),
     ],
 )
 def test_declarations_that_are_refused(arguments: Any, why: str) -> None:

@@ -25,7 +25,7 @@ from eddy.operators.operator import ClocksRead, State
 from eddy.operators.processors.processor_context import Cycle
 from eddy.operators.processors.record import Record, RecordMetadata, new_record
 from eddy.operators.processors.task import Factory, Task
-from eddy.operators.processors.window_store import WindowRetention
+from eddy.operators.processors.timed_store import RetainedStore
 from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.spec import StateSpec
@@ -34,14 +34,14 @@ __all__ = ["Process", "ProcessorSpec"]
 
 
 _NO_TABLES: Mapping[str, GlobalRows[Any, Any]] = MappingProxyType({})
-_NO_WINDOWS: Mapping[str, WindowRetention] = MappingProxyType({})
+_NONE_RETAINED: Mapping[str, RetainedStore] = MappingProxyType({})
 
 
 class ProcessorSpec(NamedTuple):
     """A step of processors. `source` is the topic whose event time it has; else `no_event_time` says why there is none.
 
     `keeps_keys`: a forwarded record has the key of the current one, or one of the partition in a punctuation.
-    `windows` are the window stores by name.
+    `retained` are the stores by name whose rows are kept for a time.
     `weights`: rows are passed with their weights, retracted ones too; otherwise each is a record, weight times.
     """
 
@@ -52,7 +52,7 @@ class ProcessorSpec(NamedTuple):
     no_event_time: str = ""
     keeps_keys: bool = False
     weights: bool = False
-    windows: Mapping[str, WindowRetention] = _NO_WINDOWS
+    retained: Mapping[str, RetainedStore] = _NONE_RETAINED
 
 
 class Process(Keyed):
@@ -145,7 +145,7 @@ class Process(Keyed):
             run = self._run
             assert run is not None
             moments = self.moments.partition(partition)
-            task = Task(names, partition, spec.factory, maps, moments, run, self._tables, spec.windows)
+            task = Task(names, partition, spec.factory, maps, moments, run, self._tables, spec.retained)
             self._tasks[partition] = task
         return task
 
@@ -161,8 +161,8 @@ class Process(Keyed):
         self.late = 0
 
     def end_calls(self, context: Context) -> None:
-        """Delete windows that are gone from stores, and note the event times."""
-        if self.spec.windows:
+        """Remove rows that are past from stores, and note the event times."""
+        if self.spec.retained:
             self.late += sum([self._tasks[partition].expire() for partition in sorted(self._tasks)])
         times, source = context.event_time, self.spec.source
         if source:

@@ -8,12 +8,20 @@ from typing import Any, Literal, Protocol, get_args
 from eddy.errors import ProcessorError
 from eddy.operators.processors.record import Record, RecordMetadata
 from eddy.operators.processors.running_call import RunningCall
+from eddy.operators.processors.session_store import SessionStore
 from eddy.operators.processors.state_store import StateStore
+from eddy.operators.processors.timed_store import TimedStore
+from eddy.operators.processors.versioned_store import VersionedStore
 from eddy.operators.processors.window_store import WindowStore
 
 __all__ = ["Clock", "Cycle", "ProcessorContext", "Schedule"]
 
 Clock = Literal["event time", "wall clock"]
+_METHODS: dict[type, str] = {
+    WindowStore: "window_store",
+    SessionStore: "session_store",
+    VersionedStore: "versioned_store",
+}
 _MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(days=36_500)
 
 
@@ -59,8 +67,8 @@ class _Task(Protocol):
         """The stores by name."""
 
     @property
-    def window_stores(self) -> Mapping[str, WindowStore[Any, Any]]:
-        """The window stores by name."""
+    def timed_stores(self) -> Mapping[str, TimedStore]:
+        """The stores by name whose rows are kept for a time."""
 
     @property
     def no_event_time(self) -> str:
@@ -102,22 +110,37 @@ class ProcessorContext:
         """A store that the step names in `stores=`. Raises: ProcessorError for any other name."""
         found = self._task.stores.get(name)
         if found is None:
-            raise self._no_store(name, "window_store")
+            raise self._no_store(name)
         return found
 
     def window_store(self, name: str) -> WindowStore[Any, Any]:
         """A store of kind "window" that the step names in `stores=`. Raises: ProcessorError for any other name."""
-        found = self._task.window_stores.get(name)
-        if found is None:
-            raise self._no_store(name, "store")
+        found = self._task.timed_stores.get(name)
+        if not isinstance(found, WindowStore):
+            raise self._no_store(name)
         return found
 
-    def _no_store(self, name: str, other: str) -> ProcessorError:
-        """The error of a name that is no store, or one of the kind that the `other` method returns."""
-        where = f"process '{self.name}': store {name!r}"
-        if name in self._task.stores or name in self._task.window_stores:
-            return ProcessorError(f"{where} is of another kind than is asked for. Write context.{other}({name!r})")
-        known = ", ".join(f"'{one}'" for one in (*self._task.stores, *self._task.window_stores)) or "none"
+    def session_store(self, name: str) -> SessionStore[Any, Any]:
+        """A store of kind "session" that the step names in `stores=`. Raises: ProcessorError for any other name."""
+        found = self._task.timed_stores.get(name)
+        if not isinstance(found, SessionStore):
+            raise self._no_store(name)
+        return found
+
+    def versioned_store(self, name: str) -> VersionedStore[Any, Any]:
+        """A store of kind "versioned" that the step names in `stores=`. Raises: ProcessorError for any other name."""
+        found = self._task.timed_stores.get(name)
+        if not isinstance(found, VersionedStore):
+            raise self._no_store(name)
+        return found
+
+    def _no_store(self, name: str) -> ProcessorError:
+        """The error of a name that is no store, or of a store that another method returns."""
+        where, stores = f"process '{self.name}': store {name!r}", {**self._task.stores, **self._task.timed_stores}
+        if name in stores:
+            method = _METHODS.get(type(stores[name]), "store")
+            return ProcessorError(f"{where} is of another kind than is asked for. Write context.{method}({name!r})")
+        known = ", ".join(f"'{one}'" for one in stores) or "none"
         return ProcessorError(
             f"{where} is not one of its stores, which are {known}; a store that the step names is needed. Declare it, "
             "topology.store('…', …), and name it: stores=['…']"

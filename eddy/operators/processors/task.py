@@ -12,8 +12,11 @@ from eddy.errors import DataError, EddyError, ProcessorError
 from eddy.operators.processors.processor_context import Clock, Cycle, ProcessorContext
 from eddy.operators.processors.record import Record, RecordMetadata
 from eddy.operators.processors.running_call import RunningCall
+from eddy.operators.processors.session_store import SessionStore
 from eddy.operators.processors.state_store import GlobalStore, StateStore
-from eddy.operators.processors.window_store import WindowRetention, WindowStore
+from eddy.operators.processors.timed_store import RetainedStore, TimedStore
+from eddy.operators.processors.versioned_store import VersionedStore
+from eddy.operators.processors.window_store import WindowStore
 from eddy.source_lines import describe_exception
 from eddy.state.global_rows import GlobalRows
 from eddy.state.partitioned_map import MapPartition
@@ -22,6 +25,11 @@ __all__ = ["Factory", "Processor", "Run", "Task"]
 
 _log = logging.getLogger("eddy.worker")
 _CANCELLED = -1
+_TIMED: dict[str, Callable[..., TimedStore]] = {
+    "window": WindowStore,
+    "session": SessionStore,
+    "versioned": VersionedStore,
+}
 
 
 class Processor(Protocol):
@@ -66,19 +74,20 @@ class Task:
         moments: MapPartition[str, int],
         run: Run,
         tables: Mapping[str, GlobalRows[Any, Any]],
-        windows: Mapping[str, WindowRetention],
+        retained: Mapping[str, RetainedStore],
     ) -> None:
         self.partition, self.run = partition, run
         self._names, self._factory, self._moments = names, factory, moments
         self.parts = [*maps.values(), moments]
         self.where = f"process '{names[1]}'"
         self.call = RunningCall(self.where)
-        times = {kept.times for kept in windows.values()}
-        plain = maps.keys() - windows.keys() - times
+        others = {name for one in retained.values() for name in one.states}
+        plain = maps.keys() - retained.keys() - others
         self.stores = {name: StateStore(name, maps[name], self.call) for name in maps if name in plain}
         self.stores |= {name: GlobalStore(name, rows, self.call) for name, rows in tables.items()}
-        self.window_stores: dict[str, WindowStore[Any, Any]] = {
-            name: WindowStore(name, maps[name], maps[kept.times], kept, self.call) for name, kept in windows.items()
+        self.timed_stores: dict[str, TimedStore] = {
+            name: _TIMED[one.kind](name, [maps[state] for state in (name, *one.states)], one, self.call)
+            for name, one in retained.items()
         }
         self.cycles: list[Cycle] = []
         self.current: Record[Any, Any] | None = None
@@ -141,8 +150,8 @@ class Task:
             part.accept()
 
     def expire(self) -> int:
-        """Delete the windows that are gone, at the end of an epoch; return how many puts were too late."""
-        ignored = sum([store._expire() for store in self.window_stores.values()])
+        """Remove rows that are past, at the end of an epoch; return how many puts were too late."""
+        ignored = sum([store._expire() for store in self.timed_stores.values()])
         self.accept()
         return ignored
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 from eddy.errors import TopologyError
 from eddy.operators.processors.task import Factory
-from eddy.serde import Serde
+from eddy.serde import Int64, Serde, Tuple
 from eddy.source_lines import describe_exception
-from eddy.topology.arguments import check_flag, check_function, check_serdes, name_or
+from eddy.topology.arguments import check_choice, check_flag, check_function, check_name, check_serdes, name_or
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.plan import plan
-from eddy.windows import check_span
+from eddy.topology.plan.processors import StoreKind
+from eddy.windows import SessionWindowed, TimeWindowed, check_span
 
-__all__ = ["Stores", "add_processor", "window_spans"]
+__all__ = ["Stores", "add_processor", "declared_store"]
 
 Stores = Iterable[str | plan.DeclaredStore | GlobalKTable[Any, Any]]
 
@@ -124,23 +125,67 @@ def _declared(builder: Builder, where: str, store: Any) -> plan.DeclaredStore:
     return found
 
 
-def window_spans(where: str, kind: Any, size: Any, retention: Any) -> tuple[int, int]:
-    """The size and the retention of a store's windows, in milliseconds; 0 and 0 without. Raises: TopologyError."""
-    if kind == "key-value":
-        if size is not None or retention is not None:
-            raise TopologyError(
-                f"{where}: size={size!r}, retention={retention!r} are for kind='window', and kind is 'key-value'. "
-                "Leave them out, or write kind='window'"
-            )
-        return 0, 0
-    if kind != "window":
-        raise TopologyError(f"{where}: kind={kind!r}; 'key-value' or 'window' is needed")
+def declared_store(
+    name: str,
+    key: Serde[Any],
+    value: Serde[Any],
+    kind: StoreKind,
+    size: timedelta | None,
+    retention: timedelta | None,
+    *,
+    changelog: bool,
+    memory: bool,
+) -> plan.DeclaredStore:
+    """A state store, with the serdes of its kind. Raises: TopologyError."""
+    where = f"store '{check_name(name, 'store')}'"
+    check_serdes(where, optional=False, key=key, value=value)
+    check_flag(where, changelog=changelog, memory=memory)
+    check_choice(where, get_args(StoreKind), kind=kind)
+    size_ms, retention_ms = _spans(where, kind, size, retention)
+    if not key.hashable:
+        raise TopologyError(
+            f"{where}: key={key.name} makes keys that cannot be hashed; a serde of scalars, tuples or a frozen struct "
+            "is needed. Name one: key=eddy.String"
+        )
+    version = None
+    if kind == "window":
+        assert size is not None
+        key = TimeWindowed(key, size)
+    elif kind == "session":
+        key = SessionWindowed(key)
+    elif kind == "versioned":
+        value, version = Tuple(Int64, value), Tuple(value)
+    return plan.DeclaredStore(
+        name=name,
+        key=key,
+        value=value,
+        changelog=changelog,
+        memory=memory,
+        kind=kind,
+        size_ms=size_ms,
+        retention_ms=retention_ms,
+        version=version,
+    )
+
+
+def _spans(where: str, kind: StoreKind, size: Any, retention: Any) -> tuple[int, int]:
+    """The size of a store's windows, and its retention, in milliseconds; 0 without. Raises: TopologyError."""
     unit = timedelta(milliseconds=1)
-    check_span(f"{where}: size", size, unit, "timedelta(minutes=5)")
+    if kind == "key-value" and (size is not None or retention is not None):
+        raise TopologyError(
+            f"{where}: size={size!r}, retention={retention!r} are for other kinds, and kind is 'key-value'. Leave them "
+            "out, or write kind='window', 'session' or 'versioned'"
+        )
+    if kind == "key-value":
+        return 0, 0
+    if kind == "window":
+        check_span(f"{where}: size", size, unit, "timedelta(minutes=5)")
+    elif size is not None:
+        raise TopologyError(f"{where}: size={size!r} is for kind='window', and kind is {kind!r}. Leave it out")
     check_span(f"{where}: retention", retention, unit, "timedelta(hours=1)")
-    if retention < size:
+    if size is not None and retention < size:
         raise TopologyError(
             f"{where}: retention={retention!r} is less than size={size!r}, so a window would be gone before its end; "
             "at least the size is needed"
         )
-    return size // unit, retention // unit
+    return (size or timedelta(0)) // unit, retention // unit

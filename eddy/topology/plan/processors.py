@@ -2,27 +2,30 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from eddy.operators.operator import Operator
 from eddy.operators.processors import processing
 from eddy.operators.processors.processing import ProcessorSpec
 from eddy.operators.processors.task import Factory
-from eddy.operators.processors.window_store import WindowRetention
+from eddy.operators.processors.timed_store import RetainedStore
 from eddy.serde import Bytes, Int64, Serde, String
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.global_steps import GlobalTable
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
-__all__ = ["DeclaredStore", "Process", "clock_of"]
+__all__ = ["DeclaredStore", "Process", "StoreKind", "clock_of"]
+
+StoreKind = Literal["key-value", "window", "session", "versioned"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeclaredStore:
     """A state store of a topology. `changelog`: whether its rows outlive the disk; `memory`: whether none are on it.
 
-    With `retention_ms` it is of kind "window"; its key is the serde of windows of `size_ms`.
+    Of kind "window" and "session" its key is the serde of windows, the first ones of `size_ms`; of kind "versioned" its
+    value has the timestamp of the latest version. The rows of these kinds are kept for `retention_ms`.
     """
 
     name: str
@@ -30,21 +33,31 @@ class DeclaredStore:
     value: Serde[Any]
     changelog: bool = True
     memory: bool = False
+    kind: StoreKind = "key-value"
     size_ms: int = 0
     retention_ms: int = 0
-
-    @property
-    def times(self) -> "DeclaredStore | None":
-        """The state with the starts of its windows; None if it is of kind "key-value"."""
-        if not self.retention_ms:
-            return None
-        name, changelog, memory = f"{self.name}-times", self.changelog, self.memory
-        return DeclaredStore(name=name, key=Bytes, value=Bytes, changelog=changelog, memory=memory)
+    version: Serde[Any] | None = None
+    """The serde of a version's value, in a tuple, of kind "versioned"."""
 
     @property
     def states(self) -> "tuple[DeclaredStore, ...]":
-        """Its states."""
-        return (self,) if self.times is None else (self, self.times)
+        """Its states: itself, the versions, and the times in their order."""
+        found = [self]
+        if self.version is not None:
+            found.append(self._beside("versions", self.version))
+        if self.kind != "key-value":
+            found.append(self._beside("times", Bytes))
+        return tuple(found)
+
+    def _beside(self, suffix: str, value: Serde[Any]) -> "DeclaredStore":
+        return DeclaredStore(
+            name=f"{self.name}-{suffix}", key=Bytes, value=value, changelog=self.changelog, memory=self.memory
+        )
+
+    @property
+    def retained(self) -> RetainedStore:
+        """The time for which its rows are kept, and its other states."""
+        return RetainedStore(self.kind, self.size_ms, self.retention_ms, tuple(one.name for one in self.states[1:]))
 
     @property
     def written(self) -> str:
@@ -56,8 +69,9 @@ class DeclaredStore:
         """The store in `describe()`."""
         notes = [] if self.changelog else ["no changelog: begins empty where its disk is lost"]
         notes += ["in memory"] if self.memory else []
-        if self.retention_ms:
-            notes.append(f"windows of {self.size_ms} ms, kept for {self.retention_ms} ms")
+        told = {"window": f"windows of {self.size_ms} ms", "session": "sessions", "versioned": "versions"}
+        if self.kind in told:
+            notes.append(f"{told[self.kind]}, kept for {self.retention_ms} ms")
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
 
@@ -120,11 +134,7 @@ class Process(Node):
         (source,) = self.inputs
         rows = states.spec(source, f"{self.name}-moments", "key-value", Int64)
         maps = {one.name: states.state_store(source, one) for store in self.stores for one in store.states}
-        windows = {
-            store.name: WindowRetention(store.size_ms, store.retention_ms, store.times.name)
-            for store in self.stores
-            if store.times is not None
-        }
+        retained = {store.name: store.retained for store in self.stores if store.kind != "key-value"}
         tables = {table.name: states.global_rows(table) for table in self.tables}
         clock, why = clock_of(source)
         spec = ProcessorSpec(
@@ -135,7 +145,7 @@ class Process(Node):
             why,
             self.keeps_keys,
             self.weights,
-            windows,
+            retained,
         )
         moments = states.state_store(source, DeclaredStore(name=rows.name, key=String, value=Int64))
         count, ownership = rows.partitions, states.ownership

@@ -1,0 +1,147 @@
+"""A session store in the hands of a processor: values by key, start and end of a session, kept for a time.
+
+    rows of `name`          key, end, start  ->  value
+    rows of `name`-times    end, start, key  ->  a mark; and the observed time: the greatest end that was put
+
+A session is gone once its end is at or before the observed time minus the retention (`timed_store.py`), as from Kafka
+Streams' `InMemorySessionStore`. Reads leave it out from that moment.
+
+Invariant: both states have the same sessions; after an epoch all of them end later than observed time - retention.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from eddy.errors import DataError
+from eddy.operators.processors.running_call import RunningCall
+from eddy.operators.processors.timed_store import LATEST_MS, TIME, RetainedStore, TimedStore
+from eddy.state.partitioned_map import MapPartition
+from eddy.windows import Windowed
+
+__all__ = ["SessionStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+_Maps = list[MapPartition[Any, Any]]
+
+_SPAN = 2 * TIME.size
+
+
+class SessionStore(TimedStore, Generic[K, V]):
+    """Keys with a session to values, of one partition. All changes are part of the epoch: committed with it, or undone.
+
+    A session is from its start to its end, both included, as a session of one record has one moment. Iterators have the
+    rows as they are at the call, and end with the call of the processor. `backward=True` reverses their order, and
+    holds the rows in memory; so do the ones over several keys.
+    """
+
+    def __init__(
+        self, name: str, maps: list[MapPartition[Any, Any]], retained: RetainedStore, call: RunningCall
+    ) -> None:
+        self._rows, times = maps
+        super().__init__(name, times, retained, call)
+
+    def put(self, key: K, value: V | None, start_ms: int, end_ms: int) -> bool:
+        """Set the value of the session from `start_ms` to `end_ms`; None removes it.
+
+        Returns False where the session is gone already: then the value is ignored, and counted as late.
+        Raises: DataError for what a serde refuses, and for moments that are no times or in the wrong order.
+        """
+        self._check("written")
+        session = self._session(key, start_ms, end_ms)
+        data = self._rows.key_bytes(session)
+        if end_ms < self._first_ms():
+            self._ignored += 1
+            return False
+        self._rows.put(session, value)
+        self._mark(data[-_SPAN:] + data[:-_SPAN], value is not None)
+        self._observe(end_ms)
+        return True
+
+    def remove(self, key: K, start_ms: int, end_ms: int) -> V | None:
+        """Remove a session; return the value that it had. The observed time is as after a put."""
+        old = self.fetch_session(key, start_ms, end_ms)
+        self.put(key, None, start_ms, end_ms)
+        return old
+
+    def fetch_session(self, key: K, start_ms: int, end_ms: int) -> V | None:
+        """The value of the session from `start_ms` to `end_ms`, or None. Raises: DataError as `put`."""
+        self._check("read")
+        value = self._rows.value(self._session(key, start_ms, end_ms))
+        return value if end_ms >= self._first_ms() else None
+
+    def fetch(self, key: K, backward: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        """The sessions of a key: rows (Windowed, value), by end, then by start."""
+        return self.find_sessions(key, backward=backward)
+
+    def find_sessions(
+        self, key: K, earliest_end_ms: int = 0, latest_start_ms: int = LATEST_MS, backward: bool = False
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """The sessions of a key that end at `earliest_end_ms` or later, and start at `latest_start_ms` or earlier.
+
+        Rows (Windowed, value), by end, then by start. With the moment of a record less the gap, and plus the gap, they
+        are the sessions with which it is merged. Cost: reads all sessions of the key that do not end earlier.
+        """
+        self._check("read")
+        prefix = self._key_bytes(key)
+        first = max(earliest_end_ms, self._first_ms())
+        if first > LATEST_MS:
+            return iter(())
+        found = self._rows.between(prefix + TIME.pack(first), prefix + TIME.pack(LATEST_MS) * 2 + b"\x00")
+        rows = (
+            (session, value)
+            for session, value in found
+            if session.start_ms <= latest_start_ms
+            and self._rows.key_bytes(session)[:-_SPAN] == prefix  # other keys have bytes between
+        )
+        return self._within_call(reversed(list(rows)) if backward else rows)
+
+    def fetch_keys(
+        self,
+        first: K | None = None,
+        last: K | None = None,
+        earliest_end_ms: int = 0,
+        latest_start_ms: int = LATEST_MS,
+        backward: bool = False,
+    ) -> Iterator[tuple[Windowed[K], V]]:
+        """The sessions of the keys from `first` to `last`, None is no bound, by end and start as `find_sessions`.
+
+        All bounds are included. Rows (Windowed, value), by end, then by start, then by the bytes of keys.
+        Cost: reads all keys' sessions that do not end earlier. Raises: DataError as `StateStore.range`.
+        """
+        self._check("read")
+        low = b"" if first is None else self._key_bytes(first)
+        high = None if last is None else self._key_bytes(last)
+        self._check_range(first, last, low, high)
+        found = [
+            session
+            for at in self._between(max(earliest_end_ms, self._first_ms()), LATEST_MS)
+            if low <= at[_SPAN:]
+            and (high is None or at[_SPAN:] <= high)
+            and (session := self._windowed(at)).start_ms <= latest_start_ms
+        ]
+        rows: list[Any] = [(session, self._rows.value(session)) for session in found]
+        return self._within_call(reversed(rows) if backward else rows)
+
+    def all(self, backward: bool = False) -> Iterator[tuple[Windowed[K], V]]:
+        """All sessions: rows (Windowed, value), by end, then by start, then by the bytes of keys."""
+        return self.fetch_keys(backward=backward)
+
+    def _remove(self, at: bytes) -> None:
+        self._rows.put(self._windowed(at), None)
+
+    def _session(self, key: K, start_ms: Any, end_ms: Any) -> Windowed[K]:
+        self._check_time(start_ms, "start_ms")
+        self._check_time(end_ms, "end_ms")
+        if end_ms < start_ms:
+            raise DataError(
+                f"store '{self.name}': start_ms={start_ms} is after end_ms={end_ms}; a session ends at its start or "
+                "later. Give the start first"
+            )
+        return Windowed(key, start_ms, end_ms)
+
+    def _windowed(self, at: bytes) -> Any:
+        return self._rows.spec.key.decode(at[_SPAN:] + at[:_SPAN])
+
+    def _key_bytes(self, key: K) -> bytes:
+        return self._rows.key_bytes(Windowed(key, 0, 0))[:-_SPAN]

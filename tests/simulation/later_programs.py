@@ -13,6 +13,7 @@ from tests.simulation.programs import Event, Expected, Inputs, Program
 __all__ = [
     "FIRST_SEED",
     "LASTING",
+    "ONCE",
     "PAIRED",
     "RATED",
     "paired",
@@ -246,6 +247,65 @@ def paired_expect(inputs: Inputs, scale: int = 1) -> Expected:
     return Expected({"paired": joined}, {}, holds=True)
 
 
+# Once: calls and texts of a number once within a span, over all partitions, and calls of a user once
+
+WITHIN_MS = 3
+
+
+def once(of_run: Callable[[str], str] = str, scale: int = 1) -> eddy.Topology:
+    """The first call or text of each number, and the first call of each user; `scale` as in `rated`."""
+    topology = eddy.Topology(of_run("once"))
+    calls, texts = (topology.stream(of_run(name), key=eddy.String, value=eddy.Int64) for name in ("calls", "texts"))
+    spans = {"within": timedelta(milliseconds=WITHIN_MS * scale), "grace": timedelta(milliseconds=GRACE_MS * scale)}
+    calls = calls.filter(_is_currency)
+    both = calls.merge(texts.filter(_is_currency))
+    first = both.deduplicate(lambda user, number: number, **spans, name="first", key=eddy.Int64)
+    first.to(of_run("first"), key=eddy.String, value=eddy.Int64)
+    calls.deduplicate(**spans, name="user").to(of_run("user"), key=eddy.String, value=eddy.Int64)
+    return topology
+
+
+def once_event(rng: random.Random) -> Event:
+    """A call or a text of a user to a number, of which 9 only lets time pass."""
+    return rng.choice(["calls", "texts"]), f"u{rng.randrange(5)}", rng.choice([1, 1, 2, 3, 9])
+
+
+def once_expect(inputs: Inputs, scale: int = 1) -> Expected:
+    """In the order of partitions' times those that have none near them that passed, as far as the order is known."""
+    partitions = inputs["calls"].partitions
+    past = {(topic, partition): -1 for topic in sorted(inputs) for partition in range(partitions)}
+    found: list[tuple[tuple[int, str, int, int], str, int, int]] = []
+    for topic in sorted(inputs):
+        for nth, (user, number, partition, time) in enumerate(inputs[topic].rows):
+            now = past[topic, partition] = max(past[topic, partition], time)
+            if number != 9 and now < time + (WITHIN_MS + GRACE_MS) * scale:
+                found.append(((now, topic, partition, nth), user, number, time))
+    known = min((now, topic, partition) for (topic, partition), now in past.items())
+    first = [(number, user, number, time) for order, user, number, time in sorted(found) if order[:3] <= known]
+    calls = [(user, user, number, time) for order, user, number, time in sorted(found) if order[1] == "calls"]
+    passed, kept = _passed(first, scale)
+    of_users, _ = _passed(calls, scale)
+    span = (2 * WITHIN_MS + GRACE_MS) * scale
+    left = {by: tuple(time for time in sorted(times) if time + span > known[0]) for by, times in kept.items()}
+    states = {
+        "first-passed": {by: times for by, times in left.items() if times},
+        "first-calendar": {(by, times[0] + span): 1 for by, times in left.items() if times},
+    }
+    return Expected({"first": passed, "user": of_users}, states, holds=True)
+
+
+def _passed(rows: list[tuple[Any, str, int, int]], scale: int) -> tuple[Counter[tuple[str, int]], dict[Any, list[int]]]:
+    """The rows of which none with the same first part has passed near them, and the times by this part."""
+    passed: Counter[tuple[str, int]] = Counter()
+    kept: dict[Any, list[int]] = {}
+    for by, user, number, time in rows:
+        times = kept.setdefault(by, [])
+        if all(abs(time - other) >= WITHIN_MS * scale for other in times):
+            times.append(time)
+            passed[user, number] += 1
+    return passed, kept
+
+
 LASTING = Program(
     *("lasting", lasting, {"links": "links"}, lasting_event, lasting_expect),
     bad_rows=(("links", "n1", -1), ("links", "n4", -20_000)),
@@ -259,5 +319,10 @@ RATED = Program(
 PAIRED = Program(
     *("paired", paired, {"questions": "questions", "answers": "questions"}, paired_event, paired_expect),
     poison=(("questions", "u1", -1), ("questions", "u2", -2)),
+    timed=True,
+)
+ONCE = Program(
+    *("once", once, {"calls": "calls", "texts": "calls"}, once_event, once_expect),
+    poison=(("calls", "u1", -1), ("texts", "u2", -2)),
     timed=True,
 )

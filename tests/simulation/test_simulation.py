@@ -28,6 +28,7 @@ from eddy.operators.processors import processing
 from eddy.operators.valid_rows import ValidRows
 from eddy.operators.waves.quarantine import Quarantine
 from eddy.operators.waves.withheld import Withheld
+from eddy.operators.windows import deduplicate
 from eddy.operators.windows.frontier import Marked, Marks
 from eddy.operators.windows.windowed_fold import WindowedFold
 from eddy.runtime import changelog_replay, provenance, quiescence
@@ -449,6 +450,16 @@ def remove_versions_by_one_frontier(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joins_as_of, "Slower", lambda asking, answering: answering)
 
 
+def forget_what_has_passed_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the moments of the records that have passed."""
+    restore_nothing_of("-passed", patch)
+
+
+def believe_a_tie(patch: pytest.MonkeyPatch) -> None:
+    """The order of a record is taken as known once all partitions have its time, though one before it may have more."""
+    patch.setattr(deduplicate, "is_known", lambda order, up_to: order[:8] <= up_to[:8])
+
+
 def wait_for_a_record_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """The rows of a partition begin and end when one of their keys changes, not as its time goes on."""
     patch.setattr(ValidRows, "wakes_at", lambda step: None)
@@ -508,6 +519,8 @@ FOUND_BY: dict[Plant, list[int]] = {
     forget_moments_in_a_rebalance: [10_016],
     forget_who_is_alone_in_a_rebalance: [10_014],
     remove_versions_by_one_frontier: [10_005],
+    forget_what_has_passed_in_a_rebalance: [10_003],
+    believe_a_tie: [10_003],
     wait_for_a_record_of_its_own: [10_166],
 }
 """Seeds that are tried first, where the first ones do not find a bug; no more than a shorter way."""
@@ -554,6 +567,8 @@ PLANTED = [
     forget_moments_in_a_rebalance,
     forget_who_is_alone_in_a_rebalance,
     remove_versions_by_one_frontier,
+    forget_what_has_passed_in_a_rebalance,
+    believe_a_tie,
     wait_for_a_record_of_its_own,
 ]
 

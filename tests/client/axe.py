@@ -15,4 +15,5 @@ def check_accessible(page: Any) -> None:
         needed(None, "axe", "chromium; and pip install axe-playwright-python")
     page.evaluate(AXE_SCRIPT)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found["violations"]] == []
+    wrong = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found["violations"]]
+    assert wrong == [], wrong

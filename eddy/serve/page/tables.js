@@ -260,7 +260,7 @@ class TableView {
   #choose(row) {
     if (!row) return;
     const { key, value } = row;
-    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", {}, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element);
+    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element);
   }
 
   /** After a poll: the rows in view, if the tables have changed. Rows that were searched stay. */

@@ -5,6 +5,7 @@
 /v1/tables/NAME?from=&to=&prefix=&limit=&after=    rows in the order of keys, a page at a time
                         at=N, find=KEY   the page from the N-th row on, or from a key on, with its place
                         search=TEXT&order=COLUMN    rows by their values, half a second at a time
+                        format=csv|jsonl|parquet    a file of one exact version
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
 /healthz, /readyz, /metrics              whether topics are read, whether all tables are whole; figures
 
@@ -14,9 +15,10 @@ bytes is written as text, and any other key as JSON; text that is not JSON is a 
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -31,11 +33,13 @@ from starlette.types import Receive, Scope, Send
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.live.streams.caller import rows_allowed
 from eddy.live.streams.limits import Limits
-from eddy.program.open_tables import Tables
+from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.serve.answers import HEADERS, answer, encode, refused, tagged, whole_number
+from eddy.serve.http_server import RENEW
 from eddy.serve.live_figures import LiveFigures
 from eddy.serve.live_pages import Authorize, LivePages
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from eddy.serve.row_export import Export, export_of, exported, formats
 from eddy.serve.row_places import Sought, placed, sought_of
 from eddy.serve.row_search import Search, search_of, searched
 from eddy.serve.table_figures import TableFigures, registry_of
@@ -45,6 +49,7 @@ from eddy.tables.version import Version
 
 __all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize", "TablesLater", "tables_app"]
 
+_log = logging.getLogger("eddy.tables")
 METHODS = ["GET", "POST"]
 """The methods that web pages of other origins may use. POST changes the queries of a stream, but no table."""
 
@@ -55,8 +60,10 @@ Allowed = Callable[[Any, Any], Any]
 _DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
 MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
 """The bytes of a page of rows, and the bytes that a stream of rows sends at a time."""
-MAX_WAIT_S, MAX_STREAM_S = 30.0, 60.0
-"""Seconds that an answer waits for a version, and that a stream of rows may take."""
+MAX_WAIT_S, MAX_STREAM_S, MAX_EXPORT_S = 30.0, 60.0, 3_600.0
+"""Seconds that an answer waits for a version, that a stream of rows or a chunk of a file may take, and a whole file."""
+MAX_EXPORTS = 2
+"""The files that are written at a time."""
 _BESIDE_A_WORKER = Limits(connections=40)
 _NDJSON = "application/x-ndjson"
 
@@ -129,6 +136,7 @@ class _Pages:
 
     def __init__(self, tables: Tables, authorize: Authorize, live: LivePages) -> None:
         self._tables, self._authorize = tables, authorize
+        self._exports = asyncio.Semaphore(MAX_EXPORTS)
         self._one_search = asyncio.Lock()  # one at a time, since a search occupies the processor
         self._registry = registry_of(tables)
         self._registry.register(LiveFigures(live))
@@ -165,7 +173,7 @@ class _Pages:
             for t in found
             if self._authorize(request, t.name)
         ]
-        return answer({"tables": listed, **_told(version)})
+        return answer({"tables": listed, "formats": formats(), **_told(version)})
 
     async def row(self, request: Request) -> Response:
         allowed = self._allowed(request)
@@ -185,7 +193,10 @@ class _Pages:
         limit, sought = whole_number(request, "limit"), sought_of(request, table, shows_all=allowed is None)
         search = search_of(request, table)
         in_lines = _NDJSON in request.headers.get("accept", "")
-        _check_together(table, in_lines, sought, search)
+        export = export_of(request, table)
+        _check_together(table, in_lines or export is not None, sought, search)
+        if export is not None:
+            return await self._file(request, keys, export, allowed)
         await self._version(request)
         if in_lines:
             return StreamingResponse(self._stream(request, limit, allowed), headers=HEADERS, media_type=_NDJSON)
@@ -253,6 +264,31 @@ class _Pages:
                     return
             yield encode({"end": True}) + b"\n"
 
+    async def _file(self, request: Request, keys: KeyRange, export: Export, allowed: Allowed | None) -> Response:
+        """The rows of a range as a file of one exact version, sent as fast as the client receives it.
+
+        A file that cannot be completed has no end: the connection is cut off, so that the client notices.
+        """
+        if self._exports.locked():
+            raise NotReadyError(f"tables: {MAX_EXPORTS} files are being written, which is the limit. Try again later")
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._exports)
+            snapshot = held.enter_context(await self._exact(request))
+            table = snapshot[request.path_params["name"]]
+            chunks = exported(table, lambda: _limited(table.between(keys), allowed, None), export)
+            first = await asyncio.to_thread(next, chunks, None)  # an error so far has a status of its own
+            parts = _sent(request, table.table.name, first, chunks, held.pop_all())
+        headers = {"Content-Disposition": export.disposition(table.table.name), "Eddy-Version": snapshot.version.token}
+        return StreamingResponse(parts, headers=HEADERS | headers, media_type=export.media_type)
+
+    async def _exact(self, request: Request) -> TablesSnapshot:
+        """A snapshot at an exact version. Raises: NotReadyError if there is none for 30 seconds."""
+        asked, end = request.query_params.get("at_least"), time.monotonic() + MAX_WAIT_S
+        while True:
+            await self._tables.wait_async(asked, exact=True, timeout_s=max(0.0, end - time.monotonic()))
+            with suppress(NotReadyError):  # the version has changed in between
+                return self._tables.snapshot(asked, exact=True, timeout_s=0.0)
+
     def _allowed(self, request: Request) -> Allowed | None:
         """The rows that the caller may read; None for all."""
         return rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
@@ -275,12 +311,38 @@ def _asked(table: OpenTable, request: Request) -> KeyRange:
     return keys if after is None else table.keys_after(keys, after)
 
 
+async def _sent(
+    request: Request, name: str, first: bytes | None, chunks: Iterator[bytes], held: AsyncExitStack
+) -> AsyncIterator[bytes]:
+    """Send chunks, each within a minute, and release what was held for them."""
+    renew = request.scope.get("state", {}).get(RENEW)
+    end, chunk = time.monotonic() + MAX_EXPORT_S, first
+    async with held:
+        try:
+            while chunk is not None:
+                if renew is not None:
+                    renew(MAX_STREAM_S)
+                if chunk:
+                    yield chunk
+                if time.monotonic() > end:
+                    raise QueryError(f"it was not received within {MAX_EXPORT_S:.0f} s")
+                chunk = await asyncio.to_thread(next, chunks, None)
+        except Exception as error:
+            _log.warning("table '%s' was not sent whole as a file: %s", name, error)
+            if renew is None:
+                raise
+            renew(0.0)
+            await asyncio.sleep(
+                1.0
+            )  # until the connection is cut off: an end of the answer would look like a whole one
+
+
 def _check_together(table: OpenTable, in_lines: bool, sought: Sought | None, search: Search | None) -> None:
     """Raises: QueryError for parameters that exclude one another."""
     name = table.table.name
     if in_lines and (sought or search):
         raise QueryError(
-            f"table '{name}': at=, find=, search= and order= are not for lines; from= or prefix= is needed"
+            f"table '{name}': at=, find=, search= and order= are not for lines or files; from= or prefix= is needed"
         )
     if sought and search:
         raise QueryError(

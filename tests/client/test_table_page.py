@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 import eddy
@@ -309,3 +311,38 @@ def test_a_long_search_goes_on_by_small_answers_and_can_be_stopped(visit: Visit,
     wait_for(lambda: "500 found" in summary(page) and "Go on" in summary(page), PATIENCE_S)
     page.click("text=Go on")
     wait_for(lambda: "1,000 found" in summary(page), PATIENCE_S)
+
+
+@pytest.mark.parametrize("token", ["", "0123456789abcdef"])
+def test_a_table_is_saved_as_a_file(visit: Visit, site: Site, tmp_path: Path, token: str) -> None:
+    if token:
+        site.token = tmp_path / "token"
+        site.token.write_text(token)
+    url = site.serve()
+    site.write({"a1": {"n": 1, "name": "x"}, "a2": {"n": 2}, "b": {"n": 3}})
+    page = visit(f"{url}#/tables/items")
+    if token:
+        page.fill("#token", token)
+        page.keyboard.press("Enter")
+    wait_for_rows(page)
+    page.click("summary:has-text('Columns')")
+    page.get_by_label("n", exact=True).check()
+    page.fill("#search", "a")
+    page.wait_for_selector("text=2 rows")
+    page.click("summary:has-text('Export')")
+    for button, name, text in (
+        ("CSV", "items.csv", "key,n\na1,1\na2,2\n"),
+        ("JSON Lines", "items.jsonl", '{"key":"a1","value":{"n":1}}\n{"key":"a2","value":{"n":2}}\n'),
+        ("Parquet", "items.parquet", None),
+    ):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=button).click()
+        assert saved.value.suggested_filename == name
+        saved.value.save_as(tmp_path / name)
+        if text is not None:
+            assert (tmp_path / name).read_text() == text
+    assert pyarrow.parquet.read_table(tmp_path / "items.parquet").to_pylist() == [
+        {"key": "a1", "n": 1},
+        {"key": "a2", "n": 2},
+    ]
+    check_accessible(page)

@@ -57,6 +57,18 @@ async function ask(path, { parse = "json", also = [], ms = ANSWER_MS } = {}) {
   throw new Refusal(answer.status, message.trim() || answer.statusText);
 }
 
+/** Let the browser save a file of the server. With a token it is fetched whole first, since a link cannot send one. */
+async function save(path, name) {
+  const link = make("a", { href: `${base}/${path}`, download: name });
+  if (token) {
+    const answer = await fetch(link.href, { headers: { Authorization: `Bearer ${token}` }, cache: "no-store" });
+    if (!answer.ok) throw new Refusal(answer.status, (await answer.json()).error);
+    link.href = URL.createObjectURL(await answer.blob());
+    setTimeout(() => URL.revokeObjectURL(link.href), ANSWER_MS);
+  }
+  link.click();
+}
+
 const asking = new Set();
 let isAway = false;
 function away(now) {
@@ -459,7 +471,7 @@ class Tree {
 
 /** A page of another file: it gets what it needs of this one. */
 function onPage(show) {
-  return (main, ...rest) => show(main, { ask, figure, follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]) }, ...rest);
+  return (main, ...rest) => show(main, { ask, save, figure, follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]) }, ...rest);
 }
 
 const PAGES = [

@@ -59,6 +59,7 @@ class TableView {
     this.text = make("input", { id: "text", type: "search", placeholder: "a text in keys and values", value: parameters.get("search") ?? "" });
     this.order = make("select", { id: "order" }, make("option", { value: "" }, "key"));
     this.columns = make("details", { class: "choice" }, make("summary", {}, "Columns"), (this.boxes = make("div", {})));
+    this.files = make("details", { class: "choice" }, make("summary", {}, "Export"));
     this.heads = make("div", { class: "heads", hidden: "" });
     this.detail = make("section", { class: "card", "aria-live": "polite" }, dim("Choose a row."));
     this.place = make("span", {});
@@ -75,7 +76,7 @@ class TableView {
     this.#listen();
     main.replaceChildren(
       make("h1", {}, make("a", { href: "#/tables" }, "Tables"), ` / ${name}`),
-      make("div", { class: "tools" }, this.go, this.values, this.columns, this.find),
+      make("div", { class: "tools" }, this.go, this.values, this.columns, this.files, this.find),
       make("div", { class: "columns" }, make("div", {}, this.heads, this.list.element, make("p", { class: "bar" }, this.place, this.note, this.more)), this.detail),
     );
   }
@@ -121,13 +122,34 @@ class TableView {
       failed: (error) => rows === this.rows && this.#say(error),
     }));
     try {
-      this.#keys ??= (await this.page.ask("v1/tables")).tables.find((table) => table.name === this.name)?.keys;
+      if (this.#keys === undefined) await this.#learn();
       await rows.load(0);
       if (rows !== this.rows) return;
       this.#changed(0);
       if (!this.prefix.value) this.#count(rows);
     } catch (error) {
       if (rows === this.rows) this.#say(error);
+    }
+  }
+
+  /** Ask how keys are written, and which files are. */
+  async #learn() {
+    const { tables, formats } = await this.page.ask("v1/tables");
+    const offers = [["csv", "CSV"], ["jsonl", "JSON Lines"], ["parquet", "Parquet"]].map(([form, title]) => {
+      const button = make("button", { type: "button", disabled: formats.includes(form) ? null : "" }, title);
+      button.addEventListener("click", () => this.#save(form));
+      return button;
+    });
+    this.files.replaceChildren(this.files.firstChild, make("div", {}, ...offers), dim(`All rows, or those whose key begins with the text beside; of one exact version. Columns are those that you choose.${formats.includes("parquet") ? "" : " Parquet needs pyarrow where the table is served."}`));
+    this.#keys = tables.find((table) => table.name === this.name)?.keys ?? null;
+  }
+
+  async #save(form) {
+    const asked = new URLSearchParams([["format", form], ["prefix", this.prefix.value], ...this.#chosen.map((column) => ["column", column])].filter(([, value]) => value));
+    try {
+      await this.page.save(`${this.path}?${asked}`, `${this.name}.${form}`);
+    } catch (error) {
+      this.#say(error);
     }
   }
 

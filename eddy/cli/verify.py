@@ -141,7 +141,7 @@ def _reporting(form: _Form) -> Iterator[_Report]:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="json: one JSON document on stdout, for programs; the lines for people go to stderr.",
+    help="json: one JSON document on stdout, for programs; the lines for people are on stderr.",
 )
 @timeout_option("Seconds to wait for a first cut.")
 @batch_options

@@ -45,7 +45,7 @@ def refused(text: str) -> str:
         ("SELECT a::integer[] FROM t", "1, column 8", "the type INT[] is not supported"),
         ("SELECT a, count(*) FROM t", "1, column 8", "column 'a' is neither in GROUP BY nor inside of an aggregate"),
         ("SELECT b FROM t GROUP BY a", "1, column 8", "column 'b' is neither in GROUP BY"),
-        ("SELECT 1 FROM t WHERE sum(a) > 1", "1, column 23", "sum() in WHERE; aggregates go into SELECT and HAVING"),
+        ("SELECT 1 FROM t WHERE sum(a) > 1", "1, column 23", "sum() in WHERE; aggregates belong in SELECT and HAVING"),
         ("SELECT 1 FROM t JOIN u ON count(*) = 1", "1, column 27", "count() in JOIN … ON"),
         ("SELECT sum(max(a)) FROM t", "1, column 12", "max() in sum()"),
         ("SELECT 1 FROM t GROUP BY count(*)", "1, column 26", "count() in GROUP BY"),

@@ -331,7 +331,7 @@ class Node:
     # Evaluation from scratch, for traces
 
     passes: ClassVar[bool] = False
-    """Whether each row of the step is a row of an input, so that derivations leave the step out."""
+    """Whether each row of the step is a row of an input, so that derivations skip the step."""
     explained_by_key: ClassVar[bool] = False
     """Whether `ways` has the keys of the step's rows instead of rows."""
 

@@ -294,7 +294,7 @@ class Binder:
         name = AGGREGATES[type(call)]
         without_meaning(call, "big_int")
         if not self._aggregates:
-            raise self.text.error(node, f"{name}() in {self._place}; aggregates go into SELECT and HAVING")
+            raise self.text.error(node, f"{name}() in {self._place}; aggregates belong in SELECT and HAVING")
         inner = Binder(self.scope, f"{name}()", self._subqueries)
         argument = call.args["this"]
         distinct = isinstance(argument, exp.Distinct)

@@ -12,7 +12,7 @@ from eddy.topology.tracing.titles import label
 __all__ = ["DIRECT", "OWN", "RowGroup", "RowShare", "RowShares", "SubtreeSums", "add_share", "not_zero"]
 
 DIRECT = "direct"
-"""The part of a recursion's rows that come from its seed."""
+"""The rows of a recursion that its seed makes."""
 OWN = "own"
 """The part of a subtree's sum that is its topmost node's."""
 

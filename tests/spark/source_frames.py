@@ -1,16 +1,19 @@
 """An application in a file, as `option("app", …)` names it, and frames of its log."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import eddy
 from eddy.connectors.log import Log, TopicSpec
+from tests.waiting import Deadline
 
-__all__ = ["PROGRAM", "load", "program_in", "rows", "told", "topics", "worked"]
+__all__ = ["PROGRAM", "load", "program_in", "rows", "streamed", "told", "topics", "worked"]
+
+T = TypeVar("T")
 
 PROGRAM = """
 import eddy
@@ -41,6 +44,21 @@ def program_in(folder: Path, prefix: str = "") -> tuple[str, ModuleType]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return f"{path}:topology", module
+
+
+def streamed(run: Callable[[], T]) -> T:
+    """The result of `run`, which is called again where Spark's Python process took more than ten seconds to start.
+
+    Spark does not wait for longer, and on a busy machine it may take so long. A query goes on from its checkpoint.
+    """
+    deadline = Deadline()
+    while True:
+        try:
+            return run()
+        except Exception as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+            deadline.check("a Python process of Spark's")
 
 
 def topics(prefix: str = "") -> list[TopicSpec]:

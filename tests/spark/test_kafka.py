@@ -15,7 +15,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import backfill, register, verify, verify_disk
 from eddy.errors import ConfigurationError
 from tests.spark.rig import ancestors, latest_of, rows_of, write
-from tests.spark.source_frames import load, program_in, topics, worked
+from tests.spark.source_frames import load, program_in, streamed, topics, worked
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -123,7 +123,7 @@ def test_topics_and_tables_are_frames(broker: str, spark: Any, tmp_path: Path) -
         writer = copies.writeStream.format("eddy").options(job=f"{prefix}twice", **target | {"topic": f"{prefix}twice"})
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         for _ in range(2):
-            writer.trigger(availableNow=True).start().awaitTermination()
+            streamed(lambda: writer.trigger(availableNow=True).start().awaitTermination())
         twice = sorted((key, eddy.Int64.decode(value or b"")) for _, key, value in rows_of(log, f"{prefix}twice"))
         assert twice == [(b"", 2), (b"a", 10)]
         with pytest.raises(Exception, match="topic 'nowhere' does not exist on kafka; an existing topic is needed"):

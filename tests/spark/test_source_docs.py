@@ -13,7 +13,7 @@ import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from tests.spark.rig import rows_of
-from tests.spark.source_frames import worked
+from tests.spark.source_frames import streamed, worked
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -27,6 +27,14 @@ topology = eddy.Topology("family")
 nodes = topology.table("nodes", eddy.String, eddy.String)
 nodes.group_by(lambda key, parent: (parent, key), key=eddy.String, value=eddy.String).count("count").to("descendants")
 """
+
+
+def printed(code: str, namespace: dict[str, Any]) -> str:
+    """The output of a program."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "program.py", "exec"), namespace)
+    return out.getvalue().strip()
 
 
 def test_examples_print_what_the_page_says(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,9 +57,6 @@ def test_examples_print_what_the_page_says(spark: Any, tmp_path: Path, monkeypat
     examples = list(EXAMPLES.finditer(text))
     assert len(examples) == 5
     for example in examples:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(example["code"], "program.py", "exec"), namespace)
-        assert printed.getvalue().strip() == (example["output"] or "").strip()
+        assert streamed(lambda code=example["code"]: printed(code, namespace)) == (example["output"] or "").strip()
     with closing(LocalLog(Path(".eddy/log"))) as log:
         assert [(key, value) for _, key, value in rows_of(log, "parents")] == [(b"leaf", b"twig"), (b"twig", b"tree")]

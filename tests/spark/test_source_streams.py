@@ -17,6 +17,7 @@ from eddy.connectors.spark.source.source_reading import TopicReader
 from eddy.connectors.spark.source.source_streams import StreamReader, shared_out
 from eddy.errors import ConnectorError
 from tests.spark.rig import rows_of
+from tests.spark.source_frames import streamed
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -41,9 +42,18 @@ class Query:
         notes = self.spark.readStream.format("eddy").options(topic="notes", **named, **self.options).load()
         loud = notes.selectExpr("key", "upper(value) AS value", "timestamp", "headers")
         writer = loud.writeStream.format("eddy").options(topic="loud", job=job, **named)
-        query = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(availableNow=True).start()
-        query.awaitTermination()
-        return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+        writer = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(availableNow=True)
+        progress: list[Any] = []
+
+        def ended() -> None:
+            query = writer.start()
+            try:
+                query.awaitTermination()
+            finally:
+                progress.extend(query.recentProgress)
+
+        streamed(ended)
+        return [one["numInputRows"] for one in progress if one["numInputRows"]]
 
 
 def written(log: LocalLog) -> list[tuple[bytes | None, bytes | None]]:

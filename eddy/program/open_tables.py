@@ -14,6 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,16 @@ class Tables:
         with self._live_lock:
             if self._live is not None:
                 self._live.wake()
+
+    @contextmanager
+    def log_client(self) -> Iterator[Log]:
+        """Another client of the log, for one thread, within the block."""
+        log = self._given.reopened()
+        try:
+            yield log
+        finally:
+            if log is not self._given:
+                log.close()
 
     def _close_log(self) -> None:
         if self._log is not self._given:

@@ -26,6 +26,7 @@ from eddy.serve.access import TRUSTED, Guard
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
 from eddy.serve.page.routes import page_routes, topology_route, trace_route
+from eddy.serve.record_pages import record_routes
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.table_pages import TablesLater
 from eddy.serve.worker_watch import WorkerWatch
@@ -49,7 +50,12 @@ def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: Ta
         _routes(
             watch,
             topology,
-            [*page_routes(), trace_route(topology, lambda: tables.tables), Mount("/v1", tables)],
+            [
+                *page_routes(),
+                trace_route(topology, lambda: tables.tables),
+                *record_routes(topology, lambda: tables.tables),
+                Mount("/v1", tables),
+            ],
             tables.figures,
         ),
         endpoint,

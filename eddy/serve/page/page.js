@@ -4,6 +4,7 @@ import { Connection, parse as parsed, stringify } from "./client.js";
 import { card, dim, make, number, shown, span } from "./elements.js";
 import { List } from "./list.js";
 import { Picture } from "./picture.js";
+import { showLetters } from "./records.js";
 import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
@@ -267,7 +268,7 @@ function drawTrouble(place) {
     counts.length || told.length ? "" : make("p", { class: "dot good" }, "none"),
     counts.length ? make("dl", {}, rowsOf(counts)) : "",
     ...told.map((text) => make("p", { class: "error" }, text)),
-    figure("skipped_records_total") ? dim(`With --on-error dead-letter they are in ${topology.application}-dead-letter.`) : "",
+    figure("skipped_records_total") ? make("p", {}, make("a", { href: "#/letters" }, "Dead letters")) : "",
   );
 }
 
@@ -476,7 +477,7 @@ function onPage(show) {
 
 const PAGES = [
   [/^\/$/, showTopology], [/^\/tables$/, onPage(showTables)], [/^\/tables\/([^/]+)$/, onPage(showTable)], [/^\/queries$/, showQueries],
-  [/^\/queries\/([^/]+)$/, showQuery],
+  [/^\/queries\/([^/]+)$/, showQuery], [/^\/letters$/, onPage(showLetters)],
 ];
 
 let turn = 0;

@@ -26,6 +26,7 @@ from eddy.json_text import encode
 from eddy.program.open_tables import Tables
 from eddy.program.row_trace import RowTrace, trace
 from eddy.serve.answers import refused
+from eddy.serve.record_pages import record_routes
 from eddy.topology.plan.picture import PictureStep, steps
 from eddy.topology.topology import Topology
 
@@ -41,6 +42,7 @@ FILES = {
     "/list.js": "list.js",
     "/picture.js": "picture.js",
     "/dagre/dagre.js": "dagre/dagre.js",
+    "/records.js": "records.js",
     "/rows.js": "rows.js",
     "/tables.js": "tables.js",
     "/trace.js": "trace.js",
@@ -49,7 +51,7 @@ FILES = {
     "/client.d.ts": "client.d.ts",
 }
 """The files by their paths."""
-_PATHS = {*FILES, "/topology"}
+_PATHS = {*FILES, "/topology", "/v1/dead-letters"}
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -69,14 +71,14 @@ class _Description(msgspec.Struct):
 
 def with_page(app: ASGIApp, topology: Topology, tables: Tables) -> ASGIApp:
     """An ASGI application of tables with the page beside it."""
-    traced = trace_route(topology, lambda: tables)
-    page = Starlette(routes=[*page_routes(), topology_route(topology), traced])
+    more = [trace_route(topology, lambda: tables), *record_routes(topology, lambda: tables)]
+    page = Starlette(routes=[*page_routes(), topology_route(topology), *more])
     page.router.redirect_slashes = False
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:
         # Looked up by path, since most requests are for rows and would try each route in turn.
         path = scope.get("path", "")
-        is_page = path in _PATHS or path.startswith("/v1/trace/")
+        is_page = path in _PATHS or path.startswith(("/v1/trace/", "/v1/records/"))
         await (page if is_page else app)(scope, receive, send)
 
     return either

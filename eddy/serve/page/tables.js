@@ -3,6 +3,7 @@
 import { stringify } from "./client.js";
 import { card, dim, make, number, shown, span } from "./elements.js";
 import { List } from "./list.js";
+import { sourceRecord } from "./records.js";
 import { FoundRows, Rows } from "./rows.js";
 import { Why } from "./trace.js";
 
@@ -141,7 +142,9 @@ class TableView {
       return button;
     });
     this.files.replaceChildren(this.files.firstChild, make("div", {}, ...offers), dim(`All rows, or those whose key begins with the text beside; of one exact version. Columns are those that you choose.${formats.includes("parquet") ? "" : " Parquet needs pyarrow where the table is served."}`));
-    this.#keys = tables.find((table) => table.name === this.name)?.keys ?? null;
+    const table = tables.find((each) => each.name === this.name);
+    this.isSource = table?.kind === "source";
+    this.#keys = table?.keys ?? null;
   }
 
   async #save(form) {
@@ -154,6 +157,7 @@ class TableView {
   }
 
   async #search(asked) {
+    if (this.#keys === undefined) this.#learn().catch(() => {}); // the search says so, too
     const rows = (this.rows = new FoundRows(this.page.ask, `${this.path}?${asked}`, { isSorted: asked.has("order"), changed: () => rows === this.rows && this.#found() }));
     this.list.count = 0;
     await rows.run();
@@ -282,7 +286,7 @@ class TableView {
   #choose(row) {
     if (!row) return;
     const { key, value } = row;
-    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element);
+    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element, this.isSource && this.#keys !== "bytes" ? sourceRecord(this.page, this.name, (this.#keys === "json" ? stringify : shown)(key)) : "");
   }
 
   /** After a poll: the rows in view, if the tables have changed. Rows that were searched stay. */

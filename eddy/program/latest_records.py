@@ -1,0 +1,192 @@
+"""The latest records of topics, read backwards: dead letters, and the record of a source table's row.
+
+A topic is read from its end, or from an offset on that an earlier call returned, in windows of offsets, for half a
+second at most. So a call on any topic ends soon, and says where the next one continues. Only committed records count.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from eddy.connectors.log import Headers, Log, TopicPartition
+from eddy.errors import QueryError
+from eddy.program.open_tables import Tables
+from eddy.serde import Serde
+from eddy.tables.catalog import ServedTable
+from eddy.tables.key_text import key_of_text
+from eddy.tables.ordering import encode_key
+from eddy.topology.plan.plan import Plan
+
+__all__ = ["Content", "FoundRecord", "LetterPage", "ShownRecord", "dead_letters", "record_of_row"]
+
+LOOK_S = 0.5
+"""Seconds that a call reads records."""
+WINDOW = 1_000
+"""Offsets that are read at a time."""
+MOST_SHOWN = 64 << 10
+"""The bytes of a key, a value or a header that are shown; `size` has their number."""
+
+
+class Content(msgspec.Struct, omit_defaults=True):
+    """Bytes as text where they are UTF-8, or as hexadecimal digits; the beginning of long ones."""
+
+    size: int
+    text: str | None = None
+    hex: str | None = None
+
+
+class ShownRecord(msgspec.Struct):
+    """A record. `timestamp` is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Content | None
+    value: Content | None
+    headers: list[tuple[str, Content]]
+
+
+class LetterPage(msgspec.Struct):
+    """Dead letters of the application, the latest first; `before` continues with earlier ones, if any."""
+
+    topic: str
+    letters: list[ShownRecord]
+    before: int | None
+
+
+class FoundRecord(msgspec.Struct):
+    """The latest record of a key that decodes; None if it is not found yet.
+
+    `searched` records were read for it. `before` has the offsets by partition with which the next call continues; None
+    if all were read. `agrees`: whether it has the row's value; the application has rejected one that does not.
+    """
+
+    record: ShownRecord | None
+    searched: int
+    before: dict[int, int] | None
+    agrees: bool
+
+
+class _Row(NamedTuple):
+    """A record as it is in a topic."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def dead_letters(tables: Tables, before: int | None, limit: int) -> LetterPage:
+    """Up to `limit` dead letters of the application before an offset, or the latest ones.
+
+    Raises: ConnectorError.
+    """
+    topic = tables.catalog.internal.dead_letter
+    with tables.log_client() as log:
+        if topic not in log.topics([topic]):
+            return LetterPage(topic, [], None)
+        partition, end_s = TopicPartition(topic, 0), time.monotonic() + LOOK_S
+        begin, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
+        position, found = min(end, end if before is None else before), list[_Row]()
+        while position > begin and len(found) < limit and time.monotonic() < end_s:
+            start = max(begin, position - limit)  # as many as are needed, but for the ends of transactions
+            found += reversed(list(_rows(log, partition, start, position)))
+            position = start
+    if len(found) > limit:
+        found, position = found[:limit], found[limit - 1].offset
+    return LetterPage(topic, [_shown(partition, row) for row in found], position if position > begin else None)
+
+
+def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: Mapping[int, int]) -> FoundRecord:
+    """The record of a source table's row, as of the version that is shown: the latest one with its key.
+
+    `before` has offsets by partition from which an earlier call has read.
+    Raises: QueryError if the table has no topic of its own; ConnectorError.
+    """
+    served = tables.catalog.table(name)
+    source = next((source for source in plan.sources() if source.name == name), None)
+    if served.kind != "source" or source is None:
+        raise QueryError(f"table '{name}': it is computed, and no topic has its rows; a source table is needed")
+    assert source.key is not None
+    tables.rows.check()  # without a version nothing is shown whose record it could be
+    key, ends = key_of_text(served, key_text), tables.version.inputs[source.topic]
+    serdes = source.key.in_topic(source.topic, "key"), source.topic_value
+    wanted = encode_key(served.key, key)
+    partitions = {TopicPartition(source.topic, p): before.get(p, end) for p, end in enumerate(ends)}
+    with tables.log_client() as log:
+        begins = log.begin_offsets(partitions)
+        found, searched = _search(log, partitions, begins, lambda row: _is_row_of(served, serdes, wanted, row))
+    if found is None:
+        is_left = any(position > begins[tp] for tp, position in partitions.items())
+        left = {tp.partition: position for tp, position in partitions.items()} if is_left else None
+        return FoundRecord(None, searched, left, False)
+    value = None if found[1].value is None else serdes[1].decode(found[1].value)
+    return FoundRecord(_shown(*found), searched, None, bool(value == tables[name].get(key)))
+
+
+def _is_row_of(served: ServedTable, serdes: tuple[Serde[Any], Serde[Any]], wanted: bytes, row: _Row) -> bool:
+    """Whether a record has a key; one whose key or value does not decode is no row's."""
+    try:
+        if row.key is None or encode_key(served.key, serdes[0].decode(row.key)) != wanted:
+            return False
+        if row.value is not None:
+            serdes[1].decode(row.value)
+    except Exception:
+        return False
+    return True
+
+
+def _search(
+    log: Log,
+    positions: dict[TopicPartition, int],
+    begins: Mapping[TopicPartition, int],
+    is_wanted: Callable[[_Row], bool],
+) -> tuple[tuple[TopicPartition, _Row] | None, int]:
+    """Read backwards from `positions`, and move them, until a record is found or the time is over.
+
+    A key is in one partition, so its last record there is its latest one.
+    """
+    end_s, searched, looks = time.monotonic() + LOOK_S, 0, 0
+    while any(position > begins[tp] for tp, position in positions.items()):
+        for tp, position in positions.items():
+            if position <= begins[tp]:
+                continue
+            if looks and time.monotonic() > end_s:
+                return None, searched
+            start = max(begins[tp], position - WINDOW)
+            rows = list(_rows(log, tp, start, position))
+            searched, looks = searched + len(rows), looks + 1
+            positions[tp] = start
+            found = next(filter(is_wanted, reversed(rows)), None)
+            if found is not None:
+                return (tp, found), searched
+    return None, searched
+
+
+def _rows(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[_Row]:
+    """The committed records from one offset to before another."""
+    while start < end:
+        found = log.read(partition, start, end, end - start)
+        headers = found.headers or [()] * len(found)
+        yield from map(_Row, found.offsets, found.timestamps, found.keys, found.values, headers)
+        if found.next_offset == start:  # an open transaction: no later record can be read
+            return
+        start = found.next_offset
+
+
+def _shown(partition: TopicPartition, row: _Row) -> ShownRecord:
+    headers = [(name, _content(data)) for name, data in row.headers]
+    key, value = (None if data is None else _content(data) for data in (row.key, row.value))
+    return ShownRecord(*partition, row.offset, row.timestamp, key, value, headers)
+
+
+def _content(data: bytes) -> Content:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return Content(len(data), hex=data[:MOST_SHOWN].hex())
+    return Content(len(data), text=text[:MOST_SHOWN])

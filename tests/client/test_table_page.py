@@ -346,3 +346,25 @@ def test_a_table_is_saved_as_a_file(visit: Visit, site: Site, tmp_path: Path, to
         {"key": "a2", "n": 2},
     ]
     check_accessible(page)
+
+
+def test_a_search_that_is_stopped_and_continued_at_once_reads_no_part_twice(visit: Visit, long: str) -> None:
+    page = visit(long.split("#")[0])
+    held: list[Any] = []
+    page.route("**/v1/tables/items?*search=*", lambda route: held.append(route))
+    page.goto(long)
+    wait_for_rows(page)
+    page.fill("#text", "thing")
+    page.keyboard.press("Enter")
+    for turn in range(3):
+        wait_for(lambda turn=turn: page.evaluate("1") and len(held) == turn + 1, PATIENCE_S)  # type: ignore[misc]
+        if turn:
+            page.click("text=Stop")
+            page.click("text=Go on")
+        rows = [{"key": f"k{turn:06}", "value": {"n": turn}}]
+        found = {"rows": rows, "searched": 10, "next": f"k{turn:06}", "version": "", "exact": True}
+        held[turn].fulfill(json=found)
+        wait_for(lambda turn=turn: f"Searched {10 * (turn + 1)} rows: {turn + 1} found" in summary(page), PATIENCE_S)  # type: ignore[misc]
+    wait_for(lambda: page.evaluate("1") and len(held) == 4, PATIENCE_S)
+    assert [f"after=k{turn:06}" in route.request.url for turn, route in enumerate(held[1:])] == [True] * 3
+    wait_for(lambda: in_view(page) == [f"k{turn:06}" for turn in range(3)], PATIENCE_S)

@@ -120,6 +120,7 @@ export class FoundRows {
   #rows = [];
   #after = null;
   #wanted = 0;
+  #isAsking = false;
 
   /** `path` has the search; with `isSorted` only the first rows are kept. `changed()` is called after each answer. */
   constructor(ask, path, { isSorted, changed }) {
@@ -141,6 +142,8 @@ export class FoundRows {
     this.isRunning = true;
     this.error = null;
     this.#wanted = this.count + FOUND_ROWS;
+    if (this.#isAsking) return; // it was stopped, and its last answer has not arrived: the search continues with that
+    this.#isAsking = true;
     try {
       while (this.isRunning && !this.isDone && (this.isSorted || this.count < this.#wanted)) {
         const after = this.#after === null ? "" : `&after=${encodeURIComponent(this.#after)}`;
@@ -154,12 +157,13 @@ export class FoundRows {
     } catch (error) {
       this.error = error;
     }
-    this.isRunning = false;
+    this.isRunning = this.#isAsking = false;
     this.changed();
   }
 
   stop() {
     this.isRunning = false;
+    this.changed();
   }
 
   /** Of equal rows those that were read earlier are first: their keys are. */

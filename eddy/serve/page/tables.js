@@ -195,7 +195,7 @@ class TableView {
     const searched = rows.isDone ? `all ${number(rows.searched)}` : number(rows.searched);
     const what = rows.isSorted ? `the first ${number(rows.count)} by ${this.order.value.replace(/^-/, "")}` : `${number(rows.count)} found`;
     this.place.textContent = `Searched ${searched} rows: ${what}, as they were then.`;
-    this.note.replaceChildren(rows.error ? span("error", rows.error.message) : rows.isRunning ? "" : rows.isDone ? "That is all." : "There are more rows to search.");
+    this.note.replaceChildren(rows.error ? span("error", rows.error.status ? rows.error.message : "The server does not answer.") : rows.isRunning ? "" : rows.isDone ? "That is all." : "There are more rows to search.");
     this.more.hidden = rows.isDone;
     this.more.textContent = rows.isRunning ? "Stop" : "Go on";
   }

@@ -7,7 +7,7 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
 from eddy.json_text import encode
 from eddy.program.open_tables import Tables
-from eddy.program.row_trace import MAX_ROWS, trace
+from eddy.program.row_trace import MAX_ROWS, Traces
 
 __all__ = ["command"]
 
@@ -72,7 +72,7 @@ def command(
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
         tables.wait(at_least, exact=True, timeout_s=timeout)
-        found = trace(tables, topology.plan, step, key, limit, max_rows, path)
+        found = Traces(topology.plan, limit, max_rows).trace(tables, step, key, path)
     if as_json:
         click.echo(encode(found))
     else:

@@ -8,7 +8,7 @@ facts (streams) cannot be traced.
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,7 @@ from eddy.topology.tracing.titles import cut, label
 from eddy.topology.tracing.ways import Ways
 from eddy.topology.tracing.why_not import DroppedRow, WhyNot
 
-__all__ = ["RowTrace", "trace"]
+__all__ = ["RowTrace", "Traces"]
 
 MAX_ROWS = 5_000_000
 _MAX_VALUES = 20
@@ -54,51 +54,73 @@ class RowTrace(msgspec.Struct):
     text: str = ""
 
 
-def trace(
-    tables: Tables,
-    plan: Plan,
-    name: str,
-    key: str,
-    limit: int = 500,
-    max_rows: int = MAX_ROWS,
-    path: Sequence[str] = (),
-) -> RowTrace:
-    """Trace the rows of the step or topic `name` whose key is this text, or JSON.
+class _Computed(NamedTuple):
+    """A step that was computed at a version."""
+
+    name: str
+    version: str
+    evaluation: Evaluation
+    ways: Ways
+
+
+class Traces:
+    """Traces of the rows of a plan. The last step is kept as it was computed, until `forget` or a trace of another step
+    or version, so that parts of its sums are opened without computing it again.
 
     Args:
-        path: the keys of the parts of a sum to open, one level below the other.
-        limit: the approximate number of rows in the trace; the rows nearest to the result are first.
+        limit: the approximate number of rows in a trace; the rows nearest to the result are first.
         max_rows: the most rows to compute; more are an error.
-
-    Raises: QueryError, NotReadyError.
     """
-    node = _step(plan, tables, name)
-    with tables.snapshot() as snapshot:
-        evaluation = Evaluation(plan, node, _Tables(plan, tables, snapshot, max_rows), max_rows)
-        served = tables.catalog.tables.get(name)
-        wanted = _keys(key) if served is None else [key_of_text(served, key)]
+
+    def __init__(self, plan: Plan, limit: int = 500, max_rows: int = MAX_ROWS) -> None:
+        self._plan, self._limit, self._max_rows = plan, limit, max_rows
+        self._last: _Computed | None = None
+
+    def forget(self) -> None:
+        """Free the memory of the last step."""
+        self._last = None
+
+    def trace(self, tables: Tables, name: str, key: str, path: Sequence[str] = ()) -> RowTrace:
+        """Trace the rows of the step or topic `name` whose key is this text, or JSON.
+
+        `path` has the keys of the parts of a sum to open, one level below the other. Raises: QueryError, NotReadyError.
+        """
+        node = _step(self._plan, tables, name)
+        with tables.snapshot() as snapshot:
+            version = snapshot.version
+            _, _, evaluation, ways = self._computed(tables, snapshot, node, name)
+            served = tables.catalog.tables.get(name)
+            wanted = _keys(key) if served is None else [key_of_text(served, key)]
+            value = None if served is None else snapshot[name].get(wanted[0])
         identities = [identity(each) for each in wanted]
         rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
-        value = None if served is None else snapshot[name].get(wanted[0])
-        version = snapshot.version
-    is_compared = served is not None and served.kind != "source" and version.exact
-    agrees = _agree(value, rows) if is_compared else None
-    ways = Ways(plan, evaluation)
-    receipts = Receipts(plan, evaluation, ways, path)
-    found = [derive(evaluation, ways, node, row, limit, receipts) for row in rows[:_MAX_VALUES]]
-    if rows and not receipts.opened:
-        raise QueryError(
-            f"trace: the rows of '{name}' with the key {label(wanted[0])} are made of no count or sum with a part "
-            f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
-        )
-    held = [
-        f"recursion '{loop.name}' holds {len(kept.keys):,} keys: the path {kept.path} comes around"
-        for loop, kept in evaluation.held.items()
-    ]
-    why_not = [] if rows else WhyNot(plan, evaluation).of(node, wanted)
-    made = RowTrace(plan.name, name, wanted[0], version.token, version.exact, agrees, value, found, why_not, held)
-    made.text = _text(made, len(rows))
-    return made
+        is_compared = served is not None and served.kind != "source" and version.exact
+        agrees = _agree(value, rows) if is_compared else None
+        receipts = Receipts(self._plan, evaluation, ways, path)
+        found = [derive(evaluation, ways, node, row, self._limit, receipts) for row in rows[:_MAX_VALUES]]
+        if rows and not receipts.opened:
+            raise QueryError(
+                f"trace: the rows of '{name}' with the key {label(wanted[0])} are made of no count or sum with a part "
+                f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
+            )
+        held = [
+            f"recursion '{loop.name}' holds {len(kept.keys):,} keys: the path {kept.path} comes around"
+            for loop, kept in evaluation.held.items()
+        ]
+        why_not = [] if rows else WhyNot(self._plan, evaluation).of(node, wanted)
+        of = self._plan.name, name, wanted[0], version.token, version.exact
+        made = RowTrace(*of, agrees, value, found, why_not, held)
+        made.text = _text(made, len(rows))
+        return made
+
+    def _computed(self, tables: Tables, snapshot: TablesSnapshot, node: Node, name: str) -> _Computed:
+        last, version = self._last, snapshot.version.token
+        if last is None or (last.name, last.version) != (name, version):
+            self._last = None
+            rows = _Tables(self._plan, tables, snapshot, self._max_rows)
+            evaluation = Evaluation(self._plan, node, rows, self._max_rows)
+            last = self._last = _Computed(name, version, evaluation, Ways(self._plan, evaluation))
+        return last
 
 
 def _step(plan: Plan, tables: Tables, name: str) -> Node:

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from eddy.errors import EddyError, NotReadyError
 from eddy.json_text import encode
 from eddy.program.open_tables import Tables
-from eddy.program.row_trace import RowTrace, trace
+from eddy.program.row_trace import RowTrace, Traces
 from eddy.serve.answers import refused
 from eddy.serve.record_pages import record_routes
 from eddy.topology.plan.picture import PictureStep, steps
@@ -32,7 +32,7 @@ from eddy.topology.topology import Topology
 
 __all__ = ["FILES", "page_routes", "topology_route", "trace_route", "with_page"]
 
-_MAX_TRACED, _MAX_NAMED = 1_000_000, 200
+_MAX_TRACED, _MAX_NAMED, _KEPT_S = 1_000_000, 200, 60.0
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".ts": "text/plain"}
 FILES = {
@@ -125,14 +125,19 @@ def topology_route(topology: Topology) -> BaseRoute:
 
 
 def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> BaseRoute:
-    """The route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread."""
+    """The route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread.
+
+    The last step that was computed is kept for a minute, in which parts of its sums are opened at once.
+    """
     one_at_a_time = asyncio.Lock()
+    traces = Traces(topology.plan, _MAX_NAMED, _MAX_TRACED)
+    forgetting: list[asyncio.TimerHandle] = []
 
     def found(name: str, key: str, path: list[str]) -> RowTrace:
         served = tables()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
-        return trace(served, topology.plan, name, key, _MAX_NAMED, _MAX_TRACED, path)
+        return traces.trace(served, name, key, path)
 
     async def answer(request: Request) -> Response:
         name, key = request.path_params["name"], request.query_params.get("key", "")
@@ -141,7 +146,12 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
             async with one_at_a_time:
                 if await request.is_disconnected():
                     return Response(status_code=408)  # the client does not wait any more
-                made = await asyncio.to_thread(found, name, key, request.query_params.getlist("open"))
+                while forgetting:
+                    forgetting.pop().cancel()
+                try:
+                    made = await asyncio.to_thread(found, name, key, request.query_params.getlist("open"))
+                finally:
+                    forgetting.append(asyncio.get_running_loop().call_later(_KEPT_S, traces.forget))
         except EddyError as error:
             return await refused(request, error)
         body = encode(made) + b"\n"

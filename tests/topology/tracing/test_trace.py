@@ -271,14 +271,36 @@ def test_traces_that_wait_hold_no_thread_of_the_server_and_any_key_is_answered()
         site.write({"a": "b"})
         assert fetch(site.port, "/v1/trace/slow?key=" + "[" * 20_000).status == 200
         stack.callback(gate.set)
+        site.write({"c": "d"})
         gate.clear()
         entered.clear()
         with ThreadPoolExecutor(50) as pool:
             traces = [pool.submit(fetch, site.port, "/v1/trace/slow?key=a") for _ in range(50)]
             wait_for(entered.is_set, PATIENCE_S)
-            assert fetch(site.port, "/v1/tables/words").json["rows"] == [{"key": "a", "value": "b"}]
+            assert fetch(site.port, "/v1/tables/words").json["rows"][0] == {"key": "a", "value": "b"}
             gate.set()
             assert {trace.result().status for trace in traces} == {200}
+
+
+def test_parts_of_a_version_are_opened_without_computing_it_again() -> None:
+    made: list[str] = []
+    topology = eddy.Topology("kept")
+    words = topology.table("words", key=S, value=S).to_relation()
+    words.map(lambda key, value: (made.append(key) or value, key)).group_by_key().count("counts")
+    with ExitStack() as stack:
+        site = Site(stack, topology)
+        site.serve()
+        site.write({"a": "x", "b": "x"})
+        fetch(site.port, "/v1/trace/counts?key=x")
+        made.clear()
+        opened = fetch(site.port, "/v1/trace/counts?key=x&open=b")
+        assert (opened.status, made) == (400, [])  # a row of a table is no sum
+        assert fetch(site.port, "/v1/trace/counts?key=x").json["rows"][0]["sums"][0]["number"] == 2
+        assert made == []
+        site.write({"c": "x"})
+        made.clear()
+        assert fetch(site.port, "/v1/trace/counts?key=x").json["rows"][0]["sums"][0]["number"] == 3
+        assert made.count("c") > 0
 
 
 def scope_of(path: str) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class Traces:
                 f"{cut(path[0], 200)!r}; the key of one of the parts that a trace shows is needed, or '{DIRECT}'"
             )
         held = [
-            f"recursion '{loop.name}' holds {len(kept.keys):,} keys: the path {kept.path} comes around"
+            f"recursion '{loop.name}' holds {len(kept.keys):,} keys: the path {kept.path} is a cycle"
             for loop, kept in evaluation.held.items()
         ]
         why_not = [] if rows else WhyNot(self._plan, evaluation).of(node, wanted)

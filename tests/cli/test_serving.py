@@ -62,10 +62,10 @@ def test_trace_names_a_cycle_that_is_held_and_explains_the_other_keys(run: Comma
     run("produce", "nodes", stdin="bob\tann\nann\tbob\ndan\teve\neve\tfay\nivy\tann\n")
     run("run", "family.py", "--until-idle", status=3)
     held = run("trace", "family.py", "descendants", "ann").stdout
-    assert "\n  recursion 'ancestors' holds it: the path ann → bob → ann comes around. Mend the data" in held
+    assert "\n  recursion 'ancestors' holds it: the path ann → bob → ann is a cycle. Mend the data" in held
     whole = run("trace", "family.py", "descendants", "fay").stdout
     assert "  fay 2 = 1 direct + eve 1\n" in whole
-    assert "recursion 'ancestors' holds 2 keys: the path ann → bob → ann comes around\n" in whole
+    assert "recursion 'ancestors' holds 2 keys: the path ann → bob → ann is a cycle\n" in whole
     assert whole.endswith("served at this version: 2, as computed here from the inputs\n")
 
 

@@ -209,7 +209,7 @@ class TreeTotals(Node):
         """The nodes of cycles, missing nodes and, if a total sums the descendants only, leaves."""
         tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
         for cycle in cycles_of(tree):
-            reason = f"holds it: the path {path_text(cycle)} comes around. Mend the data"
+            reason = f"holds it: the path {path_text(cycle)} is a cycle. Mend the data"
             for node in cycle[:-1]:
                 yield Missing(node, UNKNOWN, DropReason(self, reason, rows[node], held=True))
         yield from (row._replace(value=UNKNOWN) for row in by_key(missing[0], tree.sums))

@@ -100,7 +100,7 @@ class WhyNot:
         held = self._evaluation.held.get(loop)
         if held is None:
             return []
-        reason = f"holds it: the path {held.path} comes around. Mend the data"
+        reason = f"holds it: the path {held.path} is a cycle. Mend the data"
         return [Missing(row[0], UNKNOWN, DropReason(loop, reason, row, held=True)) for row in held.rows.values()]
 
     def _ends(self, node: Node, wanted: set[Any]) -> list[DroppedRow]:

@@ -105,7 +105,7 @@ def test_nodes_on_a_cycle_are_held_and_the_path_is_named(include_self: bool) -> 
     tables: Tables = {"nodes": {"a": "b", "b": "c", "c": "a", "d": "a", "e": "d"}}
     for node in "abc":
         (found,) = why_not(topology, "totals", node, tables)
-        assert (found.reason, found.key) == ("holds it: the path a → b → c → a comes around. Mend the data", node)
+        assert (found.reason, found.key) == ("holds it: the path a → b → c → a is a cycle. Mend the data", node)
     if not include_self:
         assert "no node is below it" in why_not(topology, "totals", "e", tables)[0].reason
 
@@ -222,9 +222,7 @@ def test_keys_that_a_cycle_reaches_are_held_and_all_others_are_exact(seed: int) 
     for key in {end for _, end in links} - expected.keys():
         (found,) = WhyNot(topology.plan, evaluation).of(node, [key])
         assert found.step == "paths"
-        path = (
-            found.reason.removeprefix("holds it: the path ").removesuffix(" comes around. Mend the data").split(" → ")
-        )
+        path = found.reason.removeprefix("holds it: the path ").removesuffix(" is a cycle. Mend the data").split(" → ")
         assert path[0] == path[-1]
         assert all(link in links for link in pairwise(path))
     for key, number in expected.items():

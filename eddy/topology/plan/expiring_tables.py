@@ -41,6 +41,7 @@ class ExpiringTable(Node):
         StateKept("calendar", "calendar", "others"),
     )
     does = "expiring table"
+    untraced = "removes rows as time passes"
 
     after: timedelta
     clock: ExpiryClock

@@ -330,6 +330,8 @@ class Node:
 
     # Evaluation from scratch, for traces
 
+    untraced: ClassVar[str] = "has an algorithm of its own"
+    """Why `rows_from` has no rows, if it has none."""
     passes: ClassVar[bool] = False
     """Whether each row of the step is a row of an input, so that derivations skip the step."""
     explained_by_key: ClassVar[bool] = False

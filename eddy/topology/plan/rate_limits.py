@@ -28,6 +28,7 @@ class RateLimited(Node):
     drops = True
     keeps = (_WAITING, _CALENDAR)
     does = "suppress"
+    untraced = "passes changes on after a time"
     only_by_worker = "what has been passed on depends on when the worker saw the changes"
 
     limit: timedelta

@@ -272,6 +272,7 @@ class HeldErrors(Node):
 
     linear = False
     tells_errors = True
+    untraced = "has messages that a worker makes"
     keeps = (StateKept("", "arrangement", "results"),)
 
     @property

@@ -37,6 +37,7 @@ class ValidRows(Node):
     crosses = True
     keeps = (KEPT, MOMENTS, CALENDAR)
     does = "valid rows"
+    untraced = "has other rows as time passes"
 
     from_: Callable[[Any, Any], int | None] | None
     until: Callable[[Any, Any], int | None] | None

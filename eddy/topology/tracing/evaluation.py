@@ -98,10 +98,10 @@ class Evaluation:
             return self._bag((row, 1) for row in self._tables[self._topics[node]] if row[0] is not None)
         made = None if node.kind == "stream" else node.rows_from(*inputs)
         if made is None:
-            why = "has facts, which are in no table" if node.kind == "stream" else "has an algorithm of its own"
+            why = "has facts, which are in no table" if node.kind == "stream" else node.untraced
             raise QueryError(
-                f"trace: step '{node.name}' ({node.does}) {why}; steps of tables and relations are traced, with their "
-                "recursions among them"
+                f"trace: step '{node.name}' ({node.does}), on which the rows depend, {why}; steps of tables and "
+                "relations are traced. `eddy verify` computes steps of facts again, from the topics"
             )
         try:
             return self._bag(made)

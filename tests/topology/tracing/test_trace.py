@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -219,7 +220,7 @@ def test_long_derivations_are_cut_and_say_so() -> None:
 def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
     topology = eddy.Topology("facts")
     topology.stream("words", key=S, value=S).group_by(lambda k, v: v, key=S).count("counts")
-    with pytest.raises(QueryError, match=r"'words' \(row of topic words\) has facts"):
+    with pytest.raises(QueryError, match=r"'words' \(row of topic words\), on which the rows depend, has facts"):
         evaluated(topology, "counts", {})
     cyclic: Tables = {"nodes": {"a": "b", "b": "a"}}
     with pytest.raises(QueryError, match="'far' has no finite answer"):
@@ -228,6 +229,37 @@ def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
     rows = {"nodes": [(f"n{number}", "root") for number in range(50)]}
     with pytest.raises(QueryError, match="too many rows"):
         Evaluation(topology.plan, step_of(topology, "descendants"), rows, max_rows=40)
+
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("windows", r"'clicks' \(row of topic clicks\), on which the rows depend, has facts"),
+        ("sessions", r"'clicks' \(row of topic clicks\), on which the rows depend, has facts"),
+        ("changes", r"'KSTREAM-[^']*' \(latest\), on which the rows depend, has facts"),
+        ("calm", r"'calm' \(suppress\), on which the rows depend, passes changes on after a time"),
+        ("now", r"'now' \(valid rows\), on which the rows depend, has other rows as time passes"),
+        ("errors", r"has messages that a worker makes"),
+    ],
+)
+def test_step_that_cannot_be_computed_again_is_named_with_the_reason(step: str, reason: str) -> None:
+    topology = eddy.Topology("timely")
+    clicks = topology.stream("clicks", key=S, value=S).group_by_key()
+    clicks.windowed_by(eddy.TimeWindows(HOUR)).count("windows")
+    clicks.windowed_by(eddy.SessionWindows(HOUR)).count("sessions")
+    words = topology.table("words", key=S, value=S)
+    words.to_stream().group_by(lambda key, value: value, key=S).count("changes")
+    words.suppress("calm", until_time_limit=HOUR)
+    words.to_relation().valid(clock="event time", until=lambda key, value: 1, name="now")
+    found = words.to_relation().recursively(
+        lambda rows: rows.join(words, lambda _, one, other: (other, one)), name="around"
+    )
+    found.errors.map(lambda key, text: (key, text), name="errors")
+    with pytest.raises(QueryError, match=reason):
+        evaluated(topology, step, {"words": {"a": "b"}})
 
 
 @pytest.mark.parametrize("different", [True, False])

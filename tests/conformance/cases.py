@@ -10,7 +10,7 @@ from typing import Any
 import eddy
 from tests.conformance.aggregates import PAID
 from tests.conformance.case import CASES, Case, N, Native, Record, S, case, less, of, plus
-from tests.conformance.deduplicates import DEDUPLICATED
+from tests.conformance.deduplicates import TICKS
 from tests.conformance.fixpoints import CYCLE
 from tests.conformance.nulls import RECORDS
 from tests.conformance.processors import PROCESSED
@@ -20,7 +20,7 @@ from tests.conformance.windows import LATER
 
 __all__ = ["CASES", "Case", "Record"]
 assert CYCLE  # importing them has added their cases
-assert DEDUPLICATED
+assert TICKS
 assert RECORDS
 assert PROCESSED
 assert LATER

@@ -5,10 +5,8 @@ from datetime import timedelta
 import eddy
 from tests.conformance.case import S, case, of
 
-__all__ = ["DEDUPLICATED"]
+__all__ = ["TICKS"]
 
-DEDUPLICATED = ("once-by-key", "once-by-a-function-of-two-topics")
-"""The names of the cases, which a worker alone computes."""
 TEN = timedelta(milliseconds=10)
 TICKS = [(topic, f"tick {n}", f"t{100 + n}") for n in range(40) for topic in ("one", "two")]
 """Enough records for all partitions of both topics to pass the first ones."""

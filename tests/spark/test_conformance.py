@@ -22,7 +22,6 @@ from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.plan import Sink
 from tests import oracle
 from tests.conformance.cases import CASES, Case
-from tests.conformance.deduplicates import DEDUPLICATED
 from tests.conformance.engines import Run, Written
 from tests.conformance.processors import PROCESSED
 from tests.seeds import DAY
@@ -32,7 +31,6 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 CANNOT = {
     "stream-table-joins": "all input is one epoch here, in which tables come first",
     **dict.fromkeys(PROCESSED, "processors are computed by a worker alone"),
-    **dict.fromkeys(DEDUPLICATED, "a worker alone orders the records of all partitions"),
 }
 """Cases to the reason why they give something else; `verify` refuses them."""
 STEP_BY_STEP = {
@@ -153,7 +151,6 @@ def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
     refused = {case.name for case in CASES if order_dependent(case.topology().plan, dict.fromkeys(_topics(case), 3))}
     assert refused == {
         "a-function-calls-out",
-        *DEDUPLICATED,
         "a-function-reads-records",
         "a-processor-counts",
         "a-processor-keeps-sessions-and-versions",

@@ -5,7 +5,8 @@
     removed    the same, for the first end of a window that is `retention` after the end
 
 `s`, the order of a record, carries the event time of its partition at it, in bytes 1 to 9: it never falls within a
-partition, so that the order remains. Only the division of time into windows is the worker's: `eddy/windows.py`.
+partition, so that the order remains. The numbers of its topic and of its partition follow. Only the division of time
+into windows is the worker's: `eddy/windows.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.spark.arrow_functions import FACTS, RECORDS, ROWS, RowsEntry, arrow_schema, record_batch
 from eddy.connectors.spark.cut_clocks import EventTimes, homes_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
-from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.frames import Frames, be32, be64, names
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import DataError
 from eddy.partitioner import Partitioner, partitions_of
@@ -34,8 +35,10 @@ __all__ = [
     "WindowedNode",
     "assigned",
     "closing_times",
+    "keys_in_partitions",
     "marks_of",
     "slid",
+    "topic_numbers",
     "with_event_times",
 ]
 
@@ -69,12 +72,24 @@ class _Homed:
             yield pa.RecordBatch.from_arrays([*batch.columns, homes], schema=schema)
 
 
-def with_event_times(frames: Frames, records: DataFrame, count: int, partitioner: Partitioner) -> DataFrame:
-    """Records whose order carries the event time of their partition: the greatest timestamp up to each of them."""
+def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
+    """The numbers of the topics whose event times decide what is late, in the order of their names."""
+    topics = {topic for node in plan.nodes for topic in node.topics_of_windows}
+    return {topic: number for number, topic in enumerate(sorted(topics))}
+
+
+def with_event_times(
+    frames: Frames, records: DataFrame, number: int, count: int, partitioner: Partitioner
+) -> DataFrame:
+    """Records whose order carries the event time of their partition: the greatest timestamp up to each of them.
+
+    Also the number of their topic, and the partition; 0 for a record that moves no clock.
+    """
     homed = frames.through(records.select(*names(RECORDS)), _Homed(count, partitioner), _HOMED)
     before = Window.partitionBy("home").orderBy("s").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     time = f.max(f.when(f.col("bad").isNull(), f.col("t"))).over(before)
-    order = f.concat(f.substring("s", 1, 1), be64(f.coalesce(time, f.lit(-1)) + 1), f.expr("substring(s, 2)"))
+    place = be32(f.lit(number)), be32(f.greatest("home", f.lit(0)))
+    order = f.concat(f.substring("s", 1, 1), be64(f.coalesce(time, f.lit(-1)) + 1), *place, f.expr("substring(s, 2)"))
     return homed.withColumn("s", order).select(*names(RECORDS))
 
 
@@ -221,7 +236,7 @@ def marks_of(
     frames: Frames, times: EventTimes, assigned: nodes.AssignWindows, place: Placement, partitioner: Partitioner
 ) -> DataFrame:
     """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
-    windows, homes = assigned.windows, _keys_in_partitions(place.partitions, partitioner)
+    windows, homes = assigned.marked, keys_in_partitions(place.partitions, partitioner)
     ends = {
         (topic, partition): windows.last_end(time - windows.lag_ms)
         for topic in assigned.topics_of_windows
@@ -299,7 +314,7 @@ def _spans(batches: Iterable[Any]) -> Iterator[Any]:
         yield record_batch([keys, none, values, none, ones], schema)
 
 
-def _keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
+def keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
     """For each partition, bytes that belong to it as a key."""
     found: dict[int, bytes] = {}
     number = 0

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, SentExit
 from eddy.connectors.spark.changelog import ComputedResults, StateRows
-from eddy.connectors.spark.closed_windows import with_event_times
+from eddy.connectors.spark.closed_windows import topic_numbers, with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
 from eddy.connectors.spark.frames import Frames, spark_errors
@@ -174,13 +174,13 @@ class Computation:
         application, frames = self.application, self.frames
         plan, counts, partitioner = application.topology.plan, application.counts, application.log.partitioner
         inputs, bad, latest, times = {}, [], frames.maximum(), {}
-        windowed = {topic for node in plan.nodes for topic in node.topics_of_windows}
+        windowed = topic_numbers(plan)
         for source in application.sources:
             topic, entry = source.topic, self._entry(source)
             timed = topic in application.circuit.reads.sources
             records = records_of(frames, entry, self._raw(source), latest, twice=timed)
             if topic in windowed:
-                records = with_event_times(frames, records, counts[topic], partitioner)
+                records = with_event_times(frames, records, windowed[topic], counts[topic], partitioner)
             inputs[topic] = facts_of(records)
             if timed:
                 times[topic] = event_times_of(frames, records, counts[topic], partitioner)

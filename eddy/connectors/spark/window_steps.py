@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame
 
 from eddy.connectors.spark.arrow_functions import RowsEntry
 from eddy.connectors.spark.as_of_frames import AsOfFrames
-from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid
+from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid, topic_numbers
 from eddy.connectors.spark.cut_clocks import CutClocks
+from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, OrderStep
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.joined_streams import JoinedStreams
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
@@ -27,6 +28,7 @@ class WindowSteps(ABC):
     """Compiles steps of windows into the scope of a compiler of steps."""
 
     frames: Frames
+    plan: nodes.Plan
     scope: StepFrames
     clocks: CutClocks
     partitioner: Partitioner
@@ -61,6 +63,24 @@ class WindowSteps(ABC):
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
         """The records, each under its key with each of its windows that is not over."""
         self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
+
+    def ordered(self, node: nodes.OrderRecords) -> None:
+        """The records that are not late, each in its order."""
+        numbers, topics = topic_numbers(self.plan), sorted(node.topics_of_windows)
+        local = {numbers[topic]: number for number, topic in enumerate(topics)}
+        files = len(topics) == 1 and not node.rekeyed
+        step = OrderStep(node.label, node.windows.lag_ms, local, files)
+        self.scope[node] = self.scope[node.inputs[0]].then(step)
+
+    def deduplicated(self, node: nodes.Deduplicate) -> None:
+        """The first records of their values, as far as their order is known."""
+        (source,) = node.inputs
+        facts = self.scope[source].under(self.frames, *self.serdes(source), source.label)
+        numbers, times = topic_numbers(self.plan), self.clocks.event_times
+        made = DeduplicatedFrames(self.frames, node, self.placements[source], times, numbers, self.partitioner)
+        self.scope[node] = made.of(facts)
+        for name, (kind, frame) in made.states.items():
+            self.scope.capture(name, kind, node, frame)
 
     def slid(self, node: nodes.Slide) -> None:
         """The records, each under its key with each sliding window that there is with its moment."""

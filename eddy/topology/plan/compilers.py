@@ -175,6 +175,12 @@ class Spark(Protocol):
     def windows_assigned(self, node: Node) -> None:
         """Facts, each under its key with each of its windows that is not over."""
 
+    def ordered(self, node: Node) -> None:
+        """Facts, each in its order among the records of all source partitions."""
+
+    def deduplicated(self, node: Node) -> None:
+        """The first one of each value among such facts, within a span of time."""
+
     def slid(self, node: Node) -> None:
         """Facts, each under its key with each sliding window that there is with its moment."""
 

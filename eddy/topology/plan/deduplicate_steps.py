@@ -1,5 +1,6 @@
 """The first record of each `by` value within a span of event time."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,12 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
+from eddy.topology.plan.record_steps import is_source_of_records
+from eddy.topology.plan.topic_steps import Source
 from eddy.topology.plan.windowed_steps import AssignWindows, frontier_of
 from eddy.windows import Windows
 
 __all__ = ["Deduplicate", "OrderRecords"]
-
-_BY_WORKER = "it orders the records of all partitions by the event times of these, which Spark does not"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,7 +29,6 @@ class OrderRecords(AssignWindows):
     """Records under their `by` values, each with its place in the order of all source partitions' records."""
 
     does = "order"
-    only_by_worker = _BY_WORKER
     windows: JoinSide
 
     @property
@@ -37,17 +37,23 @@ class OrderRecords(AssignWindows):
         return EVENT_TIMES
 
     @property
-    def arrival(self) -> None:
-        """None: `Deduplicate` tells it."""
-        return
+    def only_by_worker(self) -> str:  # type: ignore[override]
+        """Which records are late after an idle time, and the order of a record's rows from several branches."""
+        twice = [source.topic for source, ways in _ways(self).items() if ways > 1]
+        if not twice:
+            return super().only_by_worker
+        return f"records of topic '{twice[0]}' reach it through several branches, whose rows a worker puts in an order"
 
     def operator(self, states: States) -> Operator:
         """The order of each record."""
         return record_order.OrderRecords(self.label, self.windows, self.topics_of_windows)
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing."""
-        spark.by_a_worker(self)
+        """The order of each record, by the event time of its partition at it."""
+        if self.only_by_worker:
+            spark.by_a_worker(self)
+        else:
+            spark.ordered(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,7 +63,6 @@ class Deduplicate(Node):
     drops = True
     linear = False
     does = "deduplicate"
-    only_by_worker = _BY_WORKER
 
     assigned: OrderRecords
     by: Serde[Any]
@@ -76,9 +81,14 @@ class Deduplicate(Node):
         return not self.crosses
 
     @property
-    def arrival(self) -> Arrival:
-        """The order of records."""
-        return Arrival(self.only_by_worker)
+    def only_by_worker(self) -> str:  # type: ignore[override]
+        """The order of records, if Spark does not know it."""
+        return self.assigned.only_by_worker
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The same."""
+        return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -97,7 +107,7 @@ class Deduplicate(Node):
             StateKept("passed", "table", "others"),
             StateKept("calendar", "calendar", "others"),
             StateKept("waiting", "key-value", "others"),
-            StateKept("waiting-calendar", "calendar", "others"),
+            StateKept("waiting-calendar", "key-value", "others"),
         ]
         if self.inputs[0].sends:
             kept.append(StateKept("marks", "key-value", "others"))
@@ -110,7 +120,7 @@ class Deduplicate(Node):
         known = record_order.KnownOrder(frontier, assigned.topics_of_windows)
         value = Tuple(self.by, Int64, *self.record, Int64, Native)
         rows = circuit.state_store(source, DeclaredStore(name=f"{name}-waiting", key=Bytes, value=value))
-        orders = circuit.spec(source, f"{name}-waiting-calendar", "calendar", Int64).with_key(Bytes)
+        orders = circuit.spec(source, f"{name}-waiting-calendar", "key-value", Bytes).with_key(Bytes)
         times = Table[Any, Any](circuit.spec(source, f"{name}-passed", "table", Native), store)
         calendar = Calendar[Any](circuit.spec(source, f"{name}-calendar", "calendar", Int64), store)
         count, ownership = times.spec.partitions, circuit.ownership
@@ -125,5 +135,15 @@ class Deduplicate(Node):
         return circuit.emit(operator, circuit.slot_of(source))
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
-        spark.by_a_worker(self)
+        """The first records of their values, in their order."""
+        if self.only_by_worker:
+            spark.by_a_worker(self)
+        else:
+            spark.deduplicated(self)
+
+
+def _ways(node: Node) -> Counter[Source]:
+    """The sources of a step's records, each with the number of ways from it."""
+    if is_source_of_records(node):
+        return Counter([node])
+    return sum(map(_ways, node.record_inputs), Counter[Source]())

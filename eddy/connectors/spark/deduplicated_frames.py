@@ -1,0 +1,260 @@
+"""The first records of their `by` values on Spark: from the order of all records, and their timestamps.
+
+    order     (event time of the partition, number of the topic, partition, offset, number of the row), as `s` has it
+    known     an order that all source partitions have reached, by the event times of the computation
+    passes    of the records of a `by` value whose order is known, in this order: one that is not near one that passes
+
+Only the span that is near, and the time until a record is late, are the worker's: `eddy/join_windows.py`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry, arrow_schema, record_batch, unpack_headers
+from eddy.connectors.spark.closed_windows import closing_times, keys_in_partitions, marks_of
+from eddy.connectors.spark.cut_clocks import EventTimes
+from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
+from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.step_frames import PendingRows
+from eddy.errors import ConfigurationError, DataError
+from eddy.join_windows import JoinSide
+from eddy.partitioner import Partitioner, partitions_of
+from eddy.serde import Int64, Native, Serde, Tuple
+from eddy.state.calendar import MOST_MS
+from eddy.topology.plan.placement import Placement
+from eddy.topology.plan.plan import Deduplicate
+
+__all__ = ["DeduplicatedFrames", "OrderStep"]
+
+_FATES = f"{FACTS}, fate int, home int"
+"""Facts with their fate, and the partition of their keys."""
+_WAITS, _PASSES, _DUPLICATE = range(3)
+_MOMENTS = f"{ROWS}, due long"
+_ENTRIES = "k binary, key binary, value binary"
+_FILE = b"\x00"
+_KNOWN = slice(1, 17)
+"""The bytes of `s` with the event time, plus 1, the number of the topic and the partition."""
+_PLACE, _OFFSET = Struct(">QII"), slice(17, 25)
+_ORDER = Struct(">qIIqI")
+
+
+@dataclass(frozen=True)
+class OrderStep:
+    """The step that gives records their order. `numbers` has the number of each topic, by its number in the plan.
+
+    `files`: whether records of files may be among them, which have no offset.
+    """
+
+    name: str
+    lag_ms: int
+    numbers: Mapping[int, int]
+    files: bool
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """Rows (B, (K, V)) → rows (B, (order, timestamp, K, V)), without those that are late. Raises: DataError."""
+        rows: list[Row] = []
+        weights: list[int] = []
+        stamps: list[Stamp] = []
+        counts: Counter[bytes] = Counter()
+        assert given.stamps is not None
+        for (by, (key, value)), weight, stamp in zip(given.rows, given.weights, given.stamps, strict=True):
+            time, place, _ = stamp
+            if by is None:
+                continue
+            if time is None or time < 0:
+                raise DataError(f"deduplicate '{self.name}': the record of {by!r} has timestamp {time}")
+            after, number, partition = _PLACE.unpack(place[_KNOWN])
+            nth = counts[place[: _OFFSET.stop]]
+            counts[place[: _OFFSET.stop]] += 1
+            if time + self.lag_ms > after - 1:
+                offset = self._offset(place)
+                order = _ORDER.pack(after - 1, self.numbers[number], partition, offset, nth)
+                rows.append((by, (order, time, key, value)))
+                weights.append(weight)
+                stamps.append(stamp)
+        return DecodedRows(rows, weights, stamps)
+
+    def _offset(self, place: bytes) -> int:
+        """The offset of a record; 0 in a file, where it is never written."""
+        if place[:1] != _FILE:
+            return int.from_bytes(place[_OFFSET], "big")
+        if self.files:
+            return 0
+        raise ConfigurationError(
+            f"deduplicate '{self.name}': it orders the records of several partitions by their offsets, and those of "
+            "files have none; the records of the topic are needed. Leave --input out, or let a worker read the input"
+        )
+
+
+@dataclass
+class DeduplicatedFrames:
+    """A step at the event times of its sources, and its states: the kind and the rows of each, by name.
+
+    `numbers` has the number of each topic in the plan.
+    """
+
+    frames: Frames
+    node: Deduplicate
+    place: Placement
+    times: EventTimes
+    numbers: Mapping[str, int]
+    partitioner: Partitioner
+    states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
+
+    def of(self, facts: DataFrame) -> PendingRows:
+        """The records that pass."""
+        (source,) = self.node.inputs
+        present = self.frames.by_key(facts.where("k IS NOT NULL"), "s")
+        fates = _Fates(
+            self.node.assigned.windows, self._known(), not source.sends, self.partitioner, self.place.key.tail
+        )
+        told = self.frames.kept(self.frames.through(present, fates, _FATES))
+        passes = told.where(f.col("fate") == _PASSES)
+        self._keep(told.where(f.col("fate") == _WAITS), passes)
+        made = passes.select(*names(FACTS)).withColumn("w", f.lit(1).cast("long"))
+        return PendingRows(made, RowsEntry(self.node.by, self._value, True), (_plain,))
+
+    @property
+    def _value(self) -> Serde[Any]:
+        return self.node.inputs[0].value or Native
+
+    def _known(self) -> list[bytes]:
+        """By partition, the last place that all source partitions have reached."""
+        topics, count = self.node.assigned.topics_of_windows, self.place.partitions
+        places = [(time + 1, self.numbers[topic], p) for topic in topics for p, time in enumerate(self.times[topic])]
+        if self.node.inputs[0].sends:
+            return [_PLACE.pack(*min(places))] * count
+        return [_PLACE.pack(*min(place for place in places if place[2] == home)) for home in range(count)]
+
+    def _keep(self, waiting: DataFrame, passes: DataFrame) -> None:
+        """The states, as a worker has them."""
+        node, name, place = self.node, self.node.name, self.place
+        (source,), windows = node.inputs, node.assigned.windows
+        passed = closing_times(self.times, node.assigned, place.partitions, source.sends)
+        moments = _KeptMoments(windows.lag_ms + windows.later_ms + 1, passed, self.partitioner, place.key.tail)
+        times = passes.groupBy("k").agg(f.sort_array(f.collect_list("t")).alias("times"))
+        kept = self.frames.kept(self.frames.through(times, moments, _MOMENTS))
+        homes = None if source.sends else keys_in_partitions(place.partitions, self.partitioner)
+        rows = _WaitingRows(node.by, self._value, Tuple(node.by, Int64, *node.record, Int64, Native), homes)
+        there = self.frames.kept(self.frames.through(waiting, rows, _ENTRIES))
+        mark = f.lit(b"\x01").alias("value")
+        ordered = f.concat(f.expr("substring(key, 1, 8)"), "key").alias("key")
+        self.states = {
+            f"{name}-passed": ("table", kept.select(*names(ROWS))),
+            f"{name}-calendar": ("encoded", kept.select("k", f.concat(be64(f.col("due")), "k").alias("key"), mark)),
+            f"{name}-waiting": ("encoded", there),
+            f"{name}-waiting-calendar": ("encoded", there.select("k", ordered, mark)),
+        }
+        if source.sends:
+            marks = marks_of(self.frames, self.times, node.assigned, place, self.partitioner)
+            self.states[f"{name}-marks"] = ("encoded", marks)
+
+
+@dataclass(frozen=True)
+class _Fates:
+    """`FACTS` by key and order → `_FATES`. `known` has the last known place of each partition.
+
+    `own`: records are in the partitions of their source, whatever their keys.
+    """
+
+    windows: JoinSide
+    known: Sequence[bytes]
+    own: bool
+    partitioner: Partitioner
+    tail: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(_FATES)
+        last: bytes | None = None
+        passed: list[int] = []
+        for batch in batches:
+            keys, times, places = (batch.column(name).to_pylist() for name in ("k", "t", "s"))
+            homes = partitions_of(keys, len(self.known), self.partitioner, self.tail)
+            if self.own:
+                homes = [_PLACE.unpack(place[_KNOWN])[2] for place in places]
+            fates: list[int] = []
+            for key, time, place, home in zip(keys, times, places, homes, strict=True):
+                if key != last:
+                    last, passed = key, []
+                if place[_KNOWN] > self.known[home]:
+                    fates.append(_WAITS)
+                    continue
+                first, until = self.windows.others(time)
+                fates.append(_DUPLICATE if any(first <= other <= until for other in passed) else _PASSES)
+                if fates[-1] == _PASSES:
+                    passed.append(time)
+            columns = [*batch.columns, pa.array(fates, pa.int32()), pa.array(homes, pa.int32())]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class _KeptMoments:
+    """Columns `k times` → the times that are kept, as a worker's table has them, and when the first one is removed.
+
+    `passed` has the event time by which times are removed, by partition.
+    """
+
+    kept_ms: int
+    passed: Sequence[int]
+    partitioner: Partitioner
+    tail: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(_MOMENTS)
+        for batch in batches:
+            keys = batch.column("k").to_pylist()
+            homes = partitions_of(keys, len(self.passed), self.partitioner, self.tail)
+            kept = [
+                (key, [time for time in times if time + self.kept_ms > self.passed[home]])
+                for key, times, home in zip(keys, batch.column("times").to_pylist(), homes, strict=True)
+            ]
+            rows = [
+                (key, None, Native.encode(tuple(times)), None, 1, min(times[0] + self.kept_ms, MOST_MS))
+                for key, times in kept
+                if times
+            ]
+            if rows:
+                yield record_batch(list(zip(*rows, strict=True)), schema)
+
+
+@dataclass(frozen=True)
+class _WaitingRows:
+    """`_FATES` of records that wait → their rows in a worker's state.
+
+    `homes` has keys in each partition, by which the rows are placed; None where their own keys place them.
+    """
+
+    by: Serde[Any]
+    value: Serde[Any]
+    stored: Serde[Any]
+    homes: Sequence[bytes] | None
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(_ENTRIES)
+        for batch in batches:
+            keys, values = ([], []) if not batch.num_rows else (self._first(batch, "k"), self._first(batch, "v"))
+            found: list[tuple[bytes, bytes, bytes]] = []
+            columns = (batch.column(name).to_pylist() for name in ("k", "w", "h", "home"))
+            for by, value, k, weight, headers, home in zip(keys, values, *columns, strict=True):
+                order, at_ms, *record = self.value.decode(value)
+                row = (self.by.decode(by), at_ms, *record, weight, unpack_headers(headers))
+                found.append((k if self.homes is None else self.homes[home], order, self.stored.encode(row)))
+            if found:
+                yield record_batch(list(zip(*found, strict=True)), schema)
+
+    def _first(self, batch: Any, name: str) -> list[bytes]:
+        """The original bytes of a column, where they differ from the identity."""
+        pairs = zip(batch.column(f"{name}c").to_pylist(), batch.column(name).to_pylist(), strict=True)
+        return [identity if came is None else came for came, identity in pairs]
+
+
+def _plain(given: DecodedRows) -> DecodedRows:
+    """Rows (B, (order, timestamp, K, V)) → rows (K, V)."""
+    return DecodedRows([(key, value) for _, (_, _, key, value) in given.rows], given.weights, given.stamps)

@@ -126,6 +126,12 @@ _STOP_S = 15.0
     help="A proxy, or a network of them, whose X-Forwarded-For names the client; may be repeated.",
 )
 @click.option(
+    "--page",
+    type=click.Path(file_okay=False, exists=True, path_type=pathlib.Path),
+    metavar="DIR",
+    help="A folder with an index.html, whose files are served at /page/, open to all.",
+)
+@click.option(
     "--idle-memory",
     "idle_mib",
     type=click.IntRange(min=0),
@@ -176,6 +182,7 @@ def command(
     connections: int,
     client_connections: int,
     proxies: tuple[str, ...],
+    page: pathlib.Path | None,
     idle_mib: int,
     client_queries: int,
     query_rows: int,
@@ -217,7 +224,7 @@ def command(
                 _await_log(log, target, topology, stop)
                 stop.check()
                 with served(
-                    endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies
+                    endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies, page
                 ) as server:
                     told = False
                     while server.tables.rows.failure is None:

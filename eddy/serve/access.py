@@ -1,8 +1,8 @@
 """Decides which requests are answered: with a token, requests that send it; without one, requests to this machine.
 
-Probes are open to all, and so are the files of the page, which hold no data. Without a token a page in a browser must
-not reach the server under a foreign name that resolves to this machine (DNS rebinding): the header Host has to name
-this machine.
+Probes are open to all, and so are the files of the page and of a page of the user's own, which hold no data. Without a
+token a page in a browser must not reach the server under a foreign name that resolves to this machine (DNS rebinding):
+the header Host has to name this machine.
 """
 
 import hmac
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eddy.serve.admission import PROBES
 from eddy.serve.endpoint import Endpoint
+from eddy.serve.own_page import is_of_own_page
 from eddy.serve.page.routes import FILES
 
 __all__ = ["TRUSTED", "Guard"]
@@ -38,7 +39,7 @@ class Guard:
         scope[TRUSTED] = self._token is None or self._shown(headers.get("authorization", ""))
         if self._token is None and not self._host.fullmatch(headers.get("host", "")):
             answer = PlainTextResponse("the header Host has to name this machine: localhost\n", 403)
-        elif not scope[TRUSTED] and scope["path"] not in _OPEN:
+        elif not (scope[TRUSTED] or scope["path"] in _OPEN or is_of_own_page(scope["path"])):
             challenge = {"WWW-Authenticate": 'Bearer realm="eddy"'}
             answer = PlainTextResponse("a token is needed: Authorization: Bearer …\n", 401, challenge)
         await answer(scope, receive, send)

@@ -48,11 +48,12 @@ def served(
     queries: Queries | None = None,
     limits: Limits | None = None,
     proxies: Sequence[str] = (),
+    own_page: Path | None = None,
 ) -> Iterator[Served]:
     """Serve the tables and the named queries of an application within the block.
 
     `tls` has the files of a certificate and its key, in PEM; `limits` bounds requests and live queries; `proxies` has
-    addresses and networks whose `X-Forwarded-For` names the client.
+    addresses and networks whose `X-Forwarded-For` names the client; the files of the folder `own_page` are at /page/.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Tables`.
     """
@@ -61,11 +62,14 @@ def served(
 
     from eddy.serve.access import Guard
     from eddy.serve.http_server import HttpServer
+    from eddy.serve.own_page import check_own_page, with_own_page
     from eddy.serve.page.routes import with_page
     from eddy.serve.table_pages import METHODS, tables_app
 
     check_tls(tls)
     check_proxies(proxies)
+    if own_page is not None:
+        check_own_page(own_page)
     listener = listen(endpoint)
     try:
         table_rows = (limits or Limits()).table_rows
@@ -78,7 +82,8 @@ def served(
     with tables:
         host, port = listener.getsockname()[:2]
         pages = tables_app(tables, limits=limits)
-        app: ASGIApp = Guard(with_page(pages, topology, tables), endpoint)
+        shown = with_page(pages, topology, tables)
+        app: ASGIApp = Guard(shown if own_page is None else with_own_page(shown, own_page), endpoint)
         if cors:  # outside of the guard: a browser sends its preflight request without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         bounds = limits or Limits()

@@ -81,10 +81,14 @@ def worked(folder: Path, spark: Any, inputs: list[dict[str, Timed]], only: tuple
     sinks = [sink.topic for sink in branches(only).plan.sinks()]
     topics = [TopicSpec(topic, 1) for topic in ("nodes", "others", "notes", *sinks)]
     rig = Rig(folder, functools.partial(branches, only), topics, spark)
-    for part in inputs:
-        for topic, records in part.items():
-            rig.write_at(topic, records)
-        rig.work()
+    try:
+        for part in inputs:
+            for topic, records in part.items():
+                rig.write_at(topic, records)
+            rig.work()
+    except BaseException:
+        rig.close()
+        raise
     return rig
 
 
@@ -152,5 +156,8 @@ def check(folder: Path, spark: Any, orders: Path, seed: int, count: int) -> None
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a worker that takes too long is cut off
 def test_a_hundred_drawn_errors_are_found(tmp_path: Path, spark: Any, orders: Path) -> None:
     check(tmp_path, spark, orders, DAY, 100)

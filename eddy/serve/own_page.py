@@ -19,9 +19,9 @@ __all__ = ["check_own_page", "is_of_own_page", "with_own_page"]
 _AT = "/page"
 
 
-def check_own_page(folder: Path) -> None:
+def check_own_page(folder: Path | None) -> None:
     """Raises: ConfigurationError if the folder has no index.html."""
-    if not (folder / "index.html").is_file():
+    if folder is not None and not (folder / "index.html").is_file():
         raise ConfigurationError(f"page {folder}: it has no index.html; a folder with one is needed: --page DIR")
 
 
@@ -30,8 +30,10 @@ def is_of_own_page(path: str) -> bool:
     return path.startswith(f"{_AT}/") or path == _AT
 
 
-def with_own_page(app: ASGIApp, folder: Path) -> ASGIApp:
-    """The application, with the files of a folder."""
+def with_own_page(app: ASGIApp, folder: Path | None) -> ASGIApp:
+    """The application, with the files of a folder if there is one."""
+    if folder is None:
+        return app
     files = Starlette(routes=[Mount(_AT, StaticFiles(directory=folder, html=True))])
 
     async def either(scope: Scope, receive: Receive, send: Send) -> None:

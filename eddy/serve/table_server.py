@@ -68,8 +68,7 @@ def served(
 
     check_tls(tls)
     check_proxies(proxies)
-    if own_page is not None:
-        check_own_page(own_page)
+    check_own_page(own_page)
     listener = listen(endpoint)
     try:
         table_rows = (limits or Limits()).table_rows
@@ -82,8 +81,7 @@ def served(
     with tables:
         host, port = listener.getsockname()[:2]
         pages = tables_app(tables, limits=limits)
-        shown = with_page(pages, topology, tables)
-        app: ASGIApp = Guard(shown if own_page is None else with_own_page(shown, own_page), endpoint)
+        app: ASGIApp = Guard(with_own_page(with_page(pages, topology, tables), own_page), endpoint)
         if cors:  # outside of the guard: a browser sends its preflight request without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
         bounds = limits or Limits()

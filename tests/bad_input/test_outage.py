@@ -117,12 +117,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eddy.connectors.kafka.log.SWEEP_S", 1.0)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_worker_gives_up_when_it_is_away_for_too_long(broker: Broker, name: str, rigs: list[Rig]) -> None:
+def test_a_worker_gives_up_when_it_is_away_for_too_long(
+    broker: Broker, name: str, rigs: list[Rig], request: pytest.FixtureRequest
+) -> None:
     """What another worker finds then is as it was before."""
-    rig = Rig(name, [f"bootstrap.servers={broker.bootstrap}", "producer.transaction.timeout.ms=1000"])
-    rigs.append(rig)
-    rig.create("in", "sums")
+    address = f"bootstrap.servers={broker.bootstrap}"
+    patient, rig = Rig(name, [address]), Rig(name, [address, "producer.transaction.timeout.ms=1000"])
+    rigs += [patient, rig]
+    patient.create("in", "sums")
+    patient.write("in", ROWS)
+    patient.run(sums(patient))  # a broker that has just begun answers late
+    request.getfixturevalue("impatient")
 
     def observe(now: str) -> None:
         if now == "exchanges sent" and begun:
@@ -130,10 +135,9 @@ def test_a_worker_gives_up_when_it_is_away_for_too_long(broker: Broker, name: st
 
     begun: list[str] = []
     worker = rig.worker(sums(rig), eddy.Config(retry_s=2.0), observe=observe)
-    rig.write("in", ROWS)
     rig.settle(worker)
     begun.append("now")
-    rig.write("in", ROWS)
+    patient.write("in", ROWS)
 
     def stepped() -> bool:
         worker.step(0.1)

@@ -94,7 +94,8 @@ class CallingConsumer:
         """As `Consumer.poll`; records that are called for come when their calls have ended."""
         self._forget_returned()
         polled = self._consumer.poll(max_records, 0.0 if self._waiting else timeout_s, max_bytes)
-        self._drop(polled.revoked)
+        if polled.revoked:
+            self._drop(polled.revoked)
         found = []
         for records in polled.records:
             if records.topic in self._topics:

@@ -102,8 +102,9 @@ class AsyncMaps(StreamJoins[K, V]):
 
         Raises: TopologyError if the records are not in the partitions of their sources, or have been called for before.
         """
-        limits = self._limits("map_async", name, at_most, order, timeout, retries)
-        return self._called("map_async", function, limits, name, key, value)
+        where = self._where("map_async", name)
+        limits = _limits(where, at_most, order, timeout, retries)
+        return self._called("map_async", where, function, limits, name, key, value)
 
     @overload
     def map_values_async(
@@ -159,22 +160,18 @@ class AsyncMaps(StreamJoins[K, V]):
 
         A function whose first parameter is named `key` is called with `function(key, value)`.
         """
-        limits = self._limits("map_values_async", name, at_most, order, timeout, retries)
-        return self._called("map_values_async", function, limits, name, None, value)
+        where = self._where("map_values_async", name)
+        limits = _limits(where, at_most, order, timeout, retries)
+        return self._called("map_values_async", where, function, limits, name, None, value)
 
-    def _limits(
-        self, method: str, name: str | None, at_most: int, order: CallOrder, timeout: timedelta, retries: int
-    ) -> CallLimits:
-        where = f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
-        check_whole(where, 1, optional=False, at_most=at_most)
-        check_choice(where, get_args(CallOrder), order=order)
-        check_span(f"{where}: timeout", timeout, timedelta(milliseconds=1), "timedelta(seconds=30)")
-        check_whole(where, 0, optional=False, retries=retries)
-        return CallLimits(at_most, order, timeout.total_seconds(), retries)
+    def _where(self, method: str, name: str | None) -> str:
+        """The step in the author's terms."""
+        return f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
 
     def _called(
         self,
         method: str,
+        where: str,
         function: Any,
         limits: CallLimits,
         name: str | None,
@@ -183,7 +180,6 @@ class AsyncMaps(StreamJoins[K, V]):
     ) -> "KStream[Any, Any]":
         from eddy.topology.dsl.stream import KStream
 
-        where = f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
         check_serdes(where, key=key, value=value)
         check_records(where, self._builder.open_loops, self._node, "its calls are of records, and")
         if any(node.calls_out for node in record_steps(self._node)):
@@ -209,13 +205,21 @@ class AsyncMaps(StreamJoins[K, V]):
         return KStream(self._builder, node)
 
 
+def _limits(where: str, at_most: int, order: CallOrder, timeout: timedelta, retries: int) -> CallLimits:
+    check_whole(where, 1, optional=False, at_most=at_most)
+    check_choice(where, get_args(CallOrder), order=order)
+    check_span(f"{where}: timeout", timeout, timedelta(milliseconds=1), "timedelta(seconds=30)")
+    check_whole(where, 0, optional=False, retries=retries)
+    return CallLimits(at_most, order, timeout.total_seconds(), retries)
+
+
 def _of_row(where: str, function: Any, of_values: bool) -> Callable[[Any, Any, RecordContext], Awaitable[Any]]:
     """The author's function, as a function of a key, a value and a record that returns a row."""
     plain = _as_plain(where, function)
-    names = ("value",) if of_values else ("key", "value")
-    record = takes_record(plain, *names) or takes_record(plain, "key", "value")
+    of_value_and_record = of_values and takes_record(plain, "value")
+    record = of_value_and_record or takes_record(plain, "key", "value")
     if record:
-        with_key = not takes_record(plain, "value")
+        with_key = not of_value_and_record
     elif of_values:
         with_key = takes_key(where, plain, "value")
     else:

@@ -111,13 +111,25 @@ async def _result(call: OpenCall) -> EndedCall:
             async with asyncio.timeout(limits.timeout_s) as deadline:
                 made = await call.operator.function(key, value, call.record)
             return EndedCall(call.row, made, None)
-        except Exception as error:
-            late = isinstance(error, TimeoutError) and deadline.expired()
-            failed = TimeoutError(f"it took more than timeout={limits.timeout_s:g} s") if late else error
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            failed = _failure(error, limits.timeout_s if deadline.expired() else None)
         if tries_left:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     return EndedCall(call.row, None, failed)
+
+
+def _failure(error: BaseException, timeout_s: float | None) -> Exception:
+    """Why a call has failed. Raises: CancelledError if this task itself is cancelled.
+
+    A function's own SystemExit would end the loop, and its own CancelledError would leave the call open for ever.
+    """
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise error
+    if isinstance(error, TimeoutError) and timeout_s is not None:
+        return TimeoutError(f"it took more than timeout={timeout_s:g} s")
+    return error if isinstance(error, Exception) else RuntimeError(f"it raised {type(error).__name__}")
 
 
 async def _end(loop: asyncio.AbstractEventLoop) -> None:

@@ -211,6 +211,19 @@ def test_a_call_that_fails_ends_the_worker_where_nothing_else_is_asked_for() -> 
         driver.input("numbers").pipe_all([("a", 5), ("a", 0)])
 
 
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
+def test_a_call_that_ends_its_task_or_thread_is_a_failure_and_others_go_on(error: type[BaseException]) -> None:
+    async def call(value: int) -> int:
+        if value == 2:
+            raise error
+        return value
+
+    with eddy.TopologyTestDriver(of_values(call), eddy.Config(on_error="skip")) as driver:
+        driver.input("numbers").pipe_all([("a", 1), ("a", 2), ("b", 3)])
+        driver.input("numbers").pipe("a", 4)
+        assert driver.output("out").read_key_values() == [("a", 1), ("b", 3), ("a", 4)]
+
+
 def test_a_failed_call_is_repeated() -> None:
     tries = Counter[int]()
 
@@ -320,6 +333,17 @@ def test_it_stands_among_other_steps_of_records() -> None:
 def test_mistakes_are_told_where_they_are_written(build: Callable[[Any], Any], told: str) -> None:
     with pytest.raises(TopologyError, match=told):
         build(eddy.Topology("app").stream("numbers", key=S, value=N))
+
+
+def test_a_function_that_could_do_without_a_value_gets_key_and_value() -> None:
+    async def call(key: str, value: int = -1, *, record: eddy.RecordContext) -> tuple[str, int]:
+        return key, value + record.offset
+
+    topology = eddy.Topology("app")
+    topology.stream("numbers", key=S, value=N).map_async(call, key=S, value=N).to("out")
+    with eddy.TopologyTestDriver(topology) as driver:
+        driver.input("numbers").pipe_all([("a", 5), ("b", 6)])
+        assert driver.output("out").read_key_values() == [("a", 5), ("b", 7)]
 
 
 def test_a_pair_is_needed() -> None:

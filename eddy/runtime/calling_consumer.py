@@ -166,7 +166,7 @@ class CallingConsumer:
                     found.append(taken)
                     max_records, max_bytes = max_records - count, max_bytes - taken.bytes()
                 if not whole:
-                    queue.appendleft(first.after(count))
+                    queue.appendleft(first.after(count) if count else first)
                     break
             if not queue:
                 del self._waiting[partition]

@@ -27,7 +27,7 @@ demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and
 PARALLEL = --dist loadgroup --max-worker-restart=0
 
 test: checks ## check format, lint, types and layers, then run the tests
-	$(BIN)/pytest -n 6 $(PARALLEL)
+	$(BIN)/pytest -n 6 $(PARALLEL) --turns
 
 quick: checks ## the same with the tests that need no broker, Spark or browser, and few examples; two minutes
 	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 $(PARALLEL) --quick -rfE
@@ -42,7 +42,7 @@ test-stress: .venv/.dev ## run TESTS, TIMES alone and TIMES four at once: TIMES=
 	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),tests/connectors tests/faust tests/cli)
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
-	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long
+	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long --turns
 	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest tests/client
 	EDDY_EXAMPLES=200 $(BIN)/pytest -n 2 tests/operators tests/sql tests/state tests/topology
 	$(BIN)/python -m tests.torture

@@ -39,6 +39,8 @@ OUTSIDE = (
     "tests/test_wordnet_demo.py",
 )
 SERVERS = {"brokers_folder", "spark", "page", "browser"}
+TAKE_TURNS = {"spark", "own_broker"}
+"""What costs so much that tests of it take turns: a session of Spark's, and a broker for one test alone."""
 DEAREST = (
     "tests/cli/test_stopping.py",
     "tests/live/server/test_torture.py",
@@ -60,12 +62,19 @@ def pytest_report_header() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make quick`."""
+    """Add the options of `make quick`, and of `make test` and `make test-long`."""
     parser.addoption("--quick", action="store_true", help="leave out tests of brokers, Spark, browsers and long lives")
+    parser.addoption("--turns", action="store_true", help="of tests that cost most, mark those of other days as long")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that are to run, those first that take longest; else they are in their order."""
+    if config.getoption("--turns"):
+        take_turns = [item for item in items if not TAKE_TURNS.isdisjoint(getattr(item, "fixturenames", ()))]
+        for number, item in enumerate(take_turns):
+            if not seeds.has_turn(number):
+                item.add_marker(pytest.mark.long)
     if config.getoption("--quick"):
         left_out = [item for item in items if is_slow(item)]
         config.hook.pytest_deselected(items=left_out)

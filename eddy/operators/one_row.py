@@ -3,10 +3,11 @@
     table      key -> value, for a key with one row of weight 1
     several    the rows of all other keys
 
-A row is in one of the two states, so no row is stored twice. A value of None is no value of a table.
+A row is in one of the two states, so no row is stored twice. A value of None is no value of a table. Where several rows
+are refused, `several` has rows of withheld keys only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eddy.operators.batch import Batch, ZSet, retracted
@@ -18,7 +19,10 @@ from eddy.operators.upsert import by_key, replacement
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.table_state import Table
 
-__all__ = ["OneRow", "one_row"]
+__all__ = ["OneRow", "Refusal", "one_row", "refusing"]
+
+Refusal = Callable[[Any, Mapping[Any, int]], Exception]
+"""From a key and its values, several or one with a weight above 1, to the error."""
 
 
 def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
@@ -32,15 +36,29 @@ def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
     return {value: 1 for value, weight in values.items() if weight == 1 and value is not None}
 
 
+def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, int]]:
+    """`one_row`, which raises the error for several rows."""
+
+    def only(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+        if sum(values.values()) > 1:
+            raise refusal(key, values)
+        return one_row(key, values)
+
+    return only
+
+
 class OneRow(Keyed):
     """Rows of (K, V) in, the delta of the table K -> V of the keys with exactly one row out.
 
+    With `refusal`, a key with several rows raises its error.
     Invariant: a key's rows are in `table` if it has exactly one, and in `several` otherwise.
     Cost: constant for each changed row, however many rows its key has.
     """
 
-    def __init__(self, name: str, table: Table[Any, Any], several: Arrangement[Any, Any]) -> None:
-        self.name, self.table, self.several = name, table, several
+    def __init__(
+        self, name: str, table: Table[Any, Any], several: Arrangement[Any, Any], refusal: Refusal | None = None
+    ) -> None:
+        self.name, self.table, self.several, self._refusal = name, table, several, refusal
 
     def states(self) -> Sequence[State]:
         """The table, and the rows of keys with several."""
@@ -48,30 +66,72 @@ class OneRow(Keyed):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Move the keys that now have one row into the table, and the other keys of the batch out of it."""
-        return self._step(self.with_keys(inputs[0]))
+        return self._step(self.with_keys(inputs[0]), self._refuse)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set aside the rows that cannot be written: the two states have the same serdes."""
-        return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec))
+        """Set aside the rows that cannot be written: the two states have the same serdes. Withhold keys with several
+        rows, where these are refused.
+        """
 
-    def _step(self, batch: Batch) -> Batch:
+        def withhold(key: Any, rows: Mapping[Any, int]) -> None:
+            if self._refusal is not None and sum(rows.values()) > 1:
+                aside.withhold(key, rows, self._refusal(key, rows))
+            else:
+                aside.release(key)
+
+        return self._step(only_written(aside, self.with_keys(inputs[0]), self.several.spec), withhold)
+
+    def _step(self, batch: Batch, found: Callable[[Any, Mapping[Any, int]], None]) -> Batch:
         delta = batch.zset(self.name)
         keys = list(dict.fromkeys(key for key, _ in delta))
         olds = self.table.get_many(keys)
-        # Until the end of the step all rows of these keys are in `several`.
+        news = dict(zip(keys, olds, strict=True))
+        mixed = self._replaced(delta, news)
+        if mixed:
+            rows = {row: weight for row, weight in delta.items() if row[0] in mixed}
+            news |= self._alone(rows, {key: old for key, old in zip(keys, olds, strict=True) if key in mixed}, found)
+        self.table.put_many(news, olds)
+        return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
+
+    def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
+        """Replace values in `news` by the delta. Returns: the keys for which it takes more than their one value."""
+        absent = [key for key, old in news.items() if old is None]
+        mixed = {key for key, bag in zip(absent, self.several.get_many(absent), strict=True) if bag is not None}
+        for (key, value), weight in delta.items():
+            if weight < 0:
+                if weight == -1 and news[key] == value:
+                    news[key] = None
+                else:
+                    mixed.add(key)
+        for (key, value), weight in delta.items():
+            if weight > 0:
+                if weight == 1 and news[key] is None and value is not None:
+                    news[key] = value
+                else:
+                    mixed.add(key)
+        return mixed
+
+    def _alone(
+        self, delta: ZSet, olds: Mapping[Any, Any], found: Callable[[Any, Mapping[Any, int]], None]
+    ) -> dict[Any, Any]:
+        """The new values of keys that have or had several rows; until the end all their rows are in `several`."""
         moves: ZSet = dict(delta)
-        for row in zip(keys, olds, strict=True):
+        for row in olds.items():
             if row[1] is not None:
                 moves[row] = moves.get(row, 0) + 1
         self.several.integrate({row: weight for row, weight in moves.items() if weight})
         self._check(delta)
         news = {}
-        for key, bag in zip(keys, self.several.get_many(keys), strict=True):
-            pairs = pairs_of(bag)
-            news[key] = next(iter(one_row(key, dict(pairs))), None) if len(pairs) == 1 else None
+        for key, bag in zip(olds, self.several.get_many(list(olds)), strict=True):
+            rows = dict(pairs_of(bag))
+            found(key, rows)
+            news[key] = next(iter(one_row(key, rows)), None)
         self.several.integrate({row: -1 for row in news.items() if row[1] is not None})
-        self.table.put_many(news, olds)
-        return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
+        return news
+
+    def _refuse(self, key: Any, rows: Mapping[Any, int]) -> None:
+        if self._refusal is not None and sum(rows.values()) > 1:
+            raise self._refusal(key, rows)
 
     def _check(self, delta: ZSet) -> None:
         for row, bag in zip(delta, self.several.get_many([key for key, _ in delta]), strict=True):

@@ -34,7 +34,7 @@ from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from eddy.topology.compiler.circuit_compiler import check_reads, sink_serdes
 from eddy.topology.compiler.guard_placement import unmerged
-from eddy.topology.plan.identity import check_identity, identity, optional_states, states_of, topics_of
+from eddy.topology.plan.identity import check_identity, identity, optional_states, retired_states, states_of, topics_of
 from eddy.topology.plan.plan import Node, Source
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.topology import Topology
@@ -113,7 +113,7 @@ def assemble(
     )
     circuit, internal = compiled.circuit, compiled.internal
     lines = identity(plan, circuit)
-    _check_states(name, metadata, lines, config, circuit)
+    _check_states(topology, metadata, lines, config, circuit)
     if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
         raise ConfigurationError(
             f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
@@ -170,14 +170,17 @@ def _partitioner_check(
     return PartitionerCheck(placed, tables, tails, log.partitioner, lambda topic: log.topics([topic])[topic].partitions)
 
 
-def _check_states(name: str, metadata: Metadata, lines: list[str], config: Config, circuit: Circuit) -> None:
+def _check_states(topology: Topology, metadata: Metadata, lines: list[str], config: Config, circuit: Circuit) -> None:
+    name = topology.name
     if metadata.backfill is not None:
         raise ConfigurationError(
             f"application '{name}': a backfill of it has begun and not finished, so its states are not "
             f"complete. Run it again to continue: eddy backfill …"
         )
     if metadata.plan is not None:
-        check_identity(name, metadata.plan, lines, config.accept_plan, optional_states(circuit))
+        withheld = {where.step for where in metadata.set_aside}  # their rows are nowhere else
+        retired = retired_states(topology.plan) - withheld
+        check_identity(name, metadata.plan, lines, config.accept_plan, optional_states(circuit), retired)
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:

@@ -198,6 +198,26 @@ def kinds(values: Values) -> dict[str, int]:
     return {group: len(set(numbers)) for group, numbers in found.items()}
 
 
+class ViewProgram(Program):
+    """The table of a view, of which a group with several rows is no row."""
+
+    def topology(self) -> eddy.Topology:
+        topology = eddy.Topology("app")
+        rows = topology.table("in", key=S, value=J, name="rows").map_values(lambda row: {"g": row[0], "n": row[1]})
+        tables = {"t": (rows, {"g": "text", "n": "bigint"})}
+        view = topology.sql("SELECT g, n FROM t WHERE n <> 13", tables, name="alone", key="g")
+        view.to_table().map_values(lambda row: row[1], value=N).to("out", key=S, value=N)
+        return topology
+
+
+def alone(values: Values) -> dict[str, int]:
+    return {group: numbers[0] for group, numbers in by_group(without(values, BAD)).items() if len(numbers) == 1}
+
+
+def without(values: Values, number: int) -> Values:
+    return {key: row for key, row in values.items() if row[1] != number}
+
+
 PROGRAMS = [
     Program("state", lambda table: of_groups(table).reduce(lambda a, b: a + b, lambda a, b: a - b, "sums"), summed),
     Program("sink", loosely, summed),
@@ -212,6 +232,7 @@ PROGRAMS = [
     Program("mean", mean, means),
     Program("collect", collected, of_two),
     Program("distinct", different, kinds),
+    ViewProgram("view", lambda table: table, alone),
 ]
 
 numbers = st.sampled_from([0, 1, 2, BAD, BAD + 2, BIG])

@@ -18,7 +18,7 @@ import msgspec
 
 from eddy.serde import Serde
 
-__all__ = ["FirstValues", "GroupedValues", "ReducedValues", "only_value"]
+__all__ = ["FirstValues", "GroupedValues", "OnlyValue", "ReducedValues", "only_value"]
 
 GroupedValues = Callable[[Any, Mapping[Any, int]], Mapping[Any, int]]
 
@@ -86,6 +86,19 @@ def _order(value: Any) -> Any:
             return (8, [_order(getattr(value, name)) for name in value.__struct_fields__])
         case _:
             raise TypeError(f"{value!r} has no order; a number, text, bytes, a date, or a tuple or a struct is needed")
+
+
+@dataclass(frozen=True)
+class OnlyValue:
+    """The value of a key, of which several are an error."""
+
+    refusal: Callable[[Any, Mapping[Any, int]], Exception]
+
+    def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
+        """The value. Raises: the error for several."""
+        if sum(values.values()) > 1:
+            raise self.refusal(key, values)
+        return only_value(key, values)
 
 
 def only_value(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:

@@ -36,7 +36,7 @@ from eddy.connectors.spark.declared_folds import first_values_of, fold_of, sums_
 from eddy.connectors.spark.decoded_rows import DecodedRows, RowStep
 from eddy.connectors.spark.fold_functions import FOLDED, FoldFunction, GroupFunction, ValueFunction
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors, with_suffix
-from eddy.connectors.spark.grouped_values import GroupedValues, ReducedValues, only_value
+from eddy.connectors.spark.grouped_values import GroupedValues, OnlyValue, ReducedValues, only_value
 from eddy.connectors.spark.made import MADE, Made
 from eddy.connectors.spark.sql_expressions import own
 from eddy.connectors.spark.step_frames import Capture, PendingRows, StepFrames
@@ -175,7 +175,7 @@ class StepCompiler(WindowSteps, ABC):
 
     def only_values(self, node: nodes.OneRow) -> None:
         """The value of each key that has one row."""
-        self._of_groups(node, only_value)
+        self._of_groups(node, only_value if node.refusal is None else OnlyValue(own(node.refusal)))
 
     def _of_groups(self, node: Node, function: GroupedValues) -> None:
         rows, key, value = self._grouped(node, "v")

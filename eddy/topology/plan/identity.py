@@ -13,7 +13,7 @@ from eddy.operators.circuit import Circuit
 from eddy.operators.constant import Constant
 from eddy.topology.plan.plan import Plan
 
-__all__ = ["check_identity", "identity", "optional_states", "states_of", "topics_of"]
+__all__ = ["check_identity", "identity", "optional_states", "retired_states", "states_of", "topics_of"]
 
 _WITHOUT = " without changelog"
 """The end of the line of a state whose rows are lost with their disk."""
@@ -43,6 +43,11 @@ def optional_states(circuit: Circuit) -> frozenset[str]:
     return frozenset(name for name, state in circuit.states.items() if state.spec.optional)
 
 
+def retired_states(plan: Plan) -> frozenset[str]:
+    """The states of earlier releases that an application may lose."""
+    return frozenset(name for node in plan.nodes for name in node.retired)
+
+
 def _digest(constant: Constant) -> int:
     spec = constant.sent.spec
     rows = [(*spec.key.identify_many([key]), *spec.value.identify_many([value])) for key, value in constant.rows]
@@ -70,15 +75,21 @@ def states_of(lines: Iterable[str]) -> Iterator[str]:
 
 
 def check_identity(
-    application: str, old: list[str], new: list[str], accept: bool = False, optional: Collection[str] = ()
+    application: str,
+    old: list[str],
+    new: list[str],
+    accept: bool = False,
+    optional: Collection[str] = (),
+    retired: Collection[str] = (),
 ) -> None:
     """Refuse a plan that would orphan or misread the states of an earlier one.
 
     With `accept`, sources and states may be added and removed; a source or state in both plans has to be equal in both.
-    States in `optional` may be new.
+    States in `optional` may be new, and those in `retired` may be gone.
     Raises: PlanChangedError with the difference.
     """
     new = [line for line in new if line in old or not _is_state(line, optional)]
+    old = [line for line in old if line in new or not _is_state(line, retired)]
     if old == new:
         return
     diff = [line for line in difflib.ndiff(old, new) if line[:2] in {"- ", "+ "}]

@@ -264,6 +264,11 @@ class Node:
     """The states of the step's operator outside of loops by nested time."""
 
     @property
+    def retired(self) -> tuple[str, ...]:
+        """The states that the step kept in earlier releases, and needs no more."""
+        return ()
+
+    @property
     def has_table(self) -> bool:
         """Whether one of these is a table of its rows."""
         return TABLE in self.keeps

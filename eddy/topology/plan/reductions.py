@@ -1,18 +1,19 @@
 """Steps that are a function of all rows of a key: counts, sums, folds, distinct, the first rows in an order."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from eddy.operators import aggregate, reduce, sums, weight_functions
 from eddy.operators.batch import repeated
 from eddy.operators.one_row import OneRow as OneRowOperator
-from eddy.operators.one_row import one_row
+from eddy.operators.one_row import Refusal, one_row, refusing
 from eddy.operators.operator import Operator
 from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
 from eddy.operators.top_k import TopK as TopKOperator
-from eddy.serde import Int64, String
+from eddy.serde import Int64, Native, String
+from eddy.state.arrangement import Arrangement
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups, identity
@@ -329,7 +330,7 @@ class TopK(_Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OneRow(_Reduction):
-    """The row of each key that has exactly one, as a table."""
+    """The row of each key that has exactly one, as a table. With `refusal`, a key with several is an error."""
 
     keeps = (
         TABLE,
@@ -337,15 +338,24 @@ class OneRow(_Reduction):
     )
     does = "only row"
 
+    refusal: Refusal | None = None
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """Views kept all rows, and their number, besides the table."""
+        return () if self.refusal is None else (f"{self.name}-only", f"{self.name}-rows")
+
     @property
     def grouping(self) -> Grouping:
         """The value, if it is the only one."""
-        return Grouping(one_row)
+        return Grouping(one_row if self.refusal is None else refusing(self.refusal))
 
     def operator(self, states: States) -> Operator:
         """The table, and the rows of all other keys."""
-        several = states.arrangement(self.inputs[0], f"{self.name}-several")
-        return OneRowOperator(self.name, states.table(self, self.name), several)
+        source = self.inputs[0]
+        spec = states.spec(source, f"{self.name}-several", "arrangement", source.value or Native)
+        several = Arrangement[Any, Any](replace(spec, optional=bool(self.retired)), states.store)
+        return OneRowOperator(self.name, states.table(self, self.name), several, self.refusal)
 
     def on_spark(self, spark: Spark) -> None:
         """The keys with one row."""

@@ -5,8 +5,10 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.arguments import name_or
+from eddy.topology.dsl.builder import serdes
 from eddy.topology.dsl.relation import Relation
 from eddy.topology.dsl.table import KTable
+from eddy.topology.plan import plan
 from eddy.topology.sql.algebra import NamedColumn
 
 __all__ = ["View"]
@@ -42,24 +44,13 @@ class View(Relation[Any, Row]):
         """
         name, view = name_or(name, f"{self._name}-table"), self._name
 
-        def only(key: Any, rows: Mapping[Row, int]) -> Sequence[Row]:
-            if sum(rows.values()) > 1:
-                raise DataError(
-                    f"view '{view}': {sum(rows.values())} rows of key {key!r}, e.g. {next(iter(rows))!r}; one is "
-                    "needed. Key the view by more columns: key=[…]"
-                )
-            return list(rows)
+        def several(key: Any, rows: Mapping[Row, int]) -> DataError:
+            return DataError(
+                f"view '{view}': {sum(rows.values())} rows of key {key!r}, e.g. {next(iter(rows))!r}; one is "
+                "needed. Key the view by more columns: key=[…]"
+            )
 
-        key, value = self._node.key, self._node.value
-        rows = self.reduce(only, f"{name}-only", key=key, value=value)
-        table = rows.group_by_key(key, value).aggregate(tuple, _newer, _older, name, value)
-        self._builder.columns[table._node] = self._builder.columns[self._node]
-        return table
-
-
-def _newer(key: Any, row: Row, old: Row) -> Row:
-    return row
-
-
-def _older(key: Any, row: Row, old: Row) -> Row:
-    return old
+        source = self._builder.by_key(self._node, f"{name}-only", self._node.key)
+        node = self._builder.add(plan.OneRow, name, kind="table", inputs=(source,), refusal=several, **serdes(source))
+        self._builder.columns[node] = self._builder.columns[self._node]
+        return KTable(self._builder, node)

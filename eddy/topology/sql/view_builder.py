@@ -1,6 +1,7 @@
 """From a statement to the steps of a topology."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from eddy.errors import TopologyError
@@ -65,4 +66,7 @@ def _keyed(
         (place,) = places
         return rows.map(lambda _, row: (row[place], row), None, key_serde(columns[place].type), value)
     serde = row_serde(tuple(columns[place].type for place in places))
-    return rows.map(lambda _, row: (tuple(row[place] for place in places), row), None, serde, value)
+    if places == list(range(len(columns))):
+        return rows.map(lambda _, row: (row, row), None, serde, value)
+    part = itemgetter(slice(places[0], places[0] + 1)) if len(places) == 1 else itemgetter(*places)
+    return rows.map(lambda _, row: (part(row), row), None, serde, value)

@@ -18,6 +18,7 @@ PROCESSED = (
     "a-function-reads-records",
     "a-function-calls-out",
     "a-processor-keeps-sessions-and-versions",
+    "a-processor-has-children",
 )
 """The names of the cases, which a worker alone computes."""
 
@@ -194,3 +195,35 @@ def a_processor_keeps_sessions_and_versions(t: eddy.Topology) -> None:
     t.store("values", S, S, kind="versioned", retention=retention)
     stream = t.stream("in", S, S, timestamp=lambda value: int(value[1:]))
     stream.process_values(Visiting, ["visits", "values"], "visited", Native).to("out", value=Native)
+
+
+class Sorting(Telling):
+    """Counts; forwards records to the child that their value names, or to all; the counts to `told`."""
+
+    def process(self, record: eddy.Record[str, str]) -> None:
+        super().process(record)
+        child = record.value.split()[1]
+        self.context.forward(record, None if child == "all" else child)
+
+    def tell(self, time_ms: int) -> None:
+        for key, count in self.counts.all():
+            self.context.forward(eddy.Record(key, str(count)), child="told")
+            self.counts.delete(key)
+
+
+@case(
+    [
+        of("in", ("a", "1 left"), ("b", "2 all"), ("b", "3 right"), ("a", "4 left")),
+        of("in", ("a", "12 right"), ("a", "13 right"), ("b", "14 left")),
+    ],
+    left=[("a", "1 left"), ("b", "2 all"), ("a", "4 left"), ("b", "14 left")],
+    right={"a": 2, "b": 2},
+    told=[("b", "2 all"), ("a", "2"), ("b", "2")],
+)
+def a_processor_has_children(t: eddy.Topology) -> None:
+    t.store("counts", S, N)
+    stream = t.stream("in", S, S, timestamp=lambda value: int(value.split()[0]))
+    children = stream.process(Sorting, ["counts"], "sorting", S, S, children=["left", "right", "told"])
+    children["left"].to("left")
+    children["right"].group_by_key().count("rights").to("right")
+    children["told"].to("told")

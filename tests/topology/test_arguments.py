@@ -75,6 +75,7 @@ WRONG: dict[str, list[Any]] = {
         None,
     ],
     "names": [7, "one", b"one", [], ["one", "one"], ["two words"], [7], None],
+    "names or none": [7, "one", b"one", [], ["one", "one"], ["two words"], [7]],
     "serde": [str, 7, "string", eddy.Json, eddy.Struct, lambda data: data],
     "whole": [-1, 1.5, "4", True, [1]],
     "number": [-1, "4", True, float("nan")],
@@ -143,7 +144,7 @@ class Processor:
 def processors(of: str) -> list[Call]:
     given, others = (
         {"factory": (Processor, F0)},
-        {"stores": "stores", "name": "name", "value": "serde", "weights": "flag"},
+        {"stores": "stores", "name": "name", "value": "serde", "weights": "flag", "children": "names or none"},
     )
     return [Call(of, "process", given, {**others, "key": "serde"}), Call(of, "process_values", given, others)]
 

@@ -501,7 +501,9 @@ class TestMistakes:
 
     def test_forward(self) -> None:
         self.init_refused(lambda c: c.forward(Record("a", "x")), r"forward\(\) is called in init")
-        self.refused(lambda c, r: c.forward(r, child="left"), r"child='left'\); all records have one way on")  # type: ignore[arg-type]
+        self.refused(
+            lambda c, r: c.forward(r, child="left"), r"child='left'\): the step has no children; .*=\['left'\]"
+        )
         self.refused(lambda c, r: c.forward(("a", "x")), r"forward\(\('a', 'x'\)\); a Record is needed", DataError)
         self.refused(lambda c, r: c.forward(r.replace(timestamp_ms=-1)), "timestamp_ms=-1;", DataError)
 

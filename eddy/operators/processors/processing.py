@@ -42,6 +42,7 @@ class ProcessorSpec(NamedTuple):
 
     `keeps_keys`: a forwarded record has the key of the current one, or one of the partition in a punctuation.
     `retained` are the stores by name whose rows are kept for a time.
+    `children`: the names under which records may be forwarded; then rows are addressed, see `child_stream`.
     `weights`: rows are passed with their weights, retracted ones too; otherwise each is a record, weight times.
     """
 
@@ -53,6 +54,7 @@ class ProcessorSpec(NamedTuple):
     keeps_keys: bool = False
     weights: bool = False
     retained: Mapping[str, RetainedStore] = _NONE_RETAINED
+    children: tuple[str, ...] = ()
 
 
 class Process(Keyed):
@@ -203,7 +205,7 @@ class _Run:
         self._clocks: dict[int, list[int]] = {}
         self._by_number = context.timestamps is not None
         self._numbers = batch.times_of_rows() if self._by_number else None
-        self._keeps_keys = operator.spec.keeps_keys
+        self._keeps_keys, self._addressed = operator.spec.keeps_keys, bool(operator.spec.children)
         self._places: list[Place | None] = batch.places_of_rows()
 
     def begin(self) -> None:
@@ -348,8 +350,13 @@ class _Run:
         """Why there are no punctuations by event time; empty if there are."""
         return self.operator.spec.no_event_time
 
-    def emit(self, task: Task, record: Record[Any, Any]) -> None:
-        """Pass a record on. Raises: DataError."""
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The names of the children."""
+        return self.operator.spec.children
+
+    def emit(self, task: Task, record: Record[Any, Any], child: str | None) -> None:
+        """Pass a record on, to one child or to all. Raises: DataError."""
         current = task.current
         if type(record) is not Record:
             raise DataError(
@@ -369,7 +376,7 @@ class _Run:
             )
         if self._by_number:
             time = 0 if current is None or self._numbers is None else self._numbers[self._index]
-        self._rows.append((record.key, record.value))
+        self._rows.append((record.key, (child, record.value) if self._addressed else record.value))
         self._times.append(time)
         self._headers.append(record.headers)
 

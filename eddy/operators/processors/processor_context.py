@@ -55,8 +55,8 @@ class Schedule:
 class _RunningStep(Protocol):
     """The step that is running."""
 
-    def emit(self, task: Any, record: Record[Any, Any]) -> None:
-        """Pass a record of a task on."""
+    def emit(self, task: Any, record: Record[Any, Any], child: str | None) -> None:
+        """Pass a record of a task on, to one child or to all."""
 
 
 class _Task(Protocol):
@@ -73,6 +73,10 @@ class _Task(Protocol):
     @property
     def no_event_time(self) -> str:
         """Why there is no event time; empty if there is."""
+
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The names of the step's children."""
 
     @property
     def run(self) -> "_RunningStep":
@@ -146,25 +150,30 @@ class ProcessorContext:
             "topology.store('…', …), and name it: stores=['…']"
         )
 
-    def forward(self, record: Record[Any, Any], child: None = None) -> None:
-        """Pass a record on to the steps that read the result.
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        """Pass a record on to the steps that read the result; of a step with `children`, to one of them, or to all.
 
         Raises: DataError for a record that is none, or whose key `process_values` may not have; ProcessorError outside
-        of a call, and for `child`.
+        of a call, and for a child that the step does not name.
         """
         if self._call.thread != get_ident():
             self._call.check("forward() is called")
-        if child is not None:
-            raise ProcessorError(
-                f"process '{self.name}': forward(child={child!r}); all records have one way on, and named children do "
-                "not exist. Split the result: .split(name=lambda key, value: …)"
-            )
         if self._initializes:
             raise ProcessorError(
                 f"process '{self.name}': forward() is called in init, which is called again after each restart and "
                 "abort; records are forwarded in process and in punctuations"
             )
-        self._task.run.emit(self._task, record)
+        if child is not None and child not in self._task.children:
+            raise self._no_child(child)
+        self._task.run.emit(self._task, record, child)
+
+    def _no_child(self, child: object) -> ProcessorError:
+        children = self._task.children
+        there = f"the step's children are {', '.join(map(repr, children))}" if children else "the step has no children"
+        return ProcessorError(
+            f"process '{self.name}': forward(child={child!r}): {there}; the name of one is needed. Name it where the "
+            f"step is added: children={[*children, child]!r}"
+        )
 
     def schedule(self, every: timedelta, by: Clock, function: Callable[[int], object]) -> Schedule:
         """Call `function(time_ms)` whenever a clock has reached a multiple of `every` since 1970, once for all passed.

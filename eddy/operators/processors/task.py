@@ -49,8 +49,12 @@ class Run(Protocol):
     def no_event_time(self) -> str:
         """Why there are no punctuations by event time; empty if there are."""
 
-    def emit(self, task: "Task", record: Record[Any, Any]) -> None:
-        """Pass a record of a task on."""
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The names of the step's children."""
+
+    def emit(self, task: "Task", record: Record[Any, Any], child: str | None) -> None:
+        """Pass a record of a task on, to one child or to all."""
 
     def place(self) -> RecordMetadata | None:
         """The place of the current row."""
@@ -201,6 +205,11 @@ class Task:
     def no_event_time(self) -> str:
         """Why there are no punctuations by event time; empty if there are."""
         return self.run.no_event_time
+
+    @property
+    def children(self) -> tuple[str, ...]:
+        """The names of the step's children."""
+        return self.run.children
 
     def add(self, every_ms: int, by: Clock, function: Callable[[int], object]) -> Cycle:
         """Add a schedule."""

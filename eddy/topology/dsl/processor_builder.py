@@ -8,7 +8,15 @@ from eddy.errors import TopologyError
 from eddy.operators.processors.task import Factory
 from eddy.serde import Int64, Serde, Tuple
 from eddy.source_lines import describe_exception
-from eddy.topology.arguments import check_choice, check_flag, check_function, check_name, check_serdes, name_or
+from eddy.topology.arguments import (
+    check_choice,
+    check_flag,
+    check_function,
+    check_name,
+    check_names,
+    check_serdes,
+    name_or,
+)
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.global_table import GlobalKTable
 from eddy.topology.plan import plan
@@ -31,7 +39,8 @@ def add_processor(
     *,
     weights: bool,
     keeps_keys: bool,
-) -> plan.Node:
+    children: Iterable[str] | None,
+) -> plan.Process:
     """Add a step of processors, at the owners of its rows' keys. Raises: TopologyError."""
     verb = "process_values" if keeps_keys else "process"
     name = name_or(name, f"{source.label}-{verb.replace('_', '-')}")
@@ -45,6 +54,7 @@ def add_processor(
     check_flag(where, weights=weights)
     check_serdes(where, key=key, value=value)
     _check_factory(where, factory)
+    named_children = () if children is None else tuple(check_names(f"{where}: children", children))
     given = [(_global_table(builder, store), store) for store in _listed(where, stores)]
     tables = tuple(table for table, _ in given if table is not None)
     named = tuple(_declared(builder, where, store) for table, store in given if table is None)
@@ -66,6 +76,7 @@ def add_processor(
         tables=tables,
         keeps_keys=keeps_keys,
         weights=weights,
+        children=named_children,
         sharing=tuple(node for node in builder.plan.nodes if not names.isdisjoint(node.store_names)),
     )
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar, overload
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
 from eddy.operators.processors.record import RecordContext
-from eddy.operators.processors.task import Factory
 from eddy.operators.row_clocks import ExpiryClock
 from eddy.serde import Serde
 from eddy.topology.arguments import (
@@ -25,7 +24,6 @@ from eddy.topology.dsl.async_maps import AsyncMaps
 from eddy.topology.dsl.builder import same_topology, serdes
 from eddy.topology.dsl.deduplicated import deduplicated
 from eddy.topology.dsl.grouped import KGroupedStream
-from eddy.topology.dsl.processor_builder import Stores, add_processor
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.table import KTable, add_sink
 from eddy.topology.dsl.with_record import FromValue, check_of_row, first_of
@@ -275,50 +273,6 @@ class KStream(AsyncMaps[K, V]):
             key=key or self._node.key,
             value=value or self._node.value,
             partitions=partitions,
-        )
-        return KStream(self._builder, node)
-
-    def process(
-        self,
-        factory: Factory,
-        stores: Stores = (),
-        name: str | None = None,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
-        weights: bool = False,
-    ) -> "KStream[Any, Any]":
-        """The records, taken one by one by processors, which forward records with any key.
-
-        Args:
-            factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
-                be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
-            stores: state stores, see `Topology.store`, and global tables, which are read only; or their names.
-            name: of the step. Schedules are in a state called `<name>-moments`.
-            key: the serde of the keys that are forwarded.
-            value: the serde of the values.
-            weights: pass a record of weight n once, with its weight; otherwise n times.
-
-        Raises: TopologyError.
-        """
-        node = add_processor(
-            self._builder, self._node, factory, stores, name, key, value, weights=weights, keeps_keys=False
-        )
-        return KStream(self._builder, node)
-
-    def process_values(
-        self,
-        factory: Factory,
-        stores: Stores = (),
-        name: str | None = None,
-        value: Serde[Any] | None = None,
-        weights: bool = False,
-    ) -> "KStream[K, Any]":
-        """As `process`, but a forwarded record has the key of its record, so that records remain in their partition.
-
-        In a punctuation: a key of the processor's partition.
-        """
-        node = add_processor(
-            self._builder, self._node, factory, stores, name, None, value, weights=weights, keeps_keys=True
         )
         return KStream(self._builder, node)
 

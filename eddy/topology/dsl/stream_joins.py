@@ -1,7 +1,7 @@
 """The joins of a KStream: with tables and global tables, as of the epoch, and with other streams, in time."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from eddy.as_of import AsOf
 from eddy.errors import TopologyError
@@ -9,8 +9,9 @@ from eddy.join_windows import JoinWindows
 from eddy.serde import Serde
 from eddy.topology.arguments import name_or, takes_key
 from eddy.topology.dsl.as_of_joins import as_of_join
-from eddy.topology.dsl.builder import Builder, pair, same_topology
+from eddy.topology.dsl.builder import pair, same_topology
 from eddy.topology.dsl.global_table import GlobalKTable, global_join
+from eddy.topology.dsl.processed import Processed
 from eddy.topology.dsl.table import KTable
 from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys, without_key
 from eddy.topology.plan import plan
@@ -32,11 +33,8 @@ _METHODS: dict[_How, str] = {"inner": "join", "left": "left_join", "outer": "out
 _OUTER: dict[_How, tuple[bool, bool]] = {"inner": (False, False), "left": (True, False), "outer": (True, True)}
 
 
-class StreamJoins(Generic[K, V]):
+class StreamJoins(Processed[K, V]):
     """A stream of records (K, V) that can be joined."""
-
-    def __init__(self, builder: Builder, node: plan.Node) -> None:
-        self._builder, self._node = builder, node
 
     @overload
     def join(

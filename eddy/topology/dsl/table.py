@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
-from eddy.operators.processors.task import Factory
 from eddy.serde import Serde
 from eddy.topology.arguments import check_fits, check_name, check_serdes, name_or, takes_key
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.foreign_keys import foreign_key_join
-from eddy.topology.dsl.processor_builder import Stores, add_processor
+from eddy.topology.dsl.processed import Processed
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import aggregate_of_windows
 from eddy.windows import check_span
@@ -30,11 +29,8 @@ V2 = TypeVar("V2")
 W = TypeVar("W")
 
 
-class KTable(Generic[K, V]):
+class KTable(Processed[K, V]):
     """A table K -> V that changes. Functions are also called with the old value, to retract it."""
-
-    def __init__(self, builder: Builder, node: plan.Node) -> None:
-        self._builder, self._node = builder, node
 
     def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
         """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result."""
@@ -111,56 +107,6 @@ class KTable(Generic[K, V]):
         from eddy.topology.dsl.relation import Relation
 
         return Relation(self._builder, self._node)
-
-    def process(
-        self,
-        factory: Factory,
-        stores: Stores = (),
-        name: str | None = None,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
-        weights: bool = False,
-    ) -> "KStream[Any, Any]":
-        """The table's changes, taken one by one by processors, which forward records with any key.
-
-        A change is the new value of a key, None for a deleted one.
-
-        Args:
-            factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
-                be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
-            stores: state stores, see `Topology.store`, and global tables, which are read only; or their names.
-            name: of the step. Schedules are in a state called `<name>-moments`.
-            key: the serde of the keys that are forwarded.
-            value: the serde of the values.
-            weights: pass the rows of the table instead: a replaced one with weight -1, then the new one with 1.
-
-        Raises: TopologyError.
-        """
-        from eddy.topology.dsl.stream import KStream
-
-        node = add_processor(
-            self._builder, self._changes(weights), factory, stores, name, key, value, weights=weights, keeps_keys=False
-        )
-        return KStream(self._builder, node)
-
-    def process_values(
-        self,
-        factory: Factory,
-        stores: Stores = (),
-        name: str | None = None,
-        value: Serde[Any] | None = None,
-        weights: bool = False,
-    ) -> "KStream[K, Any]":
-        """As `process`, but a forwarded record has the key of its record, so that records remain in their partition.
-
-        In a punctuation: a key of the processor's partition.
-        """
-        from eddy.topology.dsl.stream import KStream
-
-        node = add_processor(
-            self._builder, self._changes(weights), factory, stores, name, None, value, weights=weights, keeps_keys=True
-        )
-        return KStream(self._builder, node)
 
     def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
         """Write each change to `topic`, a topic of the user's: the new value, or a tombstone."""
@@ -313,7 +259,7 @@ class KTable(Generic[K, V]):
 
         return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
 
-    def _changes(self, weights: bool) -> plan.Node:
+    def _processed_rows(self, weights: bool) -> plan.Node:
         """The table's rows with weights, or its changes as facts."""
         return self._node if weights else self.to_stream()._node
 

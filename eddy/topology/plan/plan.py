@@ -22,7 +22,7 @@ from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
 from eddy.topology.plan.joins_as_of import AsOfJoin
 from eddy.topology.plan.joins_in_time import StreamStreamJoin
 from eddy.topology.plan.node import Kind, Node
-from eddy.topology.plan.processors import DeclaredStore, Process
+from eddy.topology.plan.processors import ChildStream, DeclaredStore, Process
 from eddy.topology.plan.rate_limits import RateLimited
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, OneRow, Reduce, Sum, TopK, WeightFunction
@@ -49,6 +49,7 @@ __all__ = [
     "AsyncMapped",
     "Binding",
     "Block",
+    "ChildStream",
     "Constant",
     "Count",
     "DeclaredStore",

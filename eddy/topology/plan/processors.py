@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from eddy.operators.operator import Operator
-from eddy.operators.processors import processing
+from eddy.operators.processors import child_stream, processing
 from eddy.operators.processors.processing import ProcessorSpec
 from eddy.operators.processors.task import Factory
 from eddy.operators.processors.timed_store import RetainedStore
@@ -15,7 +15,7 @@ from eddy.topology.plan.global_steps import GlobalTable
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
-__all__ = ["DeclaredStore", "Process", "StoreKind", "clock_of"]
+__all__ = ["ChildStream", "DeclaredStore", "Process", "StoreKind", "clock_of"]
 
 StoreKind = Literal["key-value", "window", "session", "versioned"]
 
@@ -93,6 +93,8 @@ class Process(Node):
     tables: tuple[GlobalTable, ...] = ()
     keeps_keys: bool = False
     weights: bool = False
+    children: tuple[str, ...] = ()
+    """The names of the streams to which records are forwarded; empty if all records are in one, the step itself."""
     sharing: tuple[Node, ...] = ()
 
     @property
@@ -146,6 +148,7 @@ class Process(Node):
             self.keeps_keys,
             self.weights,
             retained,
+            self.children,
         )
         moments = states.state_store(source, DeclaredStore(name=rows.name, key=String, value=Int64))
         count, ownership = rows.partitions, states.ownership
@@ -153,6 +156,29 @@ class Process(Node):
 
     def on_spark(self, spark: Spark) -> None:
         """Nothing: see `arrival`."""
+        spark.by_a_worker(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChildStream(Node):
+    """The records that processors forward to one of their children, and those that they forward to all."""
+
+    keeps_records = True
+    drops = True
+
+    child: str
+
+    @property
+    def does(self) -> str:
+        """Its kind."""
+        return "child"
+
+    def operator(self, states: States) -> Operator:
+        """The child's records."""
+        return child_stream.ChildStream(self.name, self.child)
+
+    def on_spark(self, spark: Spark) -> None:
+        """Nothing, since the processors do not run there."""
         spark.by_a_worker(self)
 
 

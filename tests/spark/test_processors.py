@@ -34,7 +34,8 @@ def topology() -> eddy.Topology:
     made = eddy.Topology("words")
     made.store("counts", S, N, changelog=False)
     words = made.stream("in", S, S)
-    words.process_values(Counting, ["counts"], "by-processor", N).to_table("last").to("out")
+    children = words.process_values(Counting, ["counts"], "by-processor", N, children=["counted"])
+    children["counted"].to_table("last").to("out")
     words.group_by_key().count("own").to("own")
     return made
 

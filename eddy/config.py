@@ -30,7 +30,8 @@ class Config:
         on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
             counts and logs it, `dead-letter` writes it to `<application>-dead-letter`; or a function that returns one
             of these, or `retry`, for each `FailedRecord`.
-        max_epoch_records: the most records of one epoch.
+        max_epoch_records: the most records of one epoch. The first ones take 50,000; while a backlog fills them, they
+            grow until one takes most of `max_epoch_s`.
         max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
         max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
             records that are retried without the failing ones are polled again.
@@ -60,9 +61,9 @@ class Config:
 
     state_dir: str | Path | None = None
     on_error: OnError = "fail"
-    max_epoch_records: int = 50_000
+    max_epoch_records: int = 250_000
     max_epoch_bytes: int = 64 << 20
-    max_epoch_s: float = 5.0
+    max_epoch_s: float = 10.0
     max_loop_rows: int = 10_000_000
     max_row_bytes: int = 1 << 20
     max_nested_s: float = 60.0

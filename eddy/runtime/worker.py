@@ -21,6 +21,7 @@ from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.dropped_rows import Dropping
 from eddy.runtime.epoch import Epoch, Parts, Stopwatch
+from eddy.runtime.epoch_room import EpochRoom
 from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part
 from eddy.runtime.key_value_store import KeyValueStore, table_store
@@ -92,7 +93,7 @@ class Worker:
         self._cuts, self._holding = parts.cuts, parts.holding
         self._epoch: Epoch | None = None
         self._isolation: Isolation | None = None
-        self._room = self.config.max_epoch_records
+        self._room = EpochRoom(self.config)
         self._owned: frozenset[TopicPartition] = frozenset()
         self._strangers = Strangers(log, self.group)
 
@@ -187,7 +188,7 @@ class Worker:
         self.clocks.polled()
         if self.state is WorkerState.PROCESSING:
             timeout_s = self.clocks.wait_s(timeout_s)
-        polled = self._consumer.poll(self._room, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
+        polled = self._consumer.poll(self._room.records, 0.0 if self._busy else timeout_s, self.config.max_epoch_bytes)
         if polled.assigned or polled.revoked:
             self.statistics.rebalances += 1
             if self.trouble is not None:  # another worker may own the failed records now
@@ -316,6 +317,7 @@ class Worker:
             return 0
         self.trouble = None
         self.statistics.epoch_s.add(self._clock() - began)
+        self._room.learn(taken, self._clock() - began)
         self._advance()
         self._after_epoch()
         return taken
@@ -327,18 +329,16 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry; None if there is none, or if retries have taken `max_epoch_s`: then the records are polled
-        again.
+        """The part to retry; None if none is left, or after `max_epoch_s`: then its records are polled again.
 
         An epoch without records is retried by a poll, too, since there may be records meanwhile.
         """
         if self._isolation is None:
             return None
         part = self._isolation.next
-        in_time = self._clock() - self._isolation.began_s <= self.config.max_epoch_s
-        if len(part) and (part.tries or in_time):
+        if len(part) and (part.tries or self._clock() - self._isolation.began_s <= self.config.max_epoch_s):
             return part
-        self._room = len(part) or self.config.max_epoch_records
+        self._room.narrow(len(part))
         self._rewind()
         self._on(Event.REWOUND)
         return None
@@ -382,7 +382,8 @@ class Worker:
             if self._isolation:
                 return
             self._on(Event.ISOLATED)
-        self._room, self.circuit.care.on = self.config.max_epoch_records, False
+        self._room.widen()
+        self.circuit.care.on = False
         self._parts.rejections.forget()
 
     def _take_over(self) -> None:
@@ -398,7 +399,7 @@ class Worker:
         self._strangers.look()
         self._rewind()
         self._consumer.pause(assignment - self._owned)
-        self._room = self.config.max_epoch_records
+        self._room.begin_anew()
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
         self._parts.unlogged.begin(ownership)

@@ -185,6 +185,7 @@ class World:
     def _draw_settings(self) -> None:
         rng = self.rng
         self.config = eddy.Config(
+            max_epoch_s=5.0,
             max_epoch_records=rng.choice([1, 2, 3, 5, 20]),
             max_loop_rows=rng.choice([1, 3, 10, 10_000]),
             cache_bytes=rng.choice([1, 1 << 20]),

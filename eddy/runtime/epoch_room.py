@@ -1,0 +1,41 @@
+"""The number of records that the next epoch takes: more, while a backlog fills epochs that are quickly done.
+
+Most of an epoch's cost is shared by its records: rows that cancel or meet inside it are made, stored and sent once, and
+it has one transaction. So a backlog is read in ever larger epochs, of at most twice the last one's size, until one
+takes most of `max_epoch_s`; an epoch that took longer is followed by a smaller one.
+"""
+
+from eddy.config import Config
+
+__all__ = ["EpochRoom"]
+
+_FIRST = 50_000
+"""The records of the first epochs. Fewer are not taken for being slow: rows that wait cost more."""
+_SHARE = 0.8
+"""The share of `max_epoch_s` that an epoch may take."""
+
+
+class EpochRoom:
+    """`records`: the most records of the next epoch, never more than `max_epoch_records`."""
+
+    def __init__(self, config: Config) -> None:
+        self._most, self._s = config.max_epoch_records, _SHARE * config.max_epoch_s
+        self._least = self._learnt = self.records = min(_FIRST, self._most)
+
+    def begin_anew(self) -> None:
+        """Forget what was learnt: other partitions are owned, or an epoch was lost."""
+        self._learnt = self.records = self._least
+
+    def narrow(self, records: int) -> None:
+        """Take no more than these with the next epoch."""
+        self.records = records or self._learnt
+
+    def widen(self) -> None:
+        """Take as many as was learnt."""
+        self.records = self._learnt
+
+    def learn(self, records: int, took_s: float) -> None:
+        """An epoch of so many records is committed."""
+        if records >= self._learnt:
+            factor = min(2.0, self._s / max(took_s, 1e-9))
+            self._learnt = max(self._least, min(self._most, int(records * factor)))

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from os import PathLike
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from eddy.errors import DataError, TopologyError
+from eddy.errors import ConnectorError, DataError, TopologyError
 from eddy.partitioner import Partitioner
 
 __all__ = [
@@ -41,6 +41,8 @@ __all__ = [
     "TopicSpec",
     "check_headers",
     "check_log",
+    "check_partitions",
+    "check_topic_names",
     "never",
 ]
 
@@ -67,6 +69,25 @@ def check_headers(where: str, headers: object) -> None:
     ):
         return
     raise DataError(f"{where}: headers={headers!r}; pairs (name, bytes) are needed. Write headers=(('name', b'…'),)")
+
+
+def check_partitions(where: str, given: Iterable[Any]) -> list["TopicPartition"]:
+    """Refuse arguments that are no partitions, such as the name of a topic. Raises: ConnectorError."""
+    found: list[Any] = [given] if isinstance(given, str | bytes) else list(given)
+    for one in found:
+        if not isinstance(one, TopicPartition):
+            raise ConnectorError(
+                f"{where}: {one!r} is no partition; a partition of a topic is needed. Write "
+                f"eddy.connectors.log.TopicPartition({one if isinstance(one, str) else 'topic'!r}, 0)"
+            )
+    return found
+
+
+def check_topic_names(where: str, given: Iterable[Any]) -> list[str]:
+    """Refuse a text in place of names of topics, whose characters would be names. Raises: ConnectorError."""
+    if isinstance(given, str | bytes):
+        raise ConnectorError(f"{where}: {given!r} are no names of topics; a list of names is needed. Write [{given!r}]")
+    return list(given)
 
 
 def never() -> bool:

@@ -25,7 +25,7 @@ from eddy.topology.topology import Topology
 
 __all__ = ["Catalog", "ServedTable", "catalog_of"]
 
-_LAYOUT = 2
+_LAYOUT = 3
 _TELLS_PLAIN = (String, Bytes, Int64, Float64)
 """The serdes that write as `Plain` does."""
 

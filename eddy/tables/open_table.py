@@ -11,7 +11,7 @@ from eddy.errors import QueryError
 from eddy.serde import reason_of, serde_for
 from eddy.tables.catalog import ServedTable
 from eddy.tables.intake import table_prefix
-from eddy.tables.ordering import decode_key, encode_key, prefix_of
+from eddy.tables.ordering import canonical_key, decode_key, encode_key, prefix_of
 from eddy.tables.read_arguments import check_limit
 
 __all__ = ["KeyRange", "OpenTable", "end_of"]
@@ -102,7 +102,13 @@ class OpenTable:
         if not isinstance(prefix, kind):
             needed = kind.__name__ if isinstance(kind, type) else "str, bytes or a tuple"
             raise QueryError(f"table '{self.table.name}': prefix={_short(prefix)}; {needed} is needed")
-        low = self._prefix + prefix_of(self.table.key, prefix)
+        try:
+            low = self._prefix + prefix_of(self.table.key, prefix)
+        except Exception as error:
+            raise QueryError(
+                f"table '{self.table.name}': prefix={_short(prefix)}: {reason_of(error)}; the first items of a key "
+                f"of the serde {self.table.key.name} are needed"
+            ) from error
         return KeyRange(low, end_of(low))
 
     def keys_after(self, keys: KeyRange, key: Any) -> KeyRange:
@@ -114,7 +120,7 @@ class OpenTable:
         serde = self.table.key
         try:
             serde.encode(key)
-            return self._prefix + encode_key(serde, key)
+            return self._prefix + encode_key(serde, canonical_key(serde, key))
         except Exception as error:
             raise QueryError(
                 f"table '{self.table.name}': key {_short(key)} is no {serde.name}: {reason_of(error)}; a key that "

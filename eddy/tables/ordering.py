@@ -9,8 +9,8 @@
     tuple     07, the items, 00
     others    7F, as their serde identifies them
 
-Equal numbers, such as 1 and 1.0, have equal bytes. True is not a number, unless the serde is one of numbers.
-NaN is greater than every other number.
+Keys that are one key to a worker have equal bytes: equal numbers, such as 1 and 1.0, and also 1 and True, unless the
+serde tells them apart, as that of booleans does. NaN is greater than every other number.
 """
 
 import math
@@ -18,9 +18,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eddy.serde import Bytes, Serde, String
+from eddy.serde import Bytes, Serde, String, Tuple
 
-__all__ = ["decode_key", "encode_key", "encoder_of", "prefix_of"]
+__all__ = ["canonical_key", "decode_key", "encode_key", "encoder_of", "prefix_of"]
 
 _NONE, _FALSE, _TRUE, _NUMBER, _TEXT, _BYTES, _TUPLE, _OTHER = (bytes([tag]) for tag in (1, 2, 3, 4, 5, 6, 7, 0x7F))
 _CONSTANTS = {_NONE: None, _FALSE: False, _TRUE: True}
@@ -54,16 +54,34 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
         return _TEXT + key.encode()
     if isinstance(key, bytes):
         return _BYTES + key
-    known = _number(key) if type(key) is bool and serde.type in {int, float} else _item(key)
+    known = _item(canonical_key(serde, key) if _has_boolean(key) else key)
     return known or _OTHER + serde.identify_many([key])[0]
 
 
-def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """The bytes with which all keys with this prefix begin.
+def canonical_key(serde: Serde[Any], key: Any) -> Any:
+    """The one of all equal keys that a worker stores. Raises: any error of the serde."""
+    return serde.decode(serde.identify_many([key])[0])
 
-    A prefix is a string, bytes, or a tuple of the first items.
+
+def _has_boolean(key: Any) -> bool:
+    return type(key) is bool or (type(key) is tuple and any(map(_has_boolean, key)))
+
+
+def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
+    """The bytes with which all keys with this prefix begin: a string, bytes, or a tuple of the first items.
+
+    Raises: any error of the serde; ValueError for items that have no order here.
     """
-    return encode_key(serde, prefix)[:-1] if type(prefix) is tuple else encode_key(serde, prefix)
+    if type(prefix) is not tuple:
+        return encode_key(serde, prefix)
+    made, parts = serde.recipe or (None, ())
+    if made is Tuple or _has_boolean(prefix):
+        missing = max(0, len(parts) - len(prefix)) if made is Tuple and ... not in parts else 0
+        prefix = canonical_key(serde, (*prefix, *[None] * missing))[: len(prefix)]
+    known = _item(prefix)
+    if not known:
+        raise ValueError("keys with such items are not in the order of their items")
+    return known[:-1]
 
 
 def decode_key(serde: Serde[Any], data: bytes) -> Any:

@@ -6,9 +6,11 @@ counted: where the control records are is a log's own business.
 """
 
 import pathlib
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -78,6 +80,35 @@ class TestTopics:
     def test_offsets_of_a_new_partition_are_zero(self, log: Log, topic: str) -> None:
         where = TopicPartition(topic, 1)
         assert log.begin_offsets([where]) == log.end_offsets([where]) == {where: 0}
+
+    @pytest.mark.parametrize("bad", ["orders", b"orders", ("orders", 0), 7, None])
+    def test_what_is_no_partition_is_refused_by_name(self, log: Log, topic: str, bad: Any) -> None:
+        calls: list[Callable[[], object]] = [
+            lambda: log.read(bad, 0, 1, 1),
+            lambda: log.begin_offsets([bad]),
+            lambda: log.end_offsets([TopicPartition(topic, 0), bad]),
+            lambda: log.stable_offsets([bad]),
+            lambda: log.committed("group", [bad]),
+            lambda: log.follower({bad: 0}),
+            lambda: log.delete_records({bad: 0}),
+            lambda: log.set_positions("group", {bad: Position(0)}),
+        ]
+        for call in calls:
+            with pytest.raises(ConnectorError, match=rf"{re.escape(repr(bad))} is no partition; .*TopicPartition\("):
+                call()
+
+    def test_a_text_is_no_list_of_names_or_partitions(self, log: Log, topic: str) -> None:
+        calls: list[Callable[[], object]] = [
+            lambda: log.topics(topic),
+            lambda: log.delete_topics(topic),
+            lambda: log.consumer("group", topic, "0"),
+        ]
+        for call in calls:
+            with pytest.raises(ConnectorError, match=rf"a list of names is needed. Write \['{topic}'\]"):
+                call()
+        with pytest.raises(ConnectorError, match=f"'{topic}' is no partition"):
+            log.end_offsets(topic)  # type: ignore[arg-type]
+        assert log.topics([topic])
 
     def test_an_absent_partition_is_refused(self, log: Log, topic: str) -> None:
         with pytest.raises(ConnectorError):

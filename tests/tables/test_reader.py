@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import eddy
 from eddy.connectors.local import LocalLog
@@ -105,6 +107,43 @@ def test_a_store_on_disk_is_gone_on_from(local: LocalLog, name: str, tmp_path: P
     assert len(desk.table("people")) == 2_500
     assert desk.table("counts") == {"ada": 2_500}
     desk.store.close()
+
+
+LIKE_ONE = [True, 1, 1.0, False, 0, (True, "x"), (1, "x"), (False,), (0,), "true"]
+
+
+@given(
+    batches=st.lists(st.dictionaries(st.sampled_from(range(len(LIKE_ONE))), st.none() | st.integers(0, 2)), max_size=4),
+    json=st.booleans(),
+)
+def test_keys_that_are_equal_in_python_are_one_row(batches: list[dict[int, int | None]], json: bool) -> None:
+    topology = eddy.Topology("app")
+    serde: Any = eddy.Json() if json else eddy.Native
+    table: Any = topology.table("in", key=serde, value=eddy.Int64)
+    table.to_relation().map(lambda key, value: (key, 1)).group_by_key(serde).count("counts")
+    with closing(eddy.open_log()) as log:
+        log.create_topics([TopicSpec("in", 1, COMPACT)])
+        desk, wanted = Desk(log, topology), dict[Any, int]()
+        for batch in batches:
+            rows = [(LIKE_ONE[n], value) for n, value in batch.items() if not (json and isinstance(LIKE_ONE[n], tuple))]
+            producer = log.producer(None)
+            producer.begin()
+            values = [None if value is None else eddy.Int64.encode(value) for _, value in rows]
+            producer.send("in", 0, [serde.encode(key) for key, _ in rows], values, [0] * len(rows))
+            producer.commit({}, None)
+            for key, value in rows:
+                wanted.pop(key, None)
+                if value is not None:
+                    wanted[key] = value
+            desk.work()
+            desk.read()
+            assert desk.table("in") == wanted
+            assert desk.table("counts") == dict.fromkeys(wanted, 1)
+            assert desk.counts_agree()
+            for key in LIKE_ONE:
+                if not (json and isinstance(key, tuple)):
+                    assert OpenTable(desk.catalog.table("in"), desk.rows).get(key) == wanted.get(key)
+                    assert OpenTable(desk.catalog.table("counts"), desk.rows).get(key, 0) == (key in wanted)
 
 
 def test_a_cut_before_the_ends_that_were_read_does_not_count(desk: Desk) -> None:

@@ -31,7 +31,15 @@ from eddy.connectors.kafka.follower import KafkaFollower
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
-from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
+from eddy.connectors.log import (
+    Position,
+    Records,
+    TopicPartition,
+    TopicSpec,
+    check_partitions,
+    check_topic_names,
+    never,
+)
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError
 from eddy.partitioner import Partitioner
@@ -135,8 +143,9 @@ class KafkaLog(WritableLog):
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """As `Log.topics`. Configs that this user may not read are missing."""
+        wanted = None if names is None else check_topic_names(self.where, names)
         known = self._admin.partitions()
-        found = known if names is None else {name: known[name] for name in names if name in known}
+        found = known if wanted is None else {name: known[name] for name in wanted if name in known}
         configs = self._admin.configs(found)
         specs = {name: TopicSpec(name, count, configs[name]) for name, count in found.items()}
         self._specs |= specs
@@ -148,32 +157,37 @@ class KafkaLog(WritableLog):
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """As `Log.delete_topics`."""
-        wanted = set(names)
+        wanted = set(check_topic_names(self.where, names))
         self._admin.delete(wanted)
         self._specs = {name: spec for name, spec in self._specs.items() if name not in wanted}
 
     def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.begin_offsets`."""
-        return self._admin.begins(partitions)
+        return self._admin.begins(self._checked(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.end_offsets`: high watermarks."""
-        return self._admin.ends(partitions)
+        return self._admin.ends(self._checked(partitions))
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.stable_offsets`: last stable offsets."""
-        return self._admin.stable_ends(partitions)
+        return self._admin.stable_ends(self._checked(partitions))
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """As `Log.committed`: waits for open transactions, until they must have timed out."""
-        return self._admin.committed(group, partitions)
+        return self._admin.committed(group, self._checked(partitions))
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
         """As `Log.read`."""
+        self._checked([partition])
         return self._reader.read(partition, start, end, max_records)
+
+    def _checked(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        return check_partitions(self.where, partitions)
 
     def follower(self, positions: Mapping[TopicPartition, int]) -> KafkaFollower:
         """As `Log.follower`."""
+        self._checked(positions)
         settings = self._alone | _FOLLOWER | {"group.id": f"eddy-follower-{uuid.uuid4().hex}"}
         return self._made(lambda s: KafkaFollower(s, positions, self._trouble), settings)
 
@@ -183,6 +197,7 @@ class KafkaLog(WritableLog):
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """As `Log.delete_records`."""
+        self._checked(before)
         self._admin.delete_before(before)
 
     def delete_group(self, group: str) -> None:
@@ -191,6 +206,7 @@ class KafkaLog(WritableLog):
 
     def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """As `Log.set_positions`."""
+        self._checked(positions)
         self._admin.set_positions(group, positions)
 
     def groups(self) -> dict[str, int]:
@@ -208,6 +224,7 @@ class KafkaLog(WritableLog):
 
         After a change of topics it waits until the earlier session of this member is over.
         """
+        topics = check_topic_names(self.where, topics)
         known = self._admin.partitions()
         if missing := sorted(set(topics) - known.keys()):
             raise ConfigurationError(

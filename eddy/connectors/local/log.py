@@ -23,7 +23,15 @@ from eddy.connectors.local.group import ConsumerGroups
 from eddy.connectors.local.log_files import check_name, open_database
 from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
-from eddy.connectors.log import Position, Records, TopicPartition, TopicSpec, never
+from eddy.connectors.log import (
+    Position,
+    Records,
+    TopicPartition,
+    TopicSpec,
+    check_partitions,
+    check_topic_names,
+    never,
+)
 from eddy.connectors.record_limits import DEFAULT_MAX_BYTES
 from eddy.connectors.writing import WritableLog
 from eddy.errors import ConnectorError
@@ -84,8 +92,9 @@ class LocalLog(WritableLog):
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """As `Log.topics`."""
+        wanted = None if names is None else check_topic_names(self._storage.where, names)
         found = self._storage.topics()
-        return found if names is None else {name: found[name] for name in names if name in found}
+        return found if wanted is None else {name: found[name] for name in wanted if name in found}
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`."""
@@ -117,17 +126,18 @@ class LocalLog(WritableLog):
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """As `Log.delete_topics`; groups lose their positions in them too, as in Kafka."""
+        wanted = check_topic_names(self._storage.where, names)
         with self._storage.change():
-            for name in names:
+            for name in wanted:
                 self._storage.delete_topic(name)
 
     def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.begin_offsets`."""
-        return {partition: self._storage.extent(partition).begin for partition in partitions}
+        return {partition: self._storage.extent(partition).begin for partition in self._checked(partitions)}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.end_offsets`, without the open transactions of other processes."""
-        return {partition: self._storage.end(partition) for partition in partitions}
+        return {partition: self._storage.end(partition) for partition in self._checked(partitions)}
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.stable_offsets`: the ends, since a commit is visible everywhere at once."""
@@ -135,15 +145,20 @@ class LocalLog(WritableLog):
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
         """As `Log.committed`."""
-        found = self._storage.committed(group)
-        return {partition: found[partition] for partition in partitions if partition in found}
+        wanted, found = self._checked(partitions), self._storage.committed(group)
+        return {partition: found[partition] for partition in wanted if partition in found}
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
         """As `Log.read`. Raises: ConnectorError if records at `start` were deleted."""
+        self._checked([partition])
         return self._storage.read(partition, start, end, max_records)
+
+    def _checked(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        return check_partitions(self._storage.where, partitions)
 
     def follower(self, positions: Mapping[TopicPartition, int]) -> LocalFollower:
         """As `Log.follower`."""
+        self._checked(positions)
         return LocalFollower(self._storage, positions)
 
     def reopened(self) -> "LocalLog":
@@ -152,6 +167,7 @@ class LocalLog(WritableLog):
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """As `Log.delete_records`. Raises: ConnectorError for an offset beyond the end."""
+        self._checked(before)
         with self._storage.change():
             for partition, offset in before.items():
                 self._storage.delete_before(partition, offset)
@@ -164,6 +180,7 @@ class LocalLog(WritableLog):
 
     def set_positions(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
         """As `Log.set_positions`."""
+        self._checked(positions)
         with self._storage.change():
             self._groups.refuse_members(group)
             self._storage.move(group, positions)
@@ -218,6 +235,7 @@ class LocalLog(WritableLog):
         """As `Log.consumer`; of two members with one name the later one has it. Raises: ConnectorError if another
         process runs the group.
         """
+        topics = check_topic_names(self._storage.where, topics)
         found = self.topics(topics)
         if missing := [topic for topic in topics if topic not in found]:
             raise ConnectorError(

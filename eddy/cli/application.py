@@ -6,6 +6,7 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.runtime.compiled_topology import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
+from eddy.runtime.quiescence import quiescent, table_lags
 from eddy.topology.topology import Topology
 
 __all__ = ["ApplicationTopics", "find", "purposes"]
@@ -15,15 +16,24 @@ __all__ = ["ApplicationTopics", "find", "purposes"]
 class ApplicationTopics:
     """The partitions that one application reads and writes, and which of its exchanges are loops.
 
-    `outputs` are the partitions of sinks and of dead letters.
+    `tables` are the partitions of global tables, `outputs` those of sinks and of dead letters.
     """
 
     name: str
     inputs: list[TopicPartition]
+    tables: list[TopicPartition]
     exchanges: list[TopicPartition]
     outputs: list[TopicPartition]
     loops: frozenset[str]
     internal: InternalTopics
+
+    def quiescent(self, log: Log) -> bool:
+        """Whether, at a moment during this call, every input was processed and nothing was in flight."""
+        return quiescent(log, self.name, self.inputs, self.exchanges, self.internal.anchors, self.tables)
+
+    def table_lags(self, log: Log) -> dict[str, int]:
+        """By topic of a global table, the offsets that some worker has not read."""
+        return table_lags(log, self.name, self.inputs, self.tables)
 
     def kind(self, topic: str) -> str:
         """The purpose of a topic."""
@@ -72,6 +82,7 @@ def find(topology: Topology, log: Log) -> ApplicationTopics:
     return ApplicationTopics(
         topology.name,
         [TopicPartition(topic, p) for topic in sources for p in range(counts[topic])],
+        [TopicPartition(node.topic, p) for node in topology.plan.global_tables() for p in range(counts[node.topic])],
         [TopicPartition(topic, p) for topic, count in internal.exchanges.items() for p in range(count)],
         [TopicPartition(topic, p) for topic in sorted(written) for p in range(counts[topic])],
         compiled.circuit.loop_topics,

@@ -11,7 +11,7 @@ from eddy.cli.printed_tables import new_table, print_table
 from eddy.connectors.log import Log
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.own_positions import committed
-from eddy.runtime.quiescence import Cut, last_cut, quiescent, tally
+from eddy.runtime.quiescence import Cut, last_cut, tally
 from eddy.topology.topology import Topology
 
 __all__ = ["command", "print_status"]
@@ -36,6 +36,13 @@ class _Exchange(msgspec.Struct, frozen=True):
     consumed: int
 
 
+class _Table(msgspec.Struct, frozen=True):
+    """A global table; `lag` is the number of offsets that some worker has not read."""
+
+    topic: str
+    lag: int
+
+
 class _Held(msgspec.Struct, frozen=True):
     """A part without a finite answer: the recursion, the partition of its keys, and the reason."""
 
@@ -50,6 +57,7 @@ class _Status(msgspec.Struct, frozen=True):
     session_s: float | None
     quiescent: bool
     partitions: list[_Partition]
+    global_tables: list[_Table]
     exchanges: list[_Exchange]
     last_cut: Cut | None
     held: list[_Held]
@@ -104,8 +112,9 @@ def _status(log: Log, application: ApplicationTopics) -> _Status:
         application.name,
         log.groups().get(application.name, 0),
         log.session_s,
-        quiescent(log, application.name, application.inputs, application.exchanges, application.internal.anchors),
+        application.quiescent(log),
         partitions,
+        [_Table(topic, lag) for topic, lag in application.table_lags(log).items()],
         [_Exchange(t, rows[t].emitted, rows[t].consumed) if t in rows else _Exchange(t, 0, 0) for t in topics],
         last_cut(log, application.internal.cuts),
         [_Held(*place, why) for place, why in read_metadata(log, application.internal.plan).held.items()],
@@ -122,6 +131,12 @@ def _print(status: _Status) -> None:
         committed = "-" if p.committed is None else f"{p.committed:,}"
         table.add_row(p.topic, str(p.partition), p.kind, committed, f"{p.end:,}", f"{p.lag:,}")
     print_table(table)
+    if status.global_tables:
+        click.echo()
+        table = new_table("global table", "lag", numbers=1)
+        for t in status.global_tables:
+            table.add_row(t.topic, f"{t.lag:,}")
+        print_table(table)
     if status.held:
         click.echo()
         table = new_table("no finite answer in", "partition", "why")

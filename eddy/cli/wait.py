@@ -14,7 +14,7 @@ from eddy.errors import ConnectorError
 from eddy.runtime.holding import told
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.own_positions import committed
-from eddy.runtime.quiescence import lags, last_cut, quiescent
+from eddy.runtime.quiescence import lags, last_cut
 from eddy.runtime.shares import members
 from eddy.topology.topology import Topology
 
@@ -116,8 +116,7 @@ class _Waiting:
     def _unfinished(self, application: ApplicationTopics) -> str | None:
         if self._ends is not None:
             return None
-        anchors = application.internal.anchors
-        if not quiescent(self._log, application.name, application.inputs, application.exchanges, anchors):
+        if not application.quiescent(self._log):
             return _waiting_for(self._log, application)
         if not _settled(self._log, application):
             return "the workers are still deciding which parts have no finite answer"
@@ -146,6 +145,9 @@ def _settled(log: Log, application: ApplicationTopics) -> bool:
 def _waiting_for(log: Log, application: ApplicationTopics) -> str:
     behind = lags(log, application.name, [*application.inputs, *application.exchanges])
     parts = [f"{tp.topic}-{tp.partition} is {lag:,} offsets behind" for tp, lag in behind.items() if lag]
+    for topic, lag in application.table_lags(log).items():
+        if lag:
+            parts.append(f"the global table of {topic} is {lag:,} offsets behind at a worker")
     if not parts:
         parts = ["a loop still has rows to process"]
     if not log.groups().get(application.name):

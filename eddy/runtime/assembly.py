@@ -119,7 +119,7 @@ def assemble(
             f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
             + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
         )
-    read = {topic: counts[topic] for topic in sources}
+    read, tables = ({node.topic: counts[node.topic] for node in of} for of in (plan.sources(), plan.global_tables()))
     own = log.topics(spec.name for spec in internal.specs())
     exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
@@ -137,7 +137,7 @@ def assemble(
             placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
-        Positions(log, name, read, internal.exchanges, written, internal.anchors),
+        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),

@@ -34,6 +34,7 @@ from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.recovery import Recovery
 from eddy.runtime.rejections import Rejections
+from eddy.runtime.table_versions import write_versions
 from eddy.runtime.unlogged_stores import UnloggedStores
 from eddy.state.offsets import encode_offset, offset_key
 from eddy.state.spec import Changes
@@ -105,6 +106,7 @@ class Epoch:
         self._parts = parts
         self._rejected: list[Rejected] = []
         self._letters: list[Rejected] = []
+        self._of_tables: list[Rejected] = []
         self._changes: Mapping[str, Changes] = {}
         self._time = self._cut_rows = 0
         self._clocks: Context | None = None
@@ -144,15 +146,20 @@ class Epoch:
         written = sum(out.sink(sink, parts.circuit.outputs[name]) for name, sink in parts.sinks.items())
         observe("outputs sent")
         sent, circuit = self._send_exchanges(out, records), parts.circuit
-        numbered = self.computed and bool(parts.unlogged)
-        entry = parts.positions.after(records, sent, circuit.constants_sent, self._clocks, circuit.left_due, numbered)
+        numbered, tables = self.computed and bool(parts.unlogged), parts.global_tables.offsets
+        entry = parts.positions.after(
+            records, sent, circuit.constants_sent, self._clocks, circuit.left_due, numbered, tables
+        )
         observe("exchanges sent")
         self._send_changelogs(out)
         set_aside = parts.rejections.send(producer, out, self._rejected, self._letters, parts.circuit.asides, records)
+        if parts.cuts.leads():
+            self._of_tables = parts.rejections.of_tables(producer, out, parts.global_tables)
         held = parts.holding.changes()
         parts.holding.write(producer, held)
         moves = parts.positions.moves(entry)
-        write_positions(producer, parts.internal.cuts, moves, out.own_time(self._time))
+        write_positions(producer, parts.internal.cuts, moves, own_time := out.own_time(self._time))
+        write_versions(producer, parts.internal.cuts, parts.positions.versions(entry), own_time)
         observe("changelogs sent")
         ends = producer.flush()
         observe("flushed")
@@ -165,6 +172,7 @@ class Epoch:
         parts.new_plan = []
         parts.cuts.commit(cut)
         parts.holding.commit(held)
+        parts.global_tables.reported(record.place for record in self._of_tables)
         parts.purging.due |= entry.counters != parts.positions.entry.counters
         parts.positions.adopt(entry, ends)
         parts.clocks.committed(records)
@@ -234,7 +242,7 @@ class Epoch:
         parts, statistics = self._parts, self._parts.statistics
         statistics.records += records
         statistics.written += written
-        statistics.skipped += len(self._rejected)
+        statistics.skipped += len(self._rejected) + len(self._of_tables)
         statistics.cut_rows += self._cut_rows
         statistics.epochs += 1
         statistics.dropped += parts.dropping.report(parts.circuit.dropped())

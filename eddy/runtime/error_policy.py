@@ -52,10 +52,10 @@ class ErrorPolicy:
         """The same for rows that were set aside."""
         return [row for row in dead if self._decided(_failed_row(row), partial(_error_of, row))]
 
-    def global_record(self, rejected: Rejected) -> None:
-        """The same for a record of a global table, of which no letter is written."""
+    def global_record(self, rejected: Rejected) -> bool:
+        """Whether a letter of a record of a global table is written. Raises: as `records` does."""
         self.refused = False
-        self._decided(_failed(rejected), rejected.error)
+        return self._decided(_failed(rejected), rejected.error)
 
     def _decided(self, record: FailedRecord, error: Callable[[], DataError]) -> bool:
         decision = self._on_error if isinstance(self._on_error, str) else self._asked(record)

@@ -3,8 +3,9 @@
     start     the rows of an earlier start are removed, and the topics are read to the ends that they have then
     then      at the beginning of each epoch, records that have come meanwhile are taken
 
-A table is in the worker's store, in no changelog and in no transaction: its topic is what restores it. An epoch that is
-retried may see a later table.
+A table is in the worker's store and in no changelog: its topic is what restores it. The offsets up to which it is read
+are committed with each epoch. An epoch that is retried may see a later table. Every worker reads a record that does not
+decode; the worker that leads reports it, in the transaction that notes it as reported.
 
 Invariant: the tables have exactly the records before `_positions`. After a failure the topics are read on from there,
 so a record that could not be taken is met again.
@@ -12,11 +13,11 @@ so a record that could not be taken is met again.
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from eddy.connectors.log import Follower, Log, Records, TopicPartition
 from eddy.runtime.decoded_columns import decoded, note_unhashable
-from eddy.runtime.decoding import reject
+from eddy.runtime.decoding import Place, Rejected, reject
 from eddy.runtime.error_policy import ErrorPolicy
 from eddy.state.store import Store
 from eddy.state.table_state import Table
@@ -51,6 +52,17 @@ class GlobalTables:
         """The ends at the start, of the partitions that are not read to them yet."""
         self._records = 0
         self._began_s = 0.0
+        self._left_out: dict[Place, tuple[Rejected, bool]] = {}
+        """Records that were left out and are not known to be reported; whether letters of them are to be written."""
+        self._reported: set[Place] = set()
+
+    @property
+    def offsets(self) -> dict[str, list[int]]:
+        """The offsets before which the tables have their records, by topic, one a partition."""
+        found: dict[str, list[int]] = {}
+        for partition in self._partitions if self._positions else ():
+            found.setdefault(partition.topic, []).append(self._positions[partition])
+        return found
 
     @property
     def done(self) -> bool:
@@ -62,8 +74,12 @@ class GlobalTables:
         """The number of offsets still to be read for that."""
         return sum(end - self._positions[place] for place, end in self._ends.items())
 
-    def restore(self, max_records: int) -> int:
-        """Read one slice of the topics. Returns the number of records in it. Raises: DataError; ConnectorError."""
+    def restore(self, max_records: int, reported: Iterable[Place] = ()) -> int:
+        """Read one slice of the topics; `reported` are the rejected records that the application has reported.
+
+        Returns the number of records in the slice. Raises: DataError; ConnectorError.
+        """
+        self.reported(reported)
         if self.done:
             return 0
         if not self._positions:
@@ -82,6 +98,22 @@ class GlobalTables:
             for _ in range(_POLLS):
                 if not self._read(max_records, 0.0):
                     return
+
+    @property
+    def unreported(self) -> list[Rejected]:
+        """The records that were left out and are not known to be reported."""
+        return [record for record, _ in self._left_out.values()]
+
+    @property
+    def letters(self) -> list[Rejected]:
+        """Those among them of which letters are to be written."""
+        return [record for record, is_letter in self._left_out.values() if is_letter]
+
+    def reported(self, places: Iterable[Place]) -> None:
+        """Note records of which the application's metadata says that they were reported."""
+        self._reported.update(place for place in places if place[0] in self._tables)
+        for place in self._reported & self._left_out.keys():
+            del self._left_out[place]
 
     def close(self) -> None:
         """Release the client; the next read opens another one."""
@@ -132,7 +164,9 @@ class GlobalTables:
         note_unhashable(keys, problems)
         for index, reason in problems.items():
             rejected = reject(records, index, reason)
-            self._policy.global_record(rejected)
+            is_letter = self._policy.global_record(rejected)
+            if rejected.place not in self._reported:
+                self._left_out[rejected.place] = rejected, is_letter
             _log.warning("global table '%s': record left out: %s", node.name, rejected.error())
         return {
             key: value

@@ -5,6 +5,7 @@
     unwritten   partitions whose position the group does not have, or another program has written, until the next commit
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
+    tables      the offsets of global tables, noted with each position: all workers have to reach their ends
 
 Invariant: an `EpochEntry` takes effect when its transaction has committed; only `adopt` applies it. Rows sent to an
 internal topic are counted on the lowest partition of it that the worker owns, whose position only this worker commits;
@@ -13,13 +14,14 @@ if it owns none, on the lowest of all its partitions.
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.errors import InvariantError, StateError
 from eddy.operators.context import Context
 from eddy.runtime.own_positions import OwnPositions, own_positions
-from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at
+from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at, table_lags
+from eddy.runtime.table_versions import TableVersion
 
 __all__ = ["EpochEntry", "Positions"]
 
@@ -30,10 +32,11 @@ _NAMED = 3
 
 @dataclass(slots=True)
 class EpochEntry:
-    """Positions and counters after an epoch."""
+    """Positions and counters after an epoch; `tables` are the offsets of global tables that it has read, by topic."""
 
     positions: dict[TopicPartition, int]
     counters: dict[TopicPartition, Counters]
+    tables: Mapping[str, list[int]] = field(default_factory=dict)
 
     @property
     def in_loops(self) -> int:
@@ -54,8 +57,8 @@ class EpochEntry:
 class Positions:
     """The offsets of one worker.
 
-    `sources`, `exchanges` and `outputs` map topics to their partition counts; `anchors` are the partitions whose
-    positions record that constants were sent.
+    `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
+    partitions whose positions record that constants were sent.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class Positions:
         exchanges: Mapping[str, int],
         outputs: Mapping[str, int],
         anchors: Sequence[TopicPartition] = (),
+        tables: Mapping[str, int] | None = None,
     ) -> None:
+        self._tables = partitions_of(tables or {})
         self._log, self._group, self._anchors = log, group, anchors
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
         self._partitions = {**sources, **exchanges}
@@ -145,12 +150,14 @@ class Positions:
         clocks: Context | None = None,
         left_due: Collection[tuple[int, int]] = (),
         numbered: bool = False,
+        tables: Mapping[str, list[int]] | None = None,
     ) -> EpochEntry:
         """The entry after processing `records` and sending `sent` rows to internal topics.
 
         `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` has the
         clocks of the epoch, if an operator reads one. In the partitions of `left_due` (partition count, partition) the
         epoch did not finish work that was due. With `numbered` the epoch gets a number, noted on all partitions.
+        `tables` are the offsets of global tables in this epoch.
         """
         positions = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
         counters = {tp: count.copy() for tp, count in self.entry.counters.items()}
@@ -177,7 +184,26 @@ class Positions:
         for topic in constants:
             anchor = counters[TopicPartition(topic, 0)]
             anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
-        return EpochEntry(positions, counters)
+        self._note_tables(counters, read := tables or {})
+        return EpochEntry(positions, counters, read)
+
+    def _note_tables(self, counters: Mapping[TopicPartition, Counters], tables: Mapping[str, list[int]]) -> None:
+        """Note the offsets of global tables, and for each partition from which position on they are read."""
+        sums = {topic: sum(offsets) for topic, offsets in tables.items()}
+        for tp, count in counters.items():
+            if sums != count.tables and tp not in self._anchors:
+                count.tables, position = sums, self.entry.positions[tp]
+                if position != count.since:  # without a record in between, the earlier offsets took no effect
+                    count.versions, count.since = count.versions + 1, position
+
+    def versions(self, entry: EpochEntry) -> list[TableVersion]:
+        """The versions of global tables that begin with `entry`."""
+        old = self.entry.counters
+        return [
+            TableVersion(*tp, count.since, count.versions, dict(entry.tables))
+            for tp, count in entry.counters.items()
+            if entry.tables and (tp not in old or count.tables != old[tp].tables)
+        ]
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
         """The positions of `entry` to commit: positions that have changed, or whose counters have, and positions that
@@ -193,7 +219,7 @@ class Positions:
         """The cut at `entry`, for a transaction whose records end at `ends`."""
         inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
         outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
-        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs)).with_clocks(entry.counters)
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs), tables=dict(entry.tables)).with_clocks(entry.counters)
 
     def quiescent_cut(self) -> Cut | None:
         """The cut of a quiescent moment, or None.
@@ -205,15 +231,16 @@ class Positions:
         if before is None:
             return None
         ends = self._log.end_offsets(partitions_of(self._outputs))
+        tables = self._log.end_offsets(self._tables)
         if self._quiescent_at() != before:
             return None
         inputs = {tp: position.offset for tp, position in before.items() if tp.topic in self._sources}
         counters = {tp: Counters.of(position) for tp, position in before.items()}
-        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends)).with_clocks(counters)
+        return Cut(Cut.by_topic(inputs), Cut.by_topic(ends), tables=Cut.by_topic(tables)).with_clocks(counters)
 
     def _quiescent_at(self) -> dict[TopicPartition, Position] | None:
         inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
-        return quiescent_at(self._log, self._group, inputs, internal, self._anchors)
+        return quiescent_at(self._log, self._group, inputs, internal, self._anchors, self._tables)
 
     def leads(self) -> bool:
         """Whether this worker owns the first partition of the sources: exactly one does."""
@@ -244,7 +271,7 @@ class Positions:
         return all(self.entry.positions[tp] >= end for tp, end in ends.items())
 
     def lag(self) -> int:
-        """The number of offsets between the committed positions and the ends of inputs and loops."""
+        """The number of offsets between the committed positions and the ends of inputs, loops and global tables."""
         return sum(self.lags().values())
 
     def lags(self) -> dict[str, int]:
@@ -253,7 +280,8 @@ class Positions:
         sums = dict.fromkeys([*self._sources, *self._exchanges], 0)
         for tp, behind in lags(self._log, self._group, inputs).items():
             sums[tp.topic] += behind
-        return sums
+        readers = [tp for tp in inputs if tp not in self._anchors]
+        return sums | table_lags(self._log, self._group, readers, self._tables)
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""

@@ -22,10 +22,11 @@ from eddy.runtime.own_positions import CUT, committed
 
 __all__ = [
     *("Counters", "Cut", "cuts_of", "lags", "last_cut", "last_cut_at", "last_dated_cut"),
-    *("quiescent", "quiescent_at", "tally"),
+    *("quiescent", "quiescent_at", "table_lags", "tally"),
 ]
 
 _FIRST_SPAN = 64
+_TABLE = "@table:"
 
 
 class Counters(msgspec.Struct):
@@ -37,6 +38,10 @@ class Counters(msgspec.Struct):
     partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none. `overdue`
     is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of the last
     epoch if a state store has no changelog, -1 otherwise.
+
+    `tables` are the offsets before which the worker has read global tables, by topic, each the sum over its partitions.
+    `versions` numbers the changes of these offsets, `since` is the partition's position at the last one: see
+    `table_versions`.
     """
 
     emitted: int = 0
@@ -46,6 +51,9 @@ class Counters(msgspec.Struct):
     tick: int = -1
     overdue: int = 0
     epoch: int = -1
+    tables: dict[str, int] = {}
+    versions: int = 0
+    since: int = -1
 
     def note(self) -> str:
         """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
@@ -54,6 +62,8 @@ class Counters(msgspec.Struct):
         """
         told = [("@event", self.event_time), ("@tick", self.tick)]
         told += [("@overdue", self.overdue or -1), ("@epoch", self.epoch)]
+        told += [("@versions", self.versions or -1), ("@since", self.since)]
+        told += [(f"{_TABLE}{topic}", offsets) for topic, offsets in sorted(self.tables.items())]
         others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in told if value >= 0)]
         return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
 
@@ -66,7 +76,10 @@ class Counters(msgspec.Struct):
         elsewhere = {name: int(value) for name, value in (other.split("=") for other in others)}
         event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
         overdue, epoch = elsewhere.pop("@overdue", 0), elsewhere.pop("@epoch", -1)
-        return cls(int(emitted), int(consumed), elsewhere, event_time, tick, overdue, epoch)
+        versions, since = elsewhere.pop("@versions", 0), elsewhere.pop("@since", -1)
+        tables = {name.removeprefix(_TABLE): elsewhere.pop(name) for name in list(elsewhere) if name.startswith(_TABLE)}
+        counted = int(emitted), int(consumed), elsewhere
+        return cls(*counted, event_time, tick, overdue, epoch, tables, versions, since)
 
     def copy(self) -> "Counters":
         """An independent copy."""
@@ -98,13 +111,15 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Offsets are by topic, one for each partition: a cut includes all records before the offset, and none from it on. If
     an operator reads a clock, a cut has the clocks in milliseconds, -1 for none: event times by topic, and, by number
-    of partitions, one tick for each partition.
+    of partitions, one tick for each partition. `tables` has the offsets of the topics of global tables: all workers
+    have read them up to there, and no further.
     """
 
     inputs: dict[str, list[int]]
     outputs: dict[str, list[int]]
     event_times: dict[str, list[int]] = {}
     ticks: list[list[int]] = []
+    tables: dict[str, list[int]] = {}
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -193,15 +208,44 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
     return {tp: ends[tp] - (positions[tp].offset if tp in positions else begins[tp]) for tp in wanted}
 
 
+def table_lags(
+    log: Log, group: str, partitions: Iterable[TopicPartition], tables: Iterable[TopicPartition]
+) -> dict[str, int]:
+    """By topic of a global table, the offsets that some worker has not read; `partitions` are of the application's
+    inputs.
+    """
+    wanted, read = list(partitions), list(tables)
+    if not read:
+        return {}
+    begins = log.begin_offsets(read)
+    found = committed(log, group, wanted)
+    return _unread([found.get(tp) for tp in wanted], begins, log.end_offsets(read))
+
+
+def _unread(
+    readers: Iterable[Position | None], begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[str, int]:
+    """By topic of a global table, the most offsets that a reader lacks. Sums agree where all offsets do: none exceeds
+    its end.
+    """
+    counters = [Counters.of(position) for position in readers]
+    lags: dict[str, int] = {}
+    for topic in dict.fromkeys(tp.topic for tp in ends):
+        first, last = (sum(at for tp, at in offsets.items() if tp.topic == topic) for offsets in (begins, ends))
+        lags[topic] = last - min((here.tables.get(topic, first) for here in counters), default=first)
+    return lags
+
+
 def quiescent(
     log: Log,
     group: str,
     inputs: Iterable[TopicPartition],
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
+    tables: Iterable[TopicPartition] = (),
 ) -> bool:
     """Whether, at a moment during this call, every input was processed and nothing was in flight."""
-    return quiescent_at(log, group, inputs, internal, anchors) is not None
+    return quiescent_at(log, group, inputs, internal, anchors, tables) is not None
 
 
 def quiescent_at(
@@ -210,16 +254,21 @@ def quiescent_at(
     inputs: Iterable[TopicPartition],
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
+    tables: Iterable[TopicPartition] = (),
 ) -> dict[TopicPartition, Position] | None:
     """The application's positions, with their metadata, at a quiescent moment during this call, None if there was none.
 
     `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
+    `tables` are the partitions of global tables, which every worker has to have read to their ends.
     """
-    partitions = [*inputs, *internal]
-    begins = log.begin_offsets(partitions)
+    partitions, anchors, tables = [*inputs, *internal], set(anchors), list(tables)
+    begins = log.begin_offsets([*partitions, *tables])
     found = committed(log, group, partitions)
-    ends = log.end_offsets(partitions)
+    ends = log.end_offsets([*partitions, *tables])
     if not all(anchor in found for anchor in anchors):
+        return None
+    readers = [found.get(tp) for tp in partitions if tp not in anchors]
+    if any(_unread(readers, {tp: begins.pop(tp) for tp in tables}, {tp: ends.pop(tp) for tp in tables}).values()):
         return None
     positions = {tp: found.get(tp) or Position(begins[tp]) for tp in partitions}
     offsets = {tp: position.offset for tp, position in positions.items()}

@@ -6,7 +6,7 @@ positions, a slice at a time, with polls between slices. Nothing is processed be
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from eddy.connectors.log import Log
 from eddy.errors import StateError
@@ -25,9 +25,9 @@ _log = logging.getLogger("eddy.worker")
 class Recovery:
     """The restores of one worker's store. `incarnation` is the application's, `wall` the seconds since 1970.
 
-    `held` are messages about parts without a finite answer, by recursion and partition, and `set_aside` rows and keys
-    that steps have set aside: both from the metadata topic at the restore's start. `report` is called after each slice
-    with the name of the state, and how many of how many offsets are read.
+    `held` are messages about parts without a finite answer, by recursion and partition, `set_aside` rows and keys
+    that steps have set aside, `left_out` rejected records: all from the metadata topic at the restore's start. `report`
+    is called after each slice with the name of the state, and how many of how many offsets are read.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Recovery:
         self.held_back = ""
         self.set_aside: Mapping[Located, KeptRow] = {}
         self.held: dict[tuple[str, int], str] = {}
+        self.left_out: Set[tuple[str, int, int]] = frozenset()
 
     @property
     def left(self) -> int:
@@ -66,7 +67,7 @@ class Recovery:
         """
         metadata = read_metadata(self._log, self._metadata_topic)
         self.set_aside = metadata.set_aside
-        self.held = metadata.held
+        self.held, self.left_out = metadata.held, metadata.left_out
         age_s = self._check_incarnation(metadata.incarnations)
         self._todo = restores(self._log, self._store, self._application, states, owned, metadata.left_out, age_s)
         self._totals = self._left_by_state()

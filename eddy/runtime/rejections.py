@@ -18,6 +18,7 @@ from eddy.operators.nested.fixpoint import Fixpoint
 from eddy.runtime.decoding import Decoder, Rejected
 from eddy.runtime.encoding import DeadRow, Encoder, SinkTopic
 from eddy.runtime.error_policy import ErrorPolicy
+from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.isolation import Part
 from eddy.runtime.metadata import write_left_out, write_set_aside
@@ -66,6 +67,14 @@ class Rejections:
         """
         self._records(producer, out, rejected, letters)
         return self._rows(producer, out, asides, polled)
+
+    def of_tables(self, producer: Producer, out: Encoder, tables: GlobalTables) -> list[Rejected]:
+        """Report the records that global tables have left out, within the open transaction. Returns them."""
+        rejected, letters = tables.unreported, tables.letters
+        write_left_out(producer, self._internal.plan, rejected)
+        if letters:
+            out.dead_letters(self._internal.dead_letter, letters)
+        return rejected
 
     def beyond_limits(self, out: Encoder, circuit: Circuit) -> int:
         """Report rows that loops had to cut, within the open transaction. Returns their number."""

@@ -413,7 +413,7 @@ class Worker:
         """Restore one slice. No record is processed before the restore is complete. Raises: as `_idle`."""
         self.doing = "restore"
         tables, most = self._parts.global_tables, self.config.restore_records
-        self.statistics.restored += self.recovery.step(most) + tables.restore(most)
+        self.statistics.restored += self.recovery.step(most) + tables.restore(most, self.recovery.left_out)
         if self.recovery.done and tables.done:
             self.circuit.forget()
             self._consumer.seek(self.positions.entry.positions)  # records polled meanwhile were not processed
@@ -478,13 +478,14 @@ class Worker:
 
         Raises: NoFiniteAnswerError if a recursion demands it and the group is quiescent.
         """
-        entry = self.positions.after(records, {})
+        tables = self._parts.global_tables
+        entry = self.positions.after(records, {}, tables=tables.offsets)
         if not entry.positions:
             self.trouble = None  # the worker owns no partitions, so it has no records to commit
             return
         cut = self._cuts.quiescent()
         owed = self._cuts.owed(entry) or self._parts.new_plan or self._holding.changes()
-        if cut or owed or self.positions.moves(entry):
+        if cut or owed or (tables.unreported and self._cuts.leads()) or self.positions.moves(entry):
             self._commit(self._begin(), records, cut)
         if self._parts.purging.due and self.quiescent():
             self._parts.purging.purge()

@@ -8,6 +8,7 @@ import pytest
 
 import eddy
 from eddy.cli import wait
+from eddy.cli.status import print_status
 from eddy.cli.wait import Patience, wait_until_quiescent
 from eddy.connectors.kafka import KafkaSettings
 from eddy.connectors.local import LocalLog
@@ -136,3 +137,33 @@ def test_open_transaction_in_an_output_on_kafka_is_waited_for(
     wait_until_quiescent(kafka, topology(name), Patience(PATIENCE_S))
     assert (read(kafka, f"{name}-odd", 1), read(kafka, f"{name}-even", 1)) == ({-1, 1}, {2})
     worker.close()
+
+
+def test_a_global_table_is_waited_for_until_every_worker_has_read_it(capsys: pytest.CaptureFixture[str]) -> None:
+    made = eddy.Topology("app")
+    names = made.global_table("names", S, S)
+    made.stream("in", S, S).join(names, lambda one, other: other, value=S, select=lambda one: one).to("out")
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 2) for topic in ("names", "in", "out"))
+    workers = [eddy.Worker(made, log, eddy.Config(cut_interval_s=0.0), member=member) for member in "01"]
+
+    def stepped(*some: eddy.Worker) -> bool:
+        return sum(worker.step() for worker in some) == 0 and all(worker.idle() for worker in some)
+
+    wait_for(lambda: stepped(*workers) and all(worker.positions.entry.positions for worker in workers))
+    wait_until_quiescent(log, made, Patience(PATIENCE_S))
+    send(log, "names", 2, ["ch", "de", "fr"])
+    for _ in range(10):
+        workers[0].step()
+    with pytest.raises(SystemExit):
+        wait_until_quiescent(log, made, Patience(0.2))
+    assert "the global table of names is 5 offsets behind at a worker" in capsys.readouterr().err
+    assert (workers[0].lags()["names"], workers[0].quiescent()) == (5, False)
+    print_status(log, made, "json")
+    assert '"global_tables":[{"topic":"names","lag":5}]' in capsys.readouterr().out
+    wait_for(lambda: stepped(*workers))
+    wait_until_quiescent(log, made, Patience(PATIENCE_S))
+    print_status(log, made, "table")
+    assert "global table" in capsys.readouterr().out
+    for worker in workers:
+        worker.close()

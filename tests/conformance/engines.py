@@ -23,7 +23,8 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Headers, Log, Producer, TopicPartition, TopicSpec
 from eddy.partitioner import partition_of
 from eddy.topology.compiler.circuit_compiler import sink_serdes
-from eddy.topology.plan.plan import Sink, Source
+from eddy.topology.plan.plan import Sink
+from eddy.topology.plan.topic_steps import TopicRead
 from tests.conformance.cases import Case, Record
 from tests.faust.rig import FaustWorker
 from tests.waiting import PATIENCE_S, Deadline
@@ -162,7 +163,7 @@ def prefixed(case: Case, prefix: str) -> eddy.Topology:
     """The case's topology, with `prefix` before the names of application and topics."""
     topology = case.topology(prefix)
     for node in topology.plan.nodes:
-        if isinstance(node, Source | Sink):
+        if isinstance(node, TopicRead | Sink):
             object.__setattr__(node, "topic", prefix + node.topic)  # a plan is not made to be changed; here it is
     return topology
 
@@ -175,7 +176,8 @@ class Run:
         self.writer = writer or log.producer(None)
         self.numbers: Iterator[int] | None = None  # to be put into headers
         self.topology = prefixed(case, prefix)
-        ends = [*self.topology.plan.sources(), *self.topology.plan.sinks()]
+        plan = self.topology.plan
+        ends = [*plan.sources(), *plan.global_tables(), *plan.sinks()]
         self.counts = dict.fromkeys(sorted(node.topic for node in ends), partitions)
         # Times are those of 1970 here, which a broker would find old.
         log.create_topics(TopicSpec(name, partitions, {"retention.ms": "-1"}) for name in self.counts)
@@ -184,7 +186,8 @@ class Run:
         """Write a batch, each record to the partition of its key."""
         if not batch:
             return
-        sources = {source.topic: source for source in self.topology.plan.sources()}
+        plan = self.topology.plan
+        sources: dict[str, TopicRead] = {node.topic: node for node in (*plan.sources(), *plan.global_tables())}
         self.writer.begin()
         for time_ms, (topic, key, value) in enumerate(batch, 1):
             source = sources[self.prefix + topic]

@@ -19,6 +19,7 @@ PROCESSED = (
     "a-function-calls-out",
     "a-processor-keeps-sessions-and-versions",
     "a-processor-has-children",
+    "a-global-table-is-joined",
 )
 """The names of the cases, which a worker alone computes."""
 
@@ -227,3 +228,22 @@ def a_processor_has_children(t: eddy.Topology) -> None:
     children["left"].to("left")
     children["right"].group_by_key().count("rights").to("right")
     children["told"].to("told")
+
+
+@case(
+    [
+        of("countries", ("ch", "Schweiz"), ("de", "Deutschland"), ("fr", "France")),
+        of("orders", ("a", "ch"), ("b", "xx"), (None, "fr"), ("c", None)),
+        of("countries", ("ch", "Suisse"), ("de", None)),
+        [*of("orders", ("a", "ch"), ("b", "de")), *of("countries", ("it", "Italia"))],
+        of("orders", ("a", "it")),
+    ],
+    named=[("a", "Schweiz"), (None, "France"), ("a", "Suisse"), ("a", "Italia")],
+    counts={"Schweiz": 1, "France": 1, "Suisse": 1, "Italia": 1},
+)
+def a_global_table_is_joined(t: eddy.Topology) -> None:
+    countries = t.global_table("countries", S, S)
+    orders = t.stream("orders", S, S)
+    named = orders.join(countries, lambda order, country: country, "named", S, select=lambda order: order)
+    named.to("named", value=S)
+    named.group_by(lambda key, country: country, key=S).count("counts").to("counts", value=N)

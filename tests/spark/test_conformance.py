@@ -151,8 +151,10 @@ def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
     refused = {case.name for case in CASES if order_dependent(case.topology().plan, dict.fromkeys(_topics(case), 3))}
     assert refused == {
         "a-function-calls-out",
+        "a-global-table-is-joined",
         "a-function-reads-records",
         "a-processor-counts",
+        "a-processor-has-children",
         "a-processor-keeps-sessions-and-versions",
         "a-processor-tells-by-event-time",
         "processors-after-an-exchange",

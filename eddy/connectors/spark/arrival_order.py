@@ -40,15 +40,17 @@ Ordered = Literal["no", "within keys", "all"]
 """
 
 
-def order_dependent(plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = ()) -> dict[str, str]:
+def order_dependent(
+    plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = (), determined: Collection[Node] = ()
+) -> dict[str, str]:
     """The steps whose result the input does not determine, with reasons.
 
-    `commutes` names folds that are exact in any order.
+    `commutes` names folds that are exact in any order; `determined` are steps that notes of the worker determine.
     """
     found: dict[str, str] = {}
     kept = _taken_up_as_tables(plan)
     for node in plan.nodes:
-        if node in kept:
+        if node in kept or node in determined:
             continue
         arrival = node.arrival
         if arrival is None or (arrival.folds and node.name in commutes):

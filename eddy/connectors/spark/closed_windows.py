@@ -73,8 +73,12 @@ class _Homed:
 
 
 def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
-    """The numbers of the topics whose event times decide what is late, in the order of their names."""
+    """The numbers of the topics whose records' orders carry event times and places, in the order of their names.
+
+    Their event times decide what is late, or their places tell as of which offsets a global table is joined.
+    """
     topics = {topic for node in plan.nodes for topic in node.topics_of_windows}
+    topics |= {topic for join in plan.global_joins() for topic in join.inputs[0].record_topics or ()}
     return {topic: number for number, topic in enumerate(sorted(topics))}
 
 

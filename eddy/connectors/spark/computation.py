@@ -17,6 +17,7 @@ from eddy.connectors.spark.closed_windows import topic_numbers, with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
 from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.connectors.spark.global_joins import GlobalJoins, JoinedTables, rows_of_table
 from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read
 from eddy.connectors.spark.one_task import OneTask
@@ -30,12 +31,15 @@ from eddy.runtime.quiescence import last_cut
 from eddy.topology.compiler.circuit_compiler import check_reads, sink_serdes
 from eddy.topology.plan.identity import identity, states_of
 from eddy.topology.plan.plan import Source
+from eddy.topology.plan.topic_steps import TopicRead
 from eddy.topology.topology import Topology
 
 __all__ = ["Application", "Computation", "Offsets", "last_cut"]
 
 Offsets = Mapping[str, list[int]]
 """By topic, one offset a partition."""
+Timestamp = Callable[[Any, Any], Any]
+"""The event time of a record, by its key and value."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Application:
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
+    `global_joins` are joins with global tables that the worker's notes determine, None for none.
     `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read; once
     everything is computed, all event times. Parts with at most `one_task` records or rows are computed in one task, by
     the worker's own circuit; with 0 no part is.
@@ -102,6 +107,7 @@ class Computation:
     one_task: int = ONE_TASK
     letters_end: int | None = None
     clocks: CutClocks = field(default_factory=CutClocks)
+    global_joins: GlobalJoins | None = None
     results: ComputedResults = field(init=False)
     bad: DataFrame | None = field(init=False, default=None)
     settled: bool = field(init=False, default=False)
@@ -137,7 +143,7 @@ class Computation:
     def _in_one_task(self) -> bool:
         """Compute the whole plan in one task if it is small. Returns whether it did."""
         plan, counts, frames = self.application.topology.plan, self.application.counts, self.frames
-        entries = {source.topic: self._entry(source) for source in self.application.sources}
+        entries = {source.topic: self._entry(source, source.timestamp) for source in self.application.sources}
         serdes = sink_serdes(plan, counts)
         exits = {sink.name: SentExit(sink.topic, *serdes[sink], sink.kind == "stream") for sink in plan.sinks()}
         restored = {name for name, state in self.application.circuit.states.items() if state.spec.changelog is None}
@@ -176,7 +182,7 @@ class Computation:
         inputs, bad, latest, times = {}, [], frames.maximum(), {}
         windowed = topic_numbers(plan)
         for source in application.sources:
-            topic, entry = source.topic, self._entry(source)
+            topic, entry = source.topic, self._entry(source, source.timestamp)
             timed = topic in application.circuit.reads.sources
             records = records_of(frames, entry, self._raw(source), latest, twice=timed)
             if topic in windowed:
@@ -192,7 +198,20 @@ class Computation:
             self.bad = whole = frames.union(bad, "")
             self._bad = whole.count
         compiler = SparkCompiler(frames, plan, counts, inputs, self.clocks, partitioner, self.traced, self.one_task)
+        if self.global_joins is not None:
+            compiler.joined_tables = self._joined_tables(self.global_joins, windowed)
         self.results = compiler.run()
+
+    def _joined_tables(self, joins: GlobalJoins, numbers: Mapping[str, int]) -> JoinedTables:
+        """The rows of the tables of determined joins."""
+        frames, log, rows = self.frames, self.application.log, {}
+        for table in dict.fromkeys(join.table for join in joins.determined(self.application.topology.plan)):
+            topic, ends = table.topic, joins.ends(table.topic)
+            begins = log.begin_offsets(TopicPartition(topic, p) for p in range(len(ends)))
+            ranges = [OffsetRange(p, begins[TopicPartition(topic, p)], end) for p, end in enumerate(ends)]
+            raw = [topics_to_read(frames, self.open_log, {topic: ranges})]
+            rows[topic] = frames.kept(rows_of_table(records_of(frames, self._entry(table), raw, frames.maximum())))
+        return JoinedTables(frames, joins, rows, numbers)
 
     @property
     def latest(self) -> int:
@@ -210,13 +229,13 @@ class Computation:
         with spark_errors():
             return known + self._bad()
 
-    def _entry(self, source: Source) -> RecordsEntry:
+    def _entry(self, source: TopicRead, timestamp: Timestamp | None = None) -> RecordsEntry:
         assert source.key is not None
         assert source.value is not None
         left_out = self._left_out.get(source.topic, frozenset())
         fail = self.on_error == "fail"
         by_time = source.topic in self.histories and self.histories[source.topic].by_time
-        return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, source.timestamp)
+        return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, timestamp)
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         """The frames to read for a source, with readers that return `RAW` records: files before the topic."""

@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import tainted
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, arrow_schema, record_batch
-from eddy.connectors.spark.computation import Computation
+from eddy.connectors.spark.computation import Computation, Timestamp
 from eddy.connectors.spark.frames import spark_errors
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics, records_of
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
@@ -36,6 +36,7 @@ from eddy.partitioner import partitions_of
 from eddy.runtime.quiescence import Cut
 from eddy.serde import Native, Serde
 from eddy.topology.plan.plan import Node, Source
+from eddy.topology.plan.topic_steps import TopicRead
 
 __all__ = ["Judge", "Repair", "Sending"]
 
@@ -122,6 +123,7 @@ class Repair:
             known.histories,
             one_task=known.one_task,
             clocks=known.clocks,
+            global_joins=known.global_joins,
             found=found,
         )
 
@@ -163,8 +165,8 @@ class _AsFound(Computation):
 
     found: Mapping[str, DataFrame] = field(default_factory=dict)
 
-    def _entry(self, source: Source) -> RecordsEntry:
-        entry = super()._entry(source)
+    def _entry(self, source: TopicRead, timestamp: Timestamp | None = None) -> RecordsEntry:
+        entry = super()._entry(source, timestamp)
         return replace(entry, by_time=False, from_state=True) if source.topic in self.found else entry
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
@@ -177,7 +179,7 @@ class _AsFound(Computation):
         """By the identity `k` of a source's key, its original bytes: the last of equal keys."""
         frames = self.frames
         raw = [(frames.through(*read, RAW).withColumn("h", f.col("k")), iter) for read in super()._raw(source)]
-        entry = replace(super()._entry(source), fail=False)
+        entry = replace(super()._entry(source, source.timestamp), fail=False)
         return (
             facts_of(records_of(frames, entry, raw, frames.maximum()))
             .groupBy("k")

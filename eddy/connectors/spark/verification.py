@@ -42,6 +42,7 @@ from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.frames import Frames
+from eddy.connectors.spark.global_joins import GlobalJoins
 from eddy.connectors.spark.held_rows import HeldRows
 from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OpenLog
@@ -94,6 +95,7 @@ class Verify:
     empty: Empty = None
     max_age_s: float | None = None
     wall: Callable[[], float] = time.time
+    _global_joins: GlobalJoins = field(init=False)
 
     def run(self) -> Verdict:
         """Verify. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError."""
@@ -109,6 +111,7 @@ class Verify:
         frames = Frames(self.spark, self.program, f"verify {name}")
         try:
             histories = read_histories(frames, name, application.sources, self.files, self.empty)
+            self._global_joins = self._joins(application, cut)
             other = unlike(application.metadata.files, noted(histories))
             computation = Computation(
                 application,
@@ -120,6 +123,7 @@ class Verify:
                 traced=self.stores,
                 one_task=ONE_TASK if self.quick else 0,
                 clocks=self._clocks(application, cut),
+                global_joins=self._global_joins,
             )
             computation.check()
             self._enter(frames, "compute")
@@ -204,6 +208,13 @@ class Verify:
             start = records.next_offset
         return False
 
+    def _joins(self, application: Application, cut: Cut) -> GlobalJoins:
+        """The joins with global tables that the worker's notes determine, without those that are accepted."""
+        plan, wall = self.topology.plan, application.circuit.reads.wall
+        found = GlobalJoins.of(plan, self.log, application.internal.cuts, cut, self.files, bool(wall))
+        accepted = dict.fromkeys(self.accept, "it is accepted")
+        return GlobalJoins(found.versions, {**accepted, **found.undetermined})
+
     def _clocks(self, application: Application, cut: Cut) -> CutClocks:
         """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
         reads, specs = application.circuit.reads, application.specs
@@ -224,7 +235,11 @@ class Verify:
     ) -> tuple[Verdict, DataFrame]:
         """The verdict and the rows that differ; only for the steps `within`, if given: then no step is accepted."""
         plan = self.topology.plan
-        dependent = order_dependent(plan, computation.application.counts, self.commutes)
+        joins = self._global_joins
+        dependent = order_dependent(plan, computation.application.counts, self.commutes, joins.determined(plan))
+        dependent |= {
+            name: f"{dependent[name]}: {why}" for name, why in joins.undetermined.items() if name in dependent
+        }
         left = tainted(plan, self.accept) if within is None else {}
         accepted = {f"step '{name}'": dependent[name] for name in self.accept} if within is None else {}
         skipped = {node.name for node in left}

@@ -12,6 +12,7 @@ from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, as
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, OrderStep
 from eddy.connectors.spark.frames import Frames
+from eddy.connectors.spark.global_joins import JoinedTables
 from eddy.connectors.spark.joined_streams import JoinedStreams
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
 from eddy.connectors.spark.valid_frames import ValidFrames
@@ -34,6 +35,12 @@ class WindowSteps(ABC):
     partitioner: Partitioner
     placements: Mapping[nodes.Node, Placement]
 
+    joined_tables: JoinedTables | None = None
+
+    @abstractmethod
+    def by_a_worker(self, node: nodes.Node) -> None:
+        """No rows, and none in its states."""
+
     @abstractmethod
     def serdes(self, node: nodes.Node) -> tuple[Serde[Any], Serde[Any]]:
         """The serdes of a step's rows."""
@@ -49,6 +56,17 @@ class WindowSteps(ABC):
     @abstractmethod
     def keyed(self, node: nodes.Node) -> DataFrame:
         """The rows of a step that have a key."""
+
+    def globally_joined(self, node: nodes.GlobalJoin) -> None:
+        """Facts, joined with a global table as of the offsets that a worker has noted; none if they are not known."""
+        joined, stream = None, node.inputs[0]
+        if self.joined_tables is not None:
+            serdes = *self.serdes(stream), *self.serdes(node.table)
+            joined = self.joined_tables.of(node, self.scope[stream], *serdes)
+        if joined is None:
+            self.by_a_worker(node)
+        else:
+            self.scope[node] = joined
 
     def valid(self, node: nodes.ValidRows) -> None:
         """The rows that are there by the clocks of their partitions."""

@@ -195,6 +195,9 @@ class Spark(Protocol):
     def looked_up(self, join: Node) -> None:
         """Facts, joined with a table."""
 
+    def globally_joined(self, join: Node) -> None:
+        """Facts, joined with a global table as of the offsets that a worker has noted; none if they are not known."""
+
     def streams_joined(self, join: Node) -> None:
         """Facts of two streams, joined in time."""
 

@@ -33,13 +33,8 @@ class GlobalTable(TopicRead):
         circuit.global_table(self)
         return circuit.source(self.topic)
 
-    @property
-    def arrival(self) -> Arrival:
-        """All of it."""
-        return Arrival(f"a global table: {self.only_by_worker}")
-
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
+        """Nothing: joins read the rows as of their records."""
         spark.by_a_worker(self)
 
 
@@ -72,7 +67,7 @@ class GlobalJoin(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The value of the table."""
+        """The value of the table, unless the worker has noted its offsets for each record."""
         return Arrival("a join with a global table: each record is joined with the table as it was at its worker")
 
     @property
@@ -86,6 +81,13 @@ class GlobalJoin(Node):
             self.name, states.global_table(self.inputs[1]), self.select, self.joiner, self.left
         )
 
+    @property
+    def table(self) -> GlobalTable:
+        """The table."""
+        table = self.inputs[1]
+        assert isinstance(table, GlobalTable)
+        return table
+
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
-        spark.by_a_worker(self)
+        """A join as of the offsets that the worker has noted."""
+        spark.globally_joined(self)

@@ -189,6 +189,19 @@ class Node:
         """The inputs whose records the step passes on, changed or not."""
         return self.inputs
 
+    @property
+    def record_topics(self) -> frozenset[str] | None:
+        """The topics of the records of which its rows are made in the records' own epoch; None if others are among
+        them.
+        """
+        if self.reads:
+            return frozenset({self.user_topic or ""}) if self.kind == "stream" else None
+        found = [source.record_topics for source in self.record_inputs]
+        if self.sends or not self.keeps_records or not found:
+            return None
+        topics = [topic for topic in found if topic is not None]
+        return frozenset().union(*topics) if len(topics) == len(found) else None
+
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """The topics whose event times tell which windows are over for its records, if the step assigns windows."""
     closes: ClassVar[bool] = False

@@ -159,6 +159,11 @@ class Plan:
         """The global tables."""
         return (cast("GlobalTable", node) for node in self.nodes if node.is_global)
 
+    def global_joins(self) -> Iterator[GlobalJoin]:
+        """The joins with global tables."""
+        found = (node for node in self.nodes if any(source.is_global for source in node.inputs))
+        return (cast("GlobalJoin", node) for node in found)
+
     def sinks(self) -> Iterator[Sink]:
         """The sinks."""
         return (cast("Sink", node) for node in self.nodes if node.writes)

@@ -1,0 +1,191 @@
+"""Joins with global tables, each record as of the offsets with which a worker has processed it.
+
+    version     the records of a partition from a position on, and the offsets of the tables for them: `table_versions`
+    row         a record of a table's topic, from its offset on, up to the next record of its key
+    joined      the row of the selected key that the offsets of the record's version include
+
+The notes of versions determine a join if they include all its records, and if the topic of the table still has all rows
+that they include. Otherwise the join is undetermined, with the reason.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.connectors.spark.arrow_functions import FACTS, ArrowFunction, LookedUpEntry, RowsExit, identified
+from eddy.connectors.spark.decoded_rows import DecodedRows, calling
+from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.step_frames import PendingRows
+from eddy.runtime.quiescence import Cut
+from eddy.runtime.table_versions import TableVersion, read_versions
+from eddy.serde import Serde
+from eddy.topology.plan.global_steps import GlobalJoin
+from eddy.topology.plan.plan import Plan
+
+__all__ = ["GlobalJoins", "JoinedTables", "rows_of_table"]
+
+_LONG = 8
+_PLACE, _OFFSET = slice(9, 17), slice(17, 25)
+"""The bytes of a record's order that have the numbers of its topic and its partition, and its offset."""
+_ASKING = f"{FACTS}, g binary, at binary"
+"""Facts with the bytes of the selected key and the offsets of their version, of eight bytes each."""
+
+
+@dataclass(frozen=True)
+class GlobalJoins:
+    """The versions of all records before a cut, by partition; `undetermined` has joins that they do not determine."""
+
+    versions: Mapping[TopicPartition, Sequence[TableVersion]]
+    undetermined: Mapping[str, str]
+
+    @staticmethod
+    def of(plan: Plan, log: Log, cuts: str, cut: Cut, files: Collection[str], by_wall: bool) -> "GlobalJoins":
+        """The joins of a plan. `files` are the topics with records in files; `by_wall`: operators read a wall clock."""
+        joins = list(plan.global_joins())
+        if not joins:
+            return GlobalJoins({}, {})
+        versions = {
+            tp: [version for version in found if version.position < _end(cut, tp)]
+            for tp, found in read_versions(log, cuts).items()
+        }
+        missing = _missing(log, versions, cut, files)
+        reasons = {node.name: missing or _why_not(node, log, versions, by_wall) for node in joins}
+        return GlobalJoins(versions, {name: why for name, why in reasons.items() if why})
+
+    def determined(self, plan: Plan) -> list[GlobalJoin]:
+        """The joins of the plan that the versions determine."""
+        return [node for node in plan.global_joins() if node.name not in self.undetermined]
+
+    def ends(self, topic: str) -> list[int]:
+        """The greatest offsets of a table's topic that a version includes."""
+        found = [version.tables[topic] for versions in self.versions.values() for version in versions]
+        return list(map(max, *found)) if len(found) > 1 else found[0] if found else []
+
+
+def _end(cut: Cut, tp: TopicPartition) -> float:
+    """The position of a partition in the cut; infinite for one of an internal topic."""
+    ends = cut.inputs.get(tp.topic)
+    return float("inf") if ends is None else ends[tp.partition]
+
+
+def _missing(
+    log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], cut: Cut, files: Collection[str]
+) -> str:
+    """The reason why the versions do not include all records; empty if they do."""
+    inputs = {TopicPartition(topic, p): end for topic, ends in cut.inputs.items() for p, end in enumerate(ends)}
+    begins = log.begin_offsets(inputs)
+    for tp, end in inputs.items():
+        if tp.topic in files:
+            return f"records of '{tp.topic}' are in files, and no worker has processed them"
+        first = versions.get(tp, ())[:1]
+        if begins[tp] < end and not (first and first[0].position <= begins[tp]):
+            since = f"before offset {first[0].position}" if first else "at all"
+            return (
+                f"no note is kept of the table's offsets for records of '{tp.topic}' partition {tp.partition} {since}"
+            )
+    return ""
+
+
+def _why_not(
+    node: GlobalJoin, log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], by_wall: bool
+) -> str:
+    """The reason why a join is undetermined, although all versions are known; empty if it is determined."""
+    topic = node.table.topic
+    offsets = {tuple(version.tables.get(topic, ())) for found in versions.values() for version in found}
+    partitions = log.topics([topic])[topic].partitions
+    tps = [TopicPartition(topic, p) for p in range(partitions)]
+    if any(len(at) != partitions for at in offsets):
+        return f"the notes of earlier records do not have the offsets of topic '{topic}'"
+    in_place = node.inputs[0].record_topics is not None
+    if not in_place and (len(offsets) > 1 or by_wall):
+        return "its rows come from other workers or later epochs, and the table has changed meanwhile, or may have"
+    least = list(map(min, *offsets)) if len(offsets) > 1 else next(iter(offsets), (0,) * partitions)
+    ends, begins = log.end_offsets(tps), log.begin_offsets(tps)
+    if log.topics([topic])[topic].compacted and any(least[tp.partition] < ends[tp] for tp in tps):
+        return f"topic '{topic}' is compacted, and has changed since the first records were joined"
+    if any(begins[tp] for tp in tps) and any(at != (0,) * partitions for at in offsets):
+        return f"records of topic '{topic}' were deleted"
+    return ""
+
+
+@dataclass(frozen=True)
+class _AskingExit:
+    """Facts with the selected key, and with the offsets of their version.
+
+    `versions` has the first positions and the offsets of each version, by the bytes of the topic's number and the
+    partition; `only` are the offsets of all records, if they are the same.
+    """
+
+    facts: RowsExit
+    name: str
+    select: Callable[[Any, Any], Any]
+    selected: Serde[Any]
+    versions: Mapping[bytes, tuple[Sequence[int], Sequence[bytes]]]
+    only: bytes | None
+    schema: str = _ASKING
+
+    def columns(self, rows: DecodedRows) -> list[list[Any]]:
+        """Encode. Raises: DataError."""
+        with calling(self.name):
+            keys = [self.select(key, value) for key, value in rows.rows]
+        asked, _ = identified(keys, self.selected, f"join '{self.name}': selected key", nulls=True)
+        assert rows.stamps is not None
+        return [*self.facts.columns(rows), list(asked), [self._at(order) for _, order, _ in rows.stamps]]
+
+    def _at(self, order: bytes) -> bytes:
+        if self.only is not None:
+            return self.only
+        positions, offsets = self.versions[order[_PLACE]]
+        return offsets[bisect_right(positions, int.from_bytes(order[_OFFSET], "big")) - 1]
+
+
+def rows_of_table(records: DataFrame) -> DataFrame:
+    """Records of a table's topic as rows, from offset `lo` on and before `hi`, both as bytes; `g` is the key."""
+    following = Window.partitionBy("k", "p").orderBy("o")
+    there = records.where("bad IS NULL AND k IS NOT NULL")
+    value = f.col("k").alias("g"), f.col("v").alias("r"), f.col("vc").alias("rc")
+    span = be64(f.col("o")).alias("lo"), be64(f.lead("o").over(following)).alias("hi")
+    return there.select(*value, (f.col("p") * f.lit(_LONG) + f.lit(1)).alias("place"), *span)
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """The determined joins of a computation: the rows of tables by topic, and the numbers of the sources' topics."""
+
+    frames: Frames
+    joins: GlobalJoins
+    rows: Mapping[str, DataFrame]
+    numbers: Mapping[str, int]
+
+    def of(self, node: GlobalJoin, facts: PendingRows, *serdes: Serde[Any]) -> PendingRows | None:
+        """The joined facts, by the serdes of key, value, table's key and table's value; None if undetermined."""
+        topic = node.table.topic
+        if topic not in self.rows or node.name in self.joins.undetermined:
+            return None
+        key, value, selected, right = serdes
+        exit_ = _AskingExit(
+            RowsExit(node.label, key, value, True), node.name, node.select, selected, *self._versions(topic)
+        )
+        asking = self.frames.through(facts.frame, ArrowFunction(facts.entry, facts.steps, exit_), exit_.schema)
+        included = f.expr("substring(at, place, 8) > lo AND (hi IS NULL OR substring(at, place, 8) <= hi)")
+        asking, rows = asking.where("v IS NOT NULL").alias("a"), self.rows[topic].alias("b")
+        joined = asking.join(rows, (f.col("a.g") == f.col("b.g")) & included, "left")
+        made = joined if node.left else joined.where("r IS NOT NULL")
+        columns = [f.col(f"a.{name}").alias(name) for name in names(FACTS)]
+        return PendingRows(made.select(*columns, "r", "rc"), LookedUpEntry(node.name, key, value, right, node.joiner))
+
+    def _versions(self, topic: str) -> tuple[dict[bytes, tuple[list[int], list[bytes]]], bytes | None]:
+        found: dict[bytes, tuple[list[int], list[bytes]]] = {}
+        offsets: set[bytes] = set()
+        for tp, versions in self.joins.versions.items():
+            at = [b"".join(offset.to_bytes(_LONG, "big") for offset in v.tables[topic]) for v in versions]
+            offsets.update(at)
+            if tp.topic in self.numbers:
+                place = self.numbers[tp.topic].to_bytes(4, "big") + tp.partition.to_bytes(4, "big")
+                found[place] = [version.position for version in versions], at
+        return found, offsets.pop() if len(offsets) == 1 else None

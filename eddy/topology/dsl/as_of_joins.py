@@ -7,7 +7,7 @@ from eddy.errors import TopologyError
 from eddy.serde import Native, Serde, Tuple
 from eddy.topology.arguments import name_or, takes_key
 from eddy.topology.dsl.builder import Builder, same_topology
-from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys, without_key
+from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import sources_of_records
 
@@ -49,7 +49,7 @@ def as_of_join(
         joined = builder.anonymous(
             plan.Merge, "merge", "stream", None, label=name, inputs=(joined, single), key=key, value=None
         )
-    return builder.joined(joined, joiner if with_key else without_key(joiner), value)
+    return builder.joined(joined, joiner, value, with_key)
 
 
 def _check_versions(where: str, other: plan.Node, sources: int) -> None:

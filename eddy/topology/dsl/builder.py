@@ -111,13 +111,16 @@ class Builder:
             with_record=with_record,
         )
 
-    def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None) -> Transform:
-        """The rows of a join that makes pairs of values, with `joiner(key, value, other)`."""
+    def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None, with_key: bool = True) -> Transform:
+        """The rows of a join that makes pairs of values, with `joiner(value, other)`, or with the key before them."""
 
-        def of_pair(key: Any, value: Any) -> Any:
+        def of_pair(pair: Any) -> Any:
+            return joiner(*pair)
+
+        def of_key_and_pair(key: Any, value: Any) -> Any:
             return joiner(key, *value)
 
-        return self.transform(pairs, "map-values", of_pair, None, value=value)
+        return self.transform(pairs, "map-values", of_key_and_pair if with_key else of_pair, None, value=value)
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
         """The node with the rows of `source` at the owners of their keys: `source` itself, or an exchange with these

@@ -13,7 +13,7 @@ from eddy.topology.dsl.builder import pair, same_topology
 from eddy.topology.dsl.global_table import GlobalKTable, global_join
 from eddy.topology.dsl.processed import Processed
 from eddy.topology.dsl.table import KTable
-from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys, without_key
+from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import sources_of_records
 
@@ -330,7 +330,7 @@ class StreamJoins(Processed[K, V]):
             pairs = builder.anonymous(
                 plan.Merge, "merge", "stream", None, label=name, inputs=(pairs, *single), key=key, value=None
             )
-        return self._of(builder.joined(pairs, joiner if with_key else without_key(joiner), value))
+        return self._of(builder.joined(pairs, joiner, value, with_key))
 
     def _of(self, node: plan.Node) -> Any:
         return type(self)(self._builder, node)

@@ -1,6 +1,5 @@
 """Shared parts of joins in time: records under keys with their moments, and records without a key."""
 
-from collections.abc import Callable
 from typing import Any
 
 from eddy.errors import TopologyError
@@ -10,7 +9,7 @@ from eddy.topology.dsl.builder import Builder
 from eddy.topology.plan import plan
 from eddy.topology.plan.topic_steps import Source
 
-__all__ = ["alone", "check_outside", "key_of_both", "timed", "with_keys", "without_key"]
+__all__ = ["alone", "check_outside", "key_of_both", "timed", "with_keys"]
 
 
 def check_outside(where: str, builder: Builder) -> None:
@@ -61,11 +60,6 @@ def with_keys(builder: Builder, node: plan.Node) -> plan.Node:
 def alone(stream: Any, side: int) -> Any:
     """The records without a key, each with None in the place of the other side's value."""
     return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
-
-
-def without_key(joiner: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A joiner that is called with the key, too."""
-    return lambda key, value, other: joiner(value, other)
 
 
 def _has_key(key: Any, value: Any) -> bool:

@@ -1,0 +1,121 @@
+"""Rows of moments are a plain dict's, whichever of them are in memory, and through restarts and aborted epochs."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eddy.partitioner import partition_of
+from eddy.serde import Native, String
+from eddy.state.memory import MemoryStore
+from eddy.state.spec import StateSpec
+from eddy.state.timed_rows import TimedRows
+from eddy.windows import SessionWindowed, Windowed
+
+Row = tuple[str, int, float]
+"""A key, a moment and a value."""
+SPEC = StateSpec("near", "arrangement", SessionWindowed(String), Native, 3, partition_of)
+
+
+def add(rows: TimedRows[str, float], news: Sequence[tuple[Row, int]]) -> None:
+    given_rows = rows.encoded([(Windowed(key, time, time), value) for (key, time, value), _ in news])
+    rows.add(given_rows, [weight for _, weight in news])
+
+
+class Model:
+    """The rows, and those of the last commit."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[Row] = Counter()
+        self.before: Counter[Row] = Counter()
+
+    def between(self, key: str, first: int, last: int) -> list[tuple[int, float, int]]:
+        found = [(time, value, count) for (of, time, value), count in self.rows.items() if of == key]
+        return sorted(row for row in found if first <= row[0] <= last)
+
+
+def plain_of(key: str) -> tuple[int, bytes]:
+    return partition_of(key.encode(), 3), key.encode()
+
+
+keys = st.sampled_from(["a", "b", "ab", ""])
+moments = st.integers(0, 30)
+row = st.tuples(keys, moments, st.sampled_from([0, 1, 2.5]))
+actions = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.tuples(row, st.integers(1, 2)), max_size=6)),
+    st.tuples(st.just("look"), keys, st.integers(-5, 35), st.integers(-5, 35)),
+    st.tuples(st.just("take"), keys, moments),
+    st.tuples(st.sampled_from(["commit", "rollback", "age", "restart"])),
+)
+
+
+@given(st.lists(actions, max_size=40), st.booleans(), st.sampled_from([0, 0, 20, 90]))
+def test_rows_are_those_of_a_dict(steps: list[tuple[object, ...]], on_disk: bool, many: int) -> None:
+    """`many` rows of a key are more than are kept in memory."""
+    store = MemoryStore() if on_disk else None
+    rows, model = TimedRows[str, float](SPEC, store), Model()
+    first: list[tuple[object, ...]] = [("add", [(("a", at // 3, float(at)), 1) for at in range(many)]), ("commit",)]
+    for step in first + steps:
+        match step:
+            case ("add", news):
+                assert isinstance(news, list)
+                add(rows, news)
+                for one, weight in news:
+                    model.rows[one] += weight
+            case ("look", str(key), int(first), int(last)):
+                (found,) = rows.between([plain_of(key)], [(first, last)])
+                assert sorted(found) == model.between(key, first, last)
+                assert [time for time, _, _ in found] == sorted(time for time, _, _ in found)
+            case ("take", str(key), int(time)):
+                taken = sorted((Native.decode(value), weight) for value, weight in rows.take(*plain_of(key), time))
+                assert taken == [(value, weight) for _, value, weight in model.between(key, time, time)]
+                for value, _ in taken:
+                    del model.rows[key, time, value]
+            case ("commit",):
+                if store is not None:
+                    store.write(SPEC.stored(rows.changes()))
+                rows.commit()
+                model.before = Counter(model.rows)
+            case ("rollback",):
+                rows.rollback()
+                model.rows = Counter(model.before)
+            case ("age",):
+                before = rows.cells
+                assert rows.age() == before - rows.cells >= before / 2
+            case ("restart",) if store is not None:
+                rows, model.rows = TimedRows(SPEC, store), Counter(model.before)
+    found = Counter({(key[0], key[1], value): weight for (key, value), weight in rows.items()})
+    assert found == model.rows
+
+
+def test_a_key_that_is_looked_at_again_at_later_moments_is_not_read_again() -> None:
+    read: list[bytes] = []
+
+    class Counting(MemoryStore):
+        def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+            read.append(start)
+            return super().scan_between(start, stop, limit)
+
+    store = Counting()
+    rows = TimedRows[str, float](SPEC, store)
+    for time in range(100):
+        (found,) = rows.between([plain_of("a")], [(time - 3, time)])
+        assert [moment for moment, _, _ in found] == list(range(max(0, time - 3), time))
+        add(rows, [(("a", time, 1.0), 1)])
+        store.write(SPEC.stored(rows.changes()))
+        rows.commit()
+    assert len(read) == 1
+    assert rows.cells < 20
+
+
+def test_of_equal_values_one_is_kept_in_whatever_order_they_come() -> None:
+    for values in ([1, 1.0], [1.0, 1]):
+        for looked_at in (False, True):
+            rows = TimedRows[str, float](SPEC, MemoryStore())
+            if looked_at:
+                assert list(rows.between([plain_of("a")], [(0, 9)])) == [[]]
+            for value in values:
+                add(rows, [(("a", 5, value), 1)])
+            ((found,),) = rows.between([plain_of("a")], [(0, 9)])
+            assert repr(found) == "(5, 1.0, 2)"

@@ -1,4 +1,4 @@
-"""Two live pages: WordNet's nouns as a tree in which subtrees move, and permissions that come and go.
+"""Two live pages: WordNet's nouns as a tree in which subtrees move (`live_nouns.py`), and permissions that come and go.
 
     python examples/demo_live.py [PORT]
 
@@ -6,15 +6,16 @@ It runs on embedded logs in memory until Ctrl-C, on this machine alone: WordNet 
 on the next one.
 """
 
-import itertools
 import random
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "wordnet")]
 
+import live_nouns
 import permissions
 from concepts import load
 
@@ -25,21 +26,8 @@ PEOPLE = {"ann": "Ann", "bob": "Bob", "cid": "Cid", "staff": "Staff", "press": "
 INSIDE = [("ann", "staff"), ("bob", "press"), ("cid", "board")]
 CYCLE = [("press", "staff"), ("staff", "board"), ("board", "press")]
 FOLDERS = {"home": None, "plans": "home", "news": "home", "drafts": "news", "photos": "news"}
-
-nouns = eddy.Topology("wordnet-live")
-nouns.table("nouns", key=eddy.String, value=eddy.Json())
-table = eddy.live_table("nouns", key="id")
-queries = eddy.Queries()
-
-
-def children(noun):
-    return table.where(table.parent == noun.id).order_by(table.name).nest(children=children)
-
-
-@queries.query
-def tree() -> eddy.Query:
-    """All nouns, from the most general one."""
-    return table.where(table.parent.is_null()).nest(children=children)
+MOVERS = 6
+"""The number of nouns that move."""
 
 
 class Job:
@@ -76,29 +64,41 @@ def grant(job: Job) -> None:
 
 def main(port: int) -> None:
     with ExitStack() as stack:
-        first = Job(stack, nouns, queries, port)
+        first = Job(stack, live_nouns.topology, live_nouns.queries, port)
         second = Job(stack, permissions.topology, permissions.queries, port + 1 if port else 0)
         found, ends = grow(first)
         grant(second)
         first.server.tables.wait(ends, exact=True, timeout_s=120)
-        print(f"{len(found):,} nouns, of which subtrees move:  http://localhost:{first.server.port}/#/queries/tree?")
+        moves = moves_of(found)
+        first.write("nouns", next(moves))
+        address = f"http://localhost:{first.server.port}/#/queries"
+        print(f"the nouns that move most often, of {len(found):,}:  {address}/fastest?open-levels=1")
+        print(f"the tree of all of them:  {address}/tree?open-levels=2")
         address = f"http://localhost:{second.server.port}/#/queries"
         print(f"who may open a folder, with a grant that comes and goes:  {address}/who_may_open?folder=photos")
         print(f"what Cid may open, through groups in a cycle:  {address}/what_may_open?member=cid", flush=True)
-        levels = top_levels(found)
-        tops = [node for node, row in found.items() if row["parent"] in levels]
-        for turn in itertools.count():
+        for turn, moved in enumerate(moves):
             time.sleep(1.5)
-            moved = random.choice(tops)
-            other = random.choice([node for node in tops if node != moved and found[node]["parent"] != moved])
-            first.write("nouns", {moved: found[moved] | {"parent": other}})
-            second.write("grants", {"cid: photos": None if turn % 2 else {"member": "cid", "folder": "photos"}})
-            time.sleep(1.5)
-            first.write("nouns", {moved: found[moved]})
+            first.write("nouns", moved)
+            if turn % 2:
+                grant_now = None if turn % 4 == 1 else {"member": "cid", "folder": "photos"}
+                second.write("grants", {"cid: photos": grant_now})
+
+
+def moves_of(found: dict) -> Iterator[dict]:
+    """Endless records, each of which moves a noun below another one, or back. Some move more often."""
+    levels = top_levels(found)
+    movers = [node for node, row in found.items() if row["parent"] in levels][:MOVERS]
+    draw = random.Random(7)
+    while True:
+        (moved,) = draw.choices(movers, [2**place for place in range(len(movers))])
+        other = draw.choice([node for node in movers if node != moved])
+        yield {moved: found[moved] | {"parent": other}}
+        yield {moved: found[moved]}
 
 
 def top_levels(found: dict) -> set:
-    """The root, and the nouns below it."""
+    """The roots, and the nouns below them."""
     roots = {node for node, row in found.items() if row["parent"] is None}
     return roots | {node for node, row in found.items() if row["parent"] in roots}
 

@@ -1,9 +1,9 @@
 /** The page of a worker or a table server: its topology, tables and live queries. All data comes from this server. */
 
-import { Connection, parse as parsed, stringify } from "./client.js";
-import { card, dim, make, number, shown, span } from "./elements.js";
-import { List } from "./list.js";
+import { Connection, parse as parsed } from "./client.js";
+import { card, make, number } from "./elements.js";
 import { Picture } from "./picture.js";
+import { showQueries, showQuery } from "./queries.js";
 import { showLetters } from "./records.js";
 import { showTable, showTables } from "./tables.js";
 
@@ -12,7 +12,6 @@ const BEAT_MS = 2_500; // of a poll; without an answer the server is away
 const ANSWER_MS = 60_000; // of other requests, such as a trace
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
-const encode = encodeURIComponent;
 
 let token = sessionStorage.getItem("eddy-token");
 let topology = null;
@@ -272,212 +271,23 @@ function drawTrouble(place) {
   );
 }
 
-// Live queries
-
-async function showQueries(main) {
-  const { queries = [] } = await ask("v1/queries", { also: [404] });
-  main.replaceChildren(
-    make("h1", {}, "Live queries"),
-    queries.length ? "" : dim("This application has no named queries."),
-    ...queries.map((query) => card(make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(query, {}))),
-  );
-}
-
-function argumentForm(query, given) {
-  const inputs = query.arguments.map(({ name, type, required, default: usual }) => {
-    const value = given[name] ?? (required || usual == null ? "" : shown(usual));
-    return make("input", { name, value, id: `argument-${query.name}-${name}`, required: required ? "" : null, placeholder: type });
-  });
-  const form = make("form", {}, ...inputs.map((input) => make("label", { for: input.id }, input.name, input)), make("button", {}, "Show live"));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    const set = new URLSearchParams(inputs.filter((input) => input.value !== "").map((input) => [input.name, input.value]));
-    const hash = `#/queries/${encode(query.name)}?${set}`;
-    if (location.hash === hash) show();
-    else location.hash = hash;
-  });
-  return form;
-}
-
-/** An argument's text as its type says: text stands for itself, all else is JSON. */
-function valueOf(text, type = "") {
-  if (/^str\b/.test(type) && !(text === "null" && /None/.test(type))) return text;
-  try {
-    return parsed(text);
-  } catch {
-    return text;
-  }
-}
-
-async function showQuery(main, name, parameters) {
-  const query = (await ask("v1/queries")).queries.find((each) => each.name === name);
-  if (!main.isConnected) return; // another page is shown by now
-  if (query === undefined) throw new Refusal(404, `There is no query '${name}'.`);
-  const given = Object.fromEntries(parameters);
-  const types = Object.fromEntries(query.arguments.map((each) => [each.name, each.type]));
-  const lacking = query.arguments.some((each) => each.required && !(each.name in given));
-  const place = card(dim(lacking ? "Fill in the arguments." : "Connecting …"));
-  const note = make("p", { class: "bar", role: "status" });
-  main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(query, given) : "", place, note);
-  if (lacking) return;
-  const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
-  connection ??= new Connection(base, { token });
-  const view = connection.live(name, values);
-  const tree = new Tree(view, name);
-  let frame = 0;
-  const draw = () => {
-    frame = 0;
-    const says = { complete: "live", unknown: "a table is read anew", offline: "away; trying again" };
-    if (view.shape && !view.error) {
-      tree.take();
-      if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
-      tree.list.paint();
-    } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
-    note.replaceChildren(span(`dot ${view.state === "complete" ? "good" : "bad"}`, view.error ? "ended" : (says[view.state] ?? view.state)),
-      view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
-  };
-  const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
-  leave = () => {
-    stop();
-    view.close();
-  };
-}
-
-/** The heading of a nest, where a row has several. */
-class Nest {
-  constructor(nestName, below, level) {
-    Object.assign(this, { nestName, below, level });
-  }
-}
-
-const listOf = (value) => (Array.isArray(value) ? value : [value]);
-const TITLES = ["name", "title", "label", "text", "value"];
-
-/** The rows of a view as a list that expands: a row with one nest has its rows below, with several each nest. */
-class Tree {
-  #open = new Set();
-  #items = [];
-  #seen = new Map();
-  summary = "";
-
-  constructor(view, label) {
-    this.view = view;
-    this.list = new List({ label, role: "tree", draw: (element, index) => this.#draw(element, this.#items[index]), act: (what, index) => this.#act(what, index) });
-    this.value = make("p", { class: "number-now" });
-    this.element = this.list.element;
-  }
-
-  /** Take the rows as they are now. */
-  take() {
-    const { rows } = this.view;
-    if (!Array.isArray(rows) && (rows === null || typeof rows !== "object")) {
-      this.element = this.value;
-      this.value.textContent = rows === null ? "no row" : shown(rows);
-      this.summary = "";
-      return;
-    }
-    this.element = this.list.element;
-    const top = listOf(rows);
-    this.summary = `${number(top.length)} ${top.length === 1 ? "row" : "rows"} at the top`;
-    this.#items = this.#flat(top);
-    this.list.count = this.#items.length;
-  }
-
-  #levelOf(level) {
-    const { shape } = this.view;
-    while (shape[level].pluck) level = shape[level].nests[shape[level].pluck];
-    return level;
-  }
-
-  #flat(top) {
-    const items = [];
-    const todo = [{ rows: top, next: 0, level: this.#levelOf(0), depth: 0, path: "" }];
-    while (todo.length) {
-      const turn = todo[todo.length - 1];
-      if (turn.next === turn.rows.length) {
-        todo.pop();
-        continue;
-      }
-      const item = this.#item(turn.rows[turn.next++], turn);
-      items.push(item);
-      if (item.below && this.#open.has(item.key)) todo.push({ rows: item.below, next: 0, level: item.level, depth: turn.depth + 1, path: item.key });
-    }
-    return items;
-  }
-
-  #item(row, { level, depth, path }) {
-    if (row instanceof Nest) return { ...row, key: `${path}/${row.nestName}`, depth, below: row.below.length ? row.below : null };
-    const { shape } = this.view;
-    const { nests = {}, key = [] } = shape[level];
-    const keys = key.filter((column) => column in row);
-    const own = `${path}/${stringify(keys.length ? keys.map((column) => row[column]) : row)}`;
-    const found = Object.entries(nests).filter(([name]) => row[name] !== null && typeof row[name] === "object");
-    let below = null;
-    let belowLevel = level;
-    if (found.length === 1 && Object.keys(nests).length === 1) {
-      const [[name, next]] = found;
-      below = listOf(row[name]);
-      belowLevel = this.#levelOf(next);
-    } else if (found.length)
-      below = found.map(([name, next]) => new Nest(name, listOf(row[name]), this.#levelOf(next)));
-    return { row, key: own, depth, below: below?.length ? below : null, level: belowLevel, nests };
-  }
-
-  #draw(element, item) {
-    if (item === undefined) return;
-    const isOpen = this.#open.has(item.key);
-    element.style.paddingLeft = `${0.8 + Math.min(item.depth, 40) * 1.1}em`;
-    element.setAttribute("aria-level", item.depth + 1);
-    if (item.below) element.setAttribute("aria-expanded", isOpen);
-    else element.removeAttribute("aria-expanded");
-    const twist = make("span", { class: "twist", "aria-hidden": "true" }, item.below ? (isOpen ? "▾" : "▸") : "");
-    if (item.nestName !== undefined) element.replaceChildren(twist, span("dim", `${item.nestName} (${number(item.below?.length ?? 0)})`));
-    else element.replaceChildren(twist, ...this.#cells(item));
-    const text = element.lastChild.textContent + element.children[1].textContent;
-    const old = this.#seen.get(item.key);
-    if (old !== undefined && old !== text && !element.classList.contains("fresh")) {
-      element.classList.add("fresh");
-      setTimeout(() => element.classList.remove("fresh"), 1_700);
-    }
-    this.#seen.set(item.key, text);
-    if (this.#seen.size > 5_000) this.#seen.clear();
-  }
-
-  #cells({ row, nests, below }) {
-    const columns = Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
-    const title = TITLES.find((column) => columns.includes(column)) ?? columns.find((column) => column !== "$cycle");
-    const rest = columns.filter((column) => column !== title && column !== "$cycle").map((column) => `${column}: ${shown(row[column])}`);
-    const count = below && !(below[0] instanceof Nest) ? span("dim", number(below.length)) : "";
-    return [make("span", {}, title === undefined ? "" : shown(row[title])), row.$cycle ? span("error", "↺ leads back to a row above") : "", count, span("value", rest.join(" · "))];
-  }
-
-  #act(what, index) {
-    const item = this.#items[index];
-    if (item === undefined) return;
-    const isOpen = this.#open.has(item.key);
-    if (item.below && (what === "open" || what === "twist" || (what === "expand") !== isOpen)) {
-      if (isOpen) this.#open.delete(item.key);
-      else this.#open.add(item.key);
-      this.take();
-    } else if (what === "expand" && isOpen) this.list.go(index + 1);
-    else if (what === "collapse") {
-      let above = index;
-      while (above > 0 && this.#items[above].depth >= item.depth) above--;
-      this.list.go(above);
-    }
-  }
-}
-
 // Pages
 
 /** A page of another file: it gets what it needs of this one. */
-function onPage(show) {
-  return (main, ...rest) => show(main, { ask, save, figure, follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]) }, ...rest);
+function onPage(open) {
+  const handle = {
+    ask, save, figure,
+    follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]),
+    live: (name, values) => (connection ??= new Connection(base, { token })).live(name, values),
+    leaving: (end) => (leave = end),
+    again: () => show(),
+  };
+  return (main, ...rest) => open(main, handle, ...rest);
 }
 
 const PAGES = [
-  [/^\/$/, showTopology], [/^\/tables$/, onPage(showTables)], [/^\/tables\/([^/]+)$/, onPage(showTable)], [/^\/queries$/, showQueries],
-  [/^\/queries\/([^/]+)$/, showQuery], [/^\/letters$/, onPage(showLetters)],
+  [/^\/$/, showTopology], [/^\/tables$/, onPage(showTables)], [/^\/tables\/([^/]+)$/, onPage(showTable)], [/^\/queries$/, onPage(showQueries)],
+  [/^\/queries\/([^/]+)$/, onPage(showQuery)], [/^\/letters$/, onPage(showLetters)],
 ];
 
 let turn = 0;

@@ -4,6 +4,7 @@ GET  /v1/queries                  the queries, with their arguments
 GET  /v1/queries/NAME?arg=value   the result, once
 GET  /v1/live?query=JSON          a stream of events: the rows of queries, and patches as they change
 POST /v1/live/STREAM              opens, closes and moves queries of a stream
+GET  /v1/open-queries             the queries that are kept up to date, with their clients and costs
 
 docs/live-queries.md has the events.
 """
@@ -24,10 +25,11 @@ from starlette.routing import Route
 
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.live.query.named import Claims, Queries
-from eddy.live.query.refusals import QueryArgumentError, QueryLimitError
-from eddy.live.streams.caller import Caller, Headers
+from eddy.live.query.refusals import ForbiddenError, QueryArgumentError, QueryLimitError
+from eddy.live.streams.caller import Caller, Headers, rows_allowed
 from eddy.live.streams.events import Asked, Change, LastEvent
 from eddy.live.streams.limits import Limits, Quota
+from eddy.live.streams.open_queries import open_queries
 from eddy.live.streams.publisher import Publisher
 from eddy.live.streams.stream_connection import Connection, Record
 from eddy.program.open_tables import Tables
@@ -83,6 +85,7 @@ class LivePages:
             Route("/v1/queries/{name}", self.once),
             Route("/v1/live", self.live),
             Route("/v1/live/{stream}", self.changed, methods=["POST"]),
+            Route("/v1/open-queries", self.open_now),
         ]
 
     def stop(self) -> None:
@@ -95,6 +98,19 @@ class LivePages:
         """The queries."""
         self._claims(request)
         return answer({"queries": [query.described() for query in self._queries]})
+
+    async def open_now(self, request: Request) -> Response:
+        """The queries that are kept up to date, of tables that the caller may read as a whole."""
+        self._claims(request)
+        publisher = await self._publish()
+
+        def may_read_all(table: str) -> bool:
+            try:
+                return rows_allowed(lambda name: self._authorize(request, name), table) is None
+            except ForbiddenError:
+                return False
+
+        return answer(await self._in_thread(open_queries, publisher.server, may_read_all))
 
     async def once(self, request: Request) -> Response:
         """The result of a query, once."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.axe import check_accessible
 from tests.client.node import NODE, ROOT, needed
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site, tree
@@ -112,6 +113,26 @@ def test_tree_expands_by_keyboard_and_follows_moves(
     page.wait_for_selector(".dot.good:has-text('live')")
     site.write({"eve": {"name": "eve", "parent": "home"}})
     page.wait_for_selector(".row:has-text('eve')")
+
+
+def test_open_queries_are_listed_with_what_they_cost(
+    visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
+    url = site.serve()
+    site.write({"home": {"name": "home"}, "ada": {"name": "ada", "parent": "home"}})
+    page = visit(f"{url}#/queries")
+    page.wait_for_selector("text=No live query is open.")
+    other = visit(f"{url}#/queries/tree?")
+    other.wait_for_selector(".row")
+    page.wait_for_selector("[aria-label='Open queries'] tbody tr")
+    name, *cells = page.locator("[aria-label='Open queries'] tbody td").all_inner_texts()
+    assert name == f"tree\n{tree()!r}"
+    assert cells[:2] == ["1", "2"]
+    assert [cell.split(" ")[1] in {"KiB", "ms", "s"} for cell in cells[2:]] == [True, True, True]
+    check_accessible(page)
+    screenshots(page, "open-queries")
+    other.goto(f"{url}#/tables")
+    page.wait_for_selector("[aria-label='Open queries'] td:has-text('none now')")
 
 
 def wide(visit: Visit, site: Site, count: int) -> None:

@@ -9,6 +9,7 @@ Operators are shared: `Dataflow.shared` returns the same operator for equal iden
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
+from time import perf_counter
 from typing import TypeVar, cast
 
 from eddy.live.dataflow.held_bytes import held_bytes
@@ -37,6 +38,8 @@ class QueryOperator:
         self.is_scheduled = False
         self.users = 0
         self.identity: Hashable = None
+        self.seconds = 0.0
+        """Seconds of its steps since it was made."""
 
     def step(self, schedule: Schedule) -> None:
         """Process the changes of the inputs.
@@ -198,7 +201,7 @@ class Dataflow:
 
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[QueryOperator]:
         """One batch. Returns the outputs that were called; call `end` after they are read."""
-        queue, schedule, called = self._queue, self._schedule, self._called
+        queue, called = self._queue, self._called
         push, pop = heapq.heappush, heapq.heappop
         for name, delta in deltas.items():
             table = self.tables[name]
@@ -212,13 +215,11 @@ class Dataflow:
         while queue:
             operator = pop(queue)[1]
             operator.is_scheduled = False
-            operator.step(schedule)
-            called.append(operator)
+            self._call(operator)
             # Step the only dependent directly, without the queue.
             while operator.out and not queue and len(operator.dependents) == 1:
                 (operator,) = operator.dependents
-                operator.step(schedule)
-                called.append(operator)
+                self._call(operator)
             if operator.out:
                 for dependent in operator.dependents:
                     if not dependent.is_scheduled:
@@ -229,9 +230,14 @@ class Dataflow:
             self._outputs = []
             for operator in outputs:
                 operator.is_scheduled = False
-                operator.step(schedule)
-            called += outputs
+                self._call(operator)
         return outputs
+
+    def _call(self, operator: QueryOperator) -> None:
+        began = perf_counter()
+        operator.step(self._schedule)
+        operator.seconds += perf_counter() - began
+        self._called.append(operator)
 
     def end(self) -> None:
         """End the batch for all operators that it has called."""

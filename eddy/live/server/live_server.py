@@ -225,6 +225,10 @@ class LiveServer:
         """All open queries, including the queries that still wait for their rows after all queries were opened anew."""
         return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
+    def readers(self) -> list[LiveView]:
+        """The queries whose rows are kept up to date. The caller has the lock."""
+        return list(self._readers)
+
     def check_settled(self, live: LiveView) -> None:
         """Raises: NotReadyError while the query's rows are computed anew, and are therefore of an earlier version."""
         if self._renewals.is_frozen(live):

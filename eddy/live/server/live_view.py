@@ -110,6 +110,8 @@ class LiveView(Generic[R]):
         self.view: PlannedView | None = None
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
+        self.opening_s = 0.0
+        """Seconds that it took to open it, with the reading of tables."""
         self._buckets, self._seen = Buckets(), Buckets()
         self._queue: deque[Patch] = deque()
         self._queued = self.versions = 0
@@ -356,11 +358,13 @@ class LiveView(Generic[R]):
             if self._opened or self._closed:
                 raise QueryError("live query: it was opened before; tables.live makes another one. Open each once")
             self._opened = True
+        began = time.monotonic()
         try:
             self._server.open(self)
         except BaseException:
             self._opened = False
             raise
+        self.opening_s = time.monotonic() - began
         return self
 
     def close(self) -> None:

@@ -128,8 +128,12 @@ class LoadedTables:
 
     def served(self, name: str) -> ServedTable:
         """The served table for a name in a query. Raises: TableNotServedError."""
+        return self._catalog.table(self.served_name(name))
+
+    def served_name(self, name: str) -> str:
+        """The name of the served table for a name in a query, which may be one of `filtered`."""
         name = _base(name)
-        return self._catalog.table(self._filters[name].table if name in self._filters else name)
+        return self._filters[name].table if name in self._filters else name
 
     def filtered(self, table: str, allowed: Allowed) -> str:
         """A name for the table's rows for which `allowed` of key and value is true. `unfiltered` releases it.

@@ -24,7 +24,7 @@ from eddy.live.query.query import Query
 from eddy.live.query.refusals import QueryLimitError
 from eddy.live.server.live_server import LiveServer
 from eddy.live.server.live_view import LiveView
-from eddy.live.streams.events import StepStamp
+from eddy.live.streams.events import Asked, StepStamp
 from eddy.live.streams.limits import Limits
 from eddy.live.streams.retained import KeptPatch, Retained
 from eddy.tables.version import Version
@@ -41,6 +41,14 @@ _AT_LEAST_S = 1.0
 
 class Subscriber(Protocol):
     """A reader of a query. It is notified of patches and of the query's end, with the publisher's lock held."""
+
+    @property
+    def asked(self) -> Asked:
+        """The request for the query."""
+
+    @property
+    def connection(self) -> object:
+        """The stream of the reader."""
 
     def touch(self) -> Callable[[], None]:
         """Note a patch. Returns the function that wakes the reader: the same for all subscribers of one reader."""

@@ -1,21 +1,43 @@
 /** Live queries: their list, their arguments, and the rows of one. */
 
 import { parse as parsed } from "./client.js";
-import { card, dim, make, shown, span } from "./elements.js";
+import { card, dim, make, number, shown, span } from "./elements.js";
 import { Tree } from "./tree.js";
 
 const encode = encodeURIComponent;
 const LEVELS = "open-levels"; // in the address: no argument can have this name
 
-/** All named queries. */
+/** All named queries, and the queries that are open now. */
 export async function showQueries(main, page) {
   const { queries = [] } = await page.ask("v1/queries", { also: [404] });
+  const open = card();
+  const draw = async () => {
+    const { queries: found, count } = await page.ask("v1/open-queries");
+    open.replaceChildren(make("h2", {}, "Open now"), found.length ? openNow(found) : dim("No live query is open."), count > found.length ? dim(`${number(count - found.length)} more have cost less.`) : "");
+  };
   main.replaceChildren(
     make("h1", {}, "Live queries"),
     queries.length ? "" : dim("This application has no named queries."),
     ...queries.map((query) => card(make("h2", {}, query.name), query.description ? make("p", {}, query.description) : "", argumentForm(page, query, {}))),
+    open,
   );
+  await draw();
+  page.follow(draw);
 }
+
+/** The queries that are open, with their clients and what they cost. */
+function openNow(queries) {
+  const columns = [
+    ["clients", ({ clients, readers }) => (clients + readers ? number(clients + readers) : "none now")], ["rows", ({ rows }) => number(rows)], ["memory", ({ bytes }) => sized(bytes)],
+    ["to open", ({ opening_s: seconds }) => timed(seconds)], ["cost so far", ({ seconds }) => timed(seconds)],
+  ];
+  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Open queries" }, make("table", {},
+    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "query"), ...columns.map(([head]) => make("th", { class: "number", scope: "col" }, head)))),
+    make("tbody", {}, ...queries.map((query) => make("tr", {}, make("td", {}, query.names.join(", ") || (query.readers ? "in a program" : "read once"), query.is_filtered ? ", over some rows " : " ", make("code", { class: "dim" }, query.text)), ...columns.map(([, told]) => make("td", { class: "number" }, told(query))))))));
+}
+
+const timed = (seconds) => (seconds < 1 ? `${number(Number((seconds * 1_000).toPrecision(3)))} ms` : `${number(Number(seconds.toPrecision(3)))} s`);
+const sized = (bytes) => (bytes < 1 << 20 ? `${number(Math.ceil(bytes / 1024))} KiB` : `${number(Number((bytes / (1 << 20)).toPrecision(3)))} MiB`);
 
 function argumentForm(page, query, given) {
   const inputs = query.arguments.map(({ name, type, required, default: usual }) => {

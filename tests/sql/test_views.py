@@ -147,6 +147,19 @@ def test_view_keyed_by_a_column_becomes_a_table_and_a_topic() -> None:
         ]
 
 
+@pytest.mark.parametrize("columns", [[], ["id"], ["total", "id"], ["id", "customer", "total"]])
+def test_the_key_has_the_columns_that_are_named(columns: list[str]) -> None:
+    topology = eddy.Topology("test")
+    orders = topology.table("orders", key=eddy.Int64, value=eddy.Struct(Order))
+    view = topology.sql("SELECT key AS id, customer, total FROM orders", {"orders": orders}, name="all", key=columns)
+    view.to_table("rows")
+    with eddy.TopologyTestDriver(topology) as driver:
+        driver.input("orders").pipe(7, Order("ann", 1.0))
+        row = (7, "ann", Decimal("1.00"))
+        key = tuple(row[["id", "customer", "total"].index(column)] for column in columns)
+        assert dict(driver.store("rows").all()) == {key: row}
+
+
 def test_two_rows_of_a_key_are_no_table() -> None:
     topology = eddy.Topology("test")
     orders = topology.table("orders", key=eddy.Int64, value=eddy.Struct(Order))

@@ -68,5 +68,7 @@ def _keyed(
     serde = row_serde(tuple(columns[place].type for place in places))
     if places == list(range(len(columns))):
         return rows.map(lambda _, row: (row, row), None, serde, value)
-    part = itemgetter(slice(places[0], places[0] + 1)) if len(places) == 1 else itemgetter(*places)
-    return rows.map(lambda _, row: (part(row), row), None, serde, value)
+    if len(places) > 1:
+        part = itemgetter(*places)
+        return rows.map(lambda _, row: (part(row), row), None, serde, value)
+    return rows.map(lambda _, row: (tuple(row[place] for place in places), row), None, serde, value)

@@ -39,8 +39,8 @@ OUTSIDE = (
     "tests/test_wordnet_demo.py",
 )
 SERVERS = {"brokers_folder", "spark", "page", "browser"}
-TAKE_TURNS = {"spark", "own_broker"}
-"""What costs so much that tests of it take turns: a session of Spark's, and a broker for one test alone."""
+TAKE_TURNS = {"spark", "own_broker", "browser"}
+"""What costs so much that its tests take turns, as do those in LONGEST."""
 DEAREST = (
     "tests/cli/test_stopping.py",
     "tests/live/server/test_torture.py",
@@ -71,8 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that are to run, those first that take longest; else they are in their order."""
     if config.getoption("--turns"):
-        take_turns = [item for item in items if not TAKE_TURNS.isdisjoint(getattr(item, "fixturenames", ()))]
-        for number, item in enumerate(take_turns):
+        for number, item in enumerate(filter(takes_turns, items)):
             if not seeds.has_turn(number):
                 item.add_marker(pytest.mark.long)
     if config.getoption("--quick"):
@@ -80,6 +79,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not is_slow(item)]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def takes_turns(item: pytest.Item) -> bool:
+    """Whether a test is one of those that cost most."""
+    return item.nodeid.startswith(LONGEST) or not TAKE_TURNS.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def is_slow(item: pytest.Item) -> bool:

@@ -16,7 +16,7 @@ __all__ = ["ApplicationTopics", "find", "purposes"]
 class ApplicationTopics:
     """The partitions that one application reads and writes, and which of its exchanges are loops.
 
-    `tables` are the partitions of global tables, `outputs` those of sinks and of dead letters.
+    `tables` are the partitions of global tables, `outputs` the partitions of sinks and of dead letters.
     """
 
     name: str

@@ -44,7 +44,7 @@ def read_versions(log: Log, topic: str) -> dict[TopicPartition, list[TableVersio
     position, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
     while position < end:
         records = log.read(partition, position, end, 10_000)
-        if records.next_offset == position:  # an open transaction: its versions are not those of a cut yet
+        if records.next_offset == position:  # an open transaction: its versions belong to no cut yet
             break
         position = records.next_offset
         for key, value in zip(records.keys, records.values, strict=True):

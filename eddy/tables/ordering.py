@@ -10,7 +10,7 @@
     others    7F, as their serde identifies them
 
 Keys that are one key to a worker have equal bytes: equal numbers, such as 1 and 1.0, and also 1 and True, unless the
-serde tells them apart, as that of booleans does. NaN is greater than every other number.
+serde tells them apart, as the booleans' serde does. NaN is greater than every other number.
 """
 
 import math

@@ -137,6 +137,18 @@ def test_a_schema_is_refused_and_a_record_that_does_not_decode_is_named(
         spark.read.format("eddy").options(topic="numbers", **data).schema("a int").load().collect()
 
 
+def test_sessions_of_one_process_are_registered_one_by_one(log: LocalLog, data: dict[str, str], spark: Any) -> None:
+    log.create_topics([TopicSpec("numbers", 1)])
+    log.write("numbers", {"a": 1})
+    other = spark.newSession()
+    try:
+        for session in (other, spark, other):
+            register(session)
+            assert load(session, topic="numbers", value="int64", **data).count() == 1
+    finally:
+        register(spark)
+
+
 def test_only_a_session_is_registered() -> None:
     with pytest.raises(ConfigurationError, match="register: 'spark' is no session of Spark; one is needed"):
         register("spark")  # type: ignore[arg-type]

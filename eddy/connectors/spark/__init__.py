@@ -78,5 +78,5 @@ def register(spark: "SparkSession") -> None:
 
     if not hasattr(spark, "dataSource"):
         raise ConfigurationError(f"register: {spark!r} is no session of Spark; one is needed. Write register(spark)")
-    spark.dataSource.register(EddySource)
     activate(spark)
+    spark.dataSource.register(EddySource)

@@ -31,7 +31,7 @@ class OpenQuery(msgspec.Struct, frozen=True):
         text: the code that makes it.
         is_filtered: whether it is over some rows of its tables, those that its callers may read.
         clients: the streams that follow it; `readers` are programs that have it open by `tables.live`.
-        rows: its rows now, with those of its nests.
+        rows: its rows now, including its nests' rows.
         bytes: an estimate of the memory of its rows and of its operators, without the tables.
         opening_s: seconds from the request until its first rows.
         seconds: seconds of work since then, in its operators. Operators that queries share count for each.

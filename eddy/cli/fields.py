@@ -102,7 +102,10 @@ def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldTy
     if name != BY_REGISTRY:
         return FIELD_TYPES[name]
     if registry is None:
-        raise ConfigurationError(f"--{part}-type {BY_REGISTRY}: no registry has its schemas; name one: --registry URL")
+        raise ConfigurationError(
+            f"topic '{topic}': its {part}s are of the type '{BY_REGISTRY}', and no registry has their schemas; "
+            "name one: --registry URL"
+        )
     # Its packages are optional.
     from eddy.connectors.schema_registry import SchemaRegistry
     from eddy.connectors.schema_registry.by_id import TopicById

@@ -145,7 +145,7 @@ registry_option = click.option(
     envvar="EDDY_SCHEMA_REGISTRY",
     show_envvar=True,
     metavar="URL",
-    help=f"The schema registry that has the schemas of values, and of keys with --key-type {BY_REGISTRY}.",
+    help=f"The schema registry that has the schemas of values, and of keys of the type {BY_REGISTRY}.",
 )
 
 empty_option = click.option(

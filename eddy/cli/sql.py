@@ -11,6 +11,7 @@ import msgspec
 
 from eddy.cli.exits import message
 from eddy.cli.logs import Target, log_options
+from eddy.cli.options import registry_option
 from eddy.cli.printed_tables import new_table, print_table
 from eddy.cli.sql_sources import parse_source
 from eddy.connectors.csv_rows import Cell, csv_line
@@ -40,9 +41,15 @@ _HELP = "\\d lists the tables, \\d NAME the columns of one, \\t NAME=FILE adds o
     type=click.Choice(["table", "csv", "tsv", "jsonl"]),
     help="The format of answers. Default: table on a terminal, otherwise csv.",
 )
+@registry_option
 @log_options
 def command(
-    file: pathlib.Path | None, text: str | None, tables: tuple[str, ...], form: str | None, target: Target
+    file: pathlib.Path | None,
+    text: str | None,
+    tables: tuple[str, ...],
+    form: str | None,
+    registry: str | None,
+    target: Target,
 ) -> None:
     """Answer SQL queries over files and topics.
 
@@ -50,7 +57,8 @@ def command(
     SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic, up to its current
     end: for a compacted topic the last value of each key, else every record; latest:TOPIC and all:TOPIC select one.
     Types are inferred, unless CREATE TABLE name (column type, …) declares them. The columns of a topic are key and
-    value, or those that CREATE TABLE declares: then values are JSON objects.
+    value, or those that CREATE TABLE declares: then values are JSON objects. With --registry values are read by their
+    schemas, and the fields of records are columns; keys are with key=schema.
 
     \b
     Examples:
@@ -58,6 +66,7 @@ def command(
       eddy sql reach.sql -t edges=edges.csv --format jsonl
       eddy sql -t nodes=latest:nodes -c 'SELECT value AS parent, count(*) FROM nodes GROUP BY 1'
       eddy sql -t orders=orders,key=int64,value=json
+      eddy sql -t people=people --registry http://127.0.0.1:8081 -c 'SELECT name FROM people WHERE age > 30'
     """
     if file is not None and text is not None:
         raise click.UsageError("--command and FILE exclude each other; leave one out.")
@@ -65,7 +74,7 @@ def command(
     from eddy.cli.sql_session import Session
 
     sources = [parse_source(table) for table in tables]
-    session = Session(target, {source.name: source for source in sources})
+    session = Session(target, registry, {source.name: source for source in sources})
     form = form or ("table" if sys.stdout.isatty() else "csv")
     if file is None and text is None and sys.stdin.isatty():
         _prompt(session, form)

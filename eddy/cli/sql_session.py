@@ -22,9 +22,13 @@ __all__ = ["Session"]
 
 @dataclass
 class Session:
-    """The tables that statements can name. Sources are read when a statement first needs them."""
+    """The tables that statements can name. Sources are read when a statement first needs them.
+
+    `registry` is the address of the schema registry that has the schemas of topics.
+    """
 
     target: Target
+    registry: str | None = None
     sources: dict[str, SqlSource] = field(default_factory=dict)
     declared: dict[str, tuple[NamedColumn, ...]] = field(default_factory=dict)
     tables: dict[str, AnswerTable] = field(default_factory=dict)
@@ -55,7 +59,9 @@ class Session:
             source = self.sources.get(name)
             declared = self.declared.get(name)
             self.tables[name] = (
-                AnswerTable(declared or (), []) if source is None else load(source, declared, self.target)
+                AnswerTable(declared or (), [])
+                if source is None
+                else load(source, declared, self.target, self.registry)
             )
         return self.tables[name]
 

@@ -4,6 +4,8 @@
     NAME=TOPIC[,key=TYPE][,value=TYPE]                of a compacted topic the last value of each key, else every record
     NAME=latest:TOPIC, NAME=all:TOPIC                 one of these, for any topic
 
+With a schema registry the values of topics are read by their schemas, unless value= names a type; keys by key=schema.
+
 Columns declared by CREATE TABLE are matched by name; other columns are inferred from the values.
 """
 
@@ -19,7 +21,7 @@ import click
 import msgspec
 
 from eddy.cli.consume import latest_records, read_records
-from eddy.cli.fields import FIELD_TYPES, object_of
+from eddy.cli.fields import BY_REGISTRY, FIELD_TYPES, object_of, types_of
 from eddy.cli.logs import Target, opened
 from eddy.cli.records import tsv_rows
 from eddy.connectors.csv_rows import Cell, csv_rows
@@ -73,21 +75,24 @@ def parse_source(text: str) -> SqlSource:
     if colon and reading not in _READINGS:
         raise click.BadParameter(f"'{text}': latest:TOPIC or all:TOPIC is needed.", param_hint="'--table'")
     for part in options:
-        if options[part] not in FIELD_TYPES:
-            choices = ", ".join(FIELD_TYPES)
+        if options[part] not in (*FIELD_TYPES, BY_REGISTRY):
+            choices = ", ".join([*FIELD_TYPES, BY_REGISTRY])
             raise click.BadParameter(f"'{text}': {part}= is one of {choices}.", param_hint="'--table'")
     return SqlSource(name, topic=topic if colon else place, reading=reading if colon else "", options=options)
 
 
-def load(source: SqlSource, declared: Sequence[NamedColumn] | None, target: Target) -> AnswerTable:
-    """Read a whole table.
+def load(
+    source: SqlSource, declared: Sequence[NamedColumn] | None, target: Target, registry: str | None = None
+) -> AnswerTable:
+    """Read a whole table; `registry` is the address of a schema registry.
 
-    Raises: DataError naming the line or the record; ConnectorError if the topic does not exist.
+    Raises: DataError naming the line or the record; ConnectorError if the topic does not exist, or the registry does
+    not answer; ConfigurationError for a type of a registry without one.
     """
     if source.path is not None:
         return _file(source, source.path, declared)
     with opened(target) as log:
-        return _topic(source, declared, log)
+        return _topic(source, declared, log, registry)
 
 
 def _file(source: SqlSource, path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
@@ -207,7 +212,7 @@ def _value_type(values: Iterable[Any]) -> Type:
     return common_type([PYTHON_TYPES[kind] for kind in kinds]) or TEXT
 
 
-def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log) -> AnswerTable:
+def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, registry: str | None) -> AnswerTable:
     """A topic's records as a table: the columns are key and value or, for JSON objects, key and the fields."""
     spec = log.topics([source.topic]).get(source.topic)
     if spec is None:
@@ -216,8 +221,9 @@ def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log) 
             f"needed. List topics: eddy topics"
         )
     fields = declared is not None and any(column.name not in {"key", "value"} for column in declared)
-    key = FIELD_TYPES[source.options.get("key", "string")]
-    value = FIELD_TYPES[source.options.get("value", "json" if fields else "string")]
+    others = "json" if fields and registry is None else None
+    given = source.options.get("key", "string"), source.options.get("value", others)
+    key, value = types_of(source.topic, *given, registry)
     latest = source.reading == "latest" or (not source.reading and spec.compacted)
     batches = (
         latest_records(log, source.topic, None)
@@ -238,6 +244,8 @@ def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log) 
 def _decoded(decode: Callable[[bytes], Any], data: bytes, where: str, what: str) -> Any:
     try:
         found = decode(data)
+    except ConnectorError:
+        raise
     except Exception as error:
         raise DataError(f"{where}: the {what} {data[:40]!r}: {error}. Name its type: --table …,{what}=int64") from error
     return found.hex() if isinstance(found, bytes) else found

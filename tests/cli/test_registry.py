@@ -1,4 +1,4 @@
-"""`eddy produce` and `eddy consume` by the schemas of a registry."""
+"""`eddy produce`, `eddy consume` and `eddy sql` by the schemas of a registry."""
 
 import json
 import logging
@@ -150,3 +150,35 @@ def test_a_record_without_a_schema_id_is_named(run: Command, server: Server) -> 
 def test_a_registry_is_needed_for_its_types(run: Command) -> None:
     shown = run("consume", "p", "--value-type", "schema", status=None)
     assert "name one: --registry URL" in shown.output
+    run("produce", "p", stdin="a\tx\n")
+    shown = run("sql", "-t", "p=p,value=schema", "-c", "SELECT * FROM p", status=None)
+    assert "name one: --registry URL" in shown.output
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_fields_of_records_are_columns_of_sql(run: Command, server: Server, form: str) -> None:
+    registry, older = unseen(server.url), Person("bob", 60, 2.5, ANN.since, ANN.address, [])
+    serdes = registry.avro(PersonId), getattr(registry, form)(Person)
+    write("people", {PersonId(7): ANN, PersonId(8): older, PersonId(9): None}, *serdes)
+    run("produce", "towns", stdin="Ulm\tGermany\n")
+    asked = "SELECT people.key, name, age FROM people WHERE age > 30 ORDER BY age DESC"
+    tables = "-t", "people=people,key=schema", "-t", "towns=towns,value=string"
+    shown = run("sql", *tables, "--registry", server.url, "--format", "jsonl", "-c", asked)
+    assert lines(shown.output) == [
+        {"key": '{"number":8}', "name": "bob", "age": 60},
+        {"key": '{"number":7}', "name": "ann", "age": 31},
+    ]
+    asked = "SELECT name, towns.value AS country FROM people, towns WHERE age = 31"
+    shown = run("sql", *tables, "--registry", server.url, "--format", "jsonl", "-c", asked)
+    assert lines(shown.output) == [{"name": "ann", "country": "Germany"}]
+
+
+def test_an_outage_is_no_record_that_sql_cannot_read(run: Command, server: Server) -> None:
+    registry = unseen(server.url)
+    write("people", {PersonId(7): ANN}, registry.avro(PersonId), registry.avro(Person))
+    server.go_away()
+    shown = run("sql", "-t", "p=people", "--registry", server.url, "-c", "SELECT * FROM p", status=None)
+    server.come_back()
+    assert shown.exit_code != 0
+    assert "the schema registry does not answer" in shown.output
+    assert "Name its type" not in shown.output

@@ -19,6 +19,7 @@ from eddy.connectors.log import Follower, Log, Records, TopicPartition
 from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.decoding import Place, Rejected, reject
 from eddy.runtime.error_policy import ErrorPolicy
+from eddy.state.spec import StateSpec
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 from eddy.topology.plan.global_steps import GlobalTable
@@ -88,6 +89,8 @@ class GlobalTables:
         self._ends = {place: end for place, end in self._ends.items() if self._positions[place] < end}
         self._records += (taken := sum(map(len, found)))
         if not self._ends:
+            for _, table in self._tables.values():
+                table.forget()
             seconds = time.monotonic() - self._began_s
             _log.info("global tables %s: %d records read in %.1f s", sorted(self._tables), self._records, seconds)
         return taken
@@ -147,6 +150,9 @@ class GlobalTables:
             by_topic.setdefault(records.topic, {}).update(self._rows(records))
         for topic, news in by_topic.items():
             table = self._tables[topic][1]
+            if self._ends:  # nobody reads the table before it is restored, so its memory need not have the rows
+                self._store.write(_stored(table.spec, news))
+                continue
             table.put_many(news, table.get_many(list(news)))
             try:
                 self._store.write(table.spec.stored(table.changes()))
@@ -161,7 +167,10 @@ class GlobalTables:
         problems: dict[int, str] = {}
         keys = decoded(records.keys, node.topic_key, "key", problems)
         values = decoded(records.values, node.topic_value, "value", problems)
-        note_unhashable(keys, problems)
+        if not node.topic_key.hashable:
+            note_unhashable(keys, problems)
+        if not problems and None not in keys:
+            return dict(zip(keys, values, strict=True))
         for index, reason in problems.items():
             rejected = reject(records, index, reason)
             is_letter = self._policy.global_record(rejected)
@@ -173,3 +182,13 @@ class GlobalTables:
             for index, (key, value) in enumerate(zip(keys, values, strict=True))
             if key is not None and index not in problems
         }
+
+
+def _stored(spec: StateSpec, rows: Mapping[object, object]) -> list[tuple[bytes, bytes | None]]:
+    """Rows in the format of a store; None deletes."""
+    prefix, keys, values = spec.prefix(0), spec.key.identify_many(list(rows)), list(rows.values())
+    if None in values:
+        data = [None if value is None else spec.value.encode(value) for value in values]
+    else:
+        data = list(spec.value.encode_many(values))
+    return [(prefix + key, value) for key, value in zip(keys, data, strict=True)]

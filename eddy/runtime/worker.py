@@ -478,13 +478,13 @@ class Worker:
 
         Raises: NoFiniteAnswerError if a recursion demands it and the group is quiescent.
         """
-        entry = self.positions.after(records, {}, tables=self._parts.global_tables.offsets)
+        entry = self.positions.after(records, {}, tables=(tables := self._parts.global_tables).offsets)
         if not entry.positions:
             self.trouble = None  # the worker owns no partitions, so it has no records to commit
             return
         cut = self._cuts.quiescent()
         owed = self._cuts.owed(entry) or self._parts.new_plan or self._holding.changes()
-        if cut or owed or (self._parts.global_tables.unreported and self._cuts.leads()) or self.positions.moves(entry):
+        if cut or owed or (tables.unreported and self._cuts.leads()) or self.positions.moves(entry):
             self._commit(self._begin(), records, cut)
         if self._parts.purging.due and self.quiescent():
             self._parts.purging.purge()

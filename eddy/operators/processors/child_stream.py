@@ -1,4 +1,4 @@
-"""The records that a processor with named children forwards, and those of one child.
+"""The records that a processor with named children forwards, and the records of one child.
 
     forward(record, child)    the row (key, (child, value))
     forward(record)           the row (key, (None, value)), which is of every child

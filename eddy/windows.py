@@ -329,7 +329,7 @@ class SlidingWindows:
         """The time from the first moment of a window to its last."""
         return self.difference // _MILLISECOND
 
-    @cached_property
+    @property
     def lag_ms(self) -> int:
         """The grace, and a millisecond, since a window includes its end."""
         return self.grace // _MILLISECOND + 1

@@ -1,5 +1,8 @@
 """`eddy status`: the progress of an application, read from the log only."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
 import click
 import msgspec
 
@@ -11,7 +14,7 @@ from eddy.cli.printed_tables import new_table, print_table
 from eddy.connectors.log import Log
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.own_positions import committed
-from eddy.runtime.quiescence import Cut, last_cut, tally
+from eddy.runtime.quiescence import Counters, Cut, last_cut, tally
 from eddy.topology.topology import Topology
 
 __all__ = ["command", "print_status"]
@@ -26,6 +29,8 @@ class _Partition(msgspec.Struct, frozen=True):
     committed: int | None
     end: int
     lag: int
+    event_time_ms: int | None = None
+    """The greatest timestamp of its records up to the position, if a step reads it."""
 
 
 class _Exchange(msgspec.Struct, frozen=True):
@@ -51,6 +56,19 @@ class _Held(msgspec.Struct, frozen=True):
     message: str
 
 
+class _OpenWindows(msgspec.Struct, frozen=True):
+    """A step whose windows close up to the event time of one partition of a source, while others are ahead of it.
+
+    `event_time_ms` is None while no record of the partition was read.
+    """
+
+    step: str
+    topic: str
+    partition: int
+    event_time_ms: int | None
+    behind_ms: int
+
+
 class _Status(msgspec.Struct, frozen=True):
     application: str
     workers: int
@@ -61,6 +79,7 @@ class _Status(msgspec.Struct, frozen=True):
     exchanges: list[_Exchange]
     last_cut: Cut | None
     held: list[_Held]
+    waiting: list[_OpenWindows]
 
 
 @click.command("status", short_help="Show the progress of an application.")
@@ -73,7 +92,8 @@ def command(program: str, target: Target, form: str) -> None:
     It prints the number of workers (on Kafka one that has ended counts until its session ends), whether everything was
     processed ("quiescent"), and for each partition the committed position, the end, and the lag between them, in
     offsets. The last cut names input offsets and the output offsets at which the outputs were exact for them. Parts
-    without a finite answer, such as a cycle in the data of a recursion, are listed with the way to mend them.
+    without a finite answer, such as a cycle in the data of a recursion, are listed with the way to mend them. Windows
+    have the partition of their source whose event time is least: they close up to it.
 
     \b
     Example:
@@ -86,14 +106,14 @@ def command(program: str, target: Target, form: str) -> None:
 
 def print_status(log: Log, topology: Topology, form: str) -> None:
     """Print the progress of an application, as a table or as JSON. Raises: ConnectorError if it has not run."""
-    status = _status(log, find(topology, log))
+    status = _status(log, topology, find(topology, log))
     if form == "json":
         click.echo(msgspec.json.encode(status).decode())
     else:
         _print(status)
 
 
-def _status(log: Log, application: ApplicationTopics) -> _Status:
+def _status(log: Log, topology: Topology, application: ApplicationTopics) -> _Status:
     wanted = [*application.inputs, *application.exchanges]
     # Positions are read before ends, so that no lag is negative.
     begins, positions, ends = (
@@ -106,7 +126,10 @@ def _status(log: Log, application: ApplicationTopics) -> _Status:
         position = positions.get(tp)
         offset = None if position is None else position.offset
         lag = ends[tp] - (begins[tp] if offset is None else offset)
-        partitions.append(_Partition(*tp, application.kind(tp.topic), offset, ends[tp], lag))
+        time = Counters.of(position).event_time
+        partitions.append(
+            _Partition(*tp, application.kind(tp.topic), offset, ends[tp], lag, None if time < 0 else time)
+        )
     rows, topics = tally(positions), dict.fromkeys(tp.topic for tp in application.exchanges)
     return _Status(
         application.name,
@@ -118,7 +141,19 @@ def _status(log: Log, application: ApplicationTopics) -> _Status:
         [_Exchange(t, rows[t].emitted, rows[t].consumed) if t in rows else _Exchange(t, 0, 0) for t in topics],
         last_cut(log, application.internal.cuts),
         [_Held(*place, why) for place, why in read_metadata(log, application.internal.plan).held.items()],
+        list(_waiting(topology, partitions)),
     )
+
+
+def _waiting(topology: Topology, partitions: list[_Partition]) -> Iterator[_OpenWindows]:
+    """The partition with the least event time of each step with windows, if another one is ahead of it."""
+    for node in topology.plan.nodes:
+        topics = {topic for assigned in node.waits_for for topic in assigned.topics_of_windows}
+        times = {p: -1 if p.event_time_ms is None else p.event_time_ms for p in partitions if p.topic in topics}
+        if times and (latest := max(times.values())) > min(times.values()):
+            slowest = min(times, key=times.__getitem__)
+            behind_ms = latest - max(times[slowest], 0)
+            yield _OpenWindows(node.name, slowest.topic, slowest.partition, slowest.event_time_ms, behind_ms)
 
 
 def _print(status: _Status) -> None:
@@ -143,12 +178,28 @@ def _print(status: _Status) -> None:
         for h in status.held:
             table.add_row(h.step, str(h.partition), h.message)
         print_table(table)
+    if status.waiting:
+        click.echo()
+        table = new_table("windows of", "wait for", "partition", "event time", "behind the latest", numbers=2)
+        for w in status.waiting:
+            table.add_row(w.step, w.topic, str(w.partition), _time_text(w.event_time_ms), f"{w.behind_ms / 1000:,g} s")
+        print_table(table)
     if status.exchanges:
         click.echo()
         table = new_table("internal topic", "rows emitted", "rows consumed", numbers=2)
         for e in status.exchanges:
             table.add_row(e.topic, f"{e.emitted:,}", f"{e.consumed:,}")
         print_table(table)
+
+
+def _time_text(time_ms: int | None) -> str:
+    """A time, in milliseconds if no calendar has it."""
+    if time_ms is None:
+        return "none yet"
+    try:
+        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms:,} ms"
 
 
 def _workers_text(count: int, session_s: float | None) -> str:

@@ -7,9 +7,9 @@
 /                    a page that shows all of these in a browser
 
 The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
-readers with the token see the error text, and the parts without a finite answer, which do not affect health. Without a
-token, a page in a browser must not reach this server under a foreign name that resolves to this machine (DNS
-rebinding): the request has to name this machine.
+readers with the token see the error text, the parts without a finite answer, and the partitions for which windows wait,
+which do not affect health. Without a token, a page in a browser must not reach this server under a foreign name that
+resolves to this machine (DNS rebinding): the request has to name this machine.
 """
 
 from collections.abc import Awaitable, Callable
@@ -42,6 +42,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     reason: str
     error: str = ""
     held: list[str] = []
+    waiting: list[str] = []
 
 
 def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
@@ -82,7 +83,9 @@ def _routes(
             trusted = request.scope.get(TRUSTED, False)
             error = facts.error if trusted else ""
             held = told(watch.held) if trusted else []
-            return _json(_Answer(found.state, found.reason, error, held), 200 if found.ok else 503)
+            windows = watch.reading.open_windows if trusted and watch.reading else ()
+            waiting = [str(window) for window in windows if window.behind_ms]
+            return _json(_Answer(found.state, found.reason, error, held, waiting), 200 if found.ok else 503)
 
         return answer
 

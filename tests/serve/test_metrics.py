@@ -154,6 +154,18 @@ def test_late_records_and_the_partition_that_keeps_windows_open_are_told(admit: 
     assert found["eddy_open_windows_seconds{1,clicks,counts}"] == 30.0
 
 
+def test_the_partition_that_keeps_windows_open_is_told_and_is_no_illness(admit: Admit, log: LocalLog) -> None:
+    ward = windows(admit, log)
+    ward.get("/metrics")
+    assert ward.get("/readyz").json == {
+        "state": "RUNNING",
+        "reason": "",
+        "waiting": [
+            "windows of 'counts' wait for partition 1 of 'clicks', 30 s of event time after the end of the first one"
+        ],
+    }
+
+
 def test_purges_are_counted_with_what_they_deleted(admit: Admit, log: LocalLog) -> None:
     config = eddy.Config(max_loop_rows=1, max_epoch_records=1, purge_interval_s=0.0)
     ward = admit(config=config).admit()

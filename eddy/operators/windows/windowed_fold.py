@@ -43,6 +43,12 @@ class OpenWindow(NamedTuple):
     partition: int
     behind_ms: int
 
+    def __str__(self) -> str:
+        return (
+            f"windows of '{self.step}' wait for partition {self.partition} of '{self.source}', "
+            f"{self.behind_ms / 1000:,g} s of event time after the end of the first one"
+        )
+
 
 class WindowedFold(Operator):
     """Records (Windowed K, V) in, rows (Windowed K, aggregate) out.

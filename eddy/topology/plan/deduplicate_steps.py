@@ -71,6 +71,11 @@ class Deduplicate(Node):
     """The serdes of the keys and values."""
 
     @property
+    def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
+        """The order of its records."""
+        return (self.assigned,)
+
+    @property
     def crosses(self) -> bool:  # type: ignore[override]
         """Whether a record may wait: not if it is in the partition of the only source."""
         return self.inputs[0].sends or len(self.assigned.sources) > 1

@@ -38,6 +38,11 @@ class AsOfJoin(Node):
     assigned: tuple[AssignWindows, AssignWindows]
 
     @property
+    def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
+        """The moments of both sides."""
+        return self.assigned
+
+    @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """The inputs; the result has other keys."""
         left, right = self.inputs

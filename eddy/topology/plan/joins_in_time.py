@@ -40,6 +40,11 @@ class StreamStreamJoin(Node):
     join: Literal["inner", "left", "outer"]
 
     @property
+    def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
+        """The moments of both sides."""
+        return self.assigned
+
+    @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """The inputs; the result has other keys."""
         left, right = self.inputs

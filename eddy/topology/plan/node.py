@@ -204,6 +204,8 @@ class Node:
 
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """The topics whose event times tell which windows are over for its records, if the step assigns windows."""
+    waits_for: ClassVar[tuple[Any, ...]] = ()
+    """The assignments of windows for whose source partitions its rows wait."""
     closes: ClassVar[bool] = False
     """Whether rows are removed from its table, without a retraction, when their windows are over."""
     final: ClassVar[bool] = False

@@ -185,6 +185,11 @@ class _Windowed(_ByFrontier):
     retention_ms: int
 
     @property
+    def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
+        """The assignment of its windows."""
+        return (self.assigned,)
+
+    @property
     def final(self) -> bool:  # type: ignore[override]
         """Whether rows are passed on when their windows close."""
         return self.emit == "close"

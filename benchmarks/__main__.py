@@ -20,6 +20,7 @@ _NAMES = (
         "processors",
         "schema-registry",
         "windows",
+        "passing-windows",
         "queries",
         "serve",
         "client",

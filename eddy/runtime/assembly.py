@@ -201,5 +201,12 @@ def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTo
         # Equal keys such as 1 and 1.0 have equal bytes, so that a tombstone finds its record.
         if key.identify and not key.canonical and not stream:
             key = replace(key, encode=key.identify)
-        topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream)
+        topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream, _is_final(sink.inputs[0]))
     return topics
+
+
+def _is_final(table: Node) -> bool:
+    """Whether the rows are rows of windows that are passed on once, perhaps filtered and mapped by their values."""
+    while not table.final and table.kind == "table" and not table.rekeys and not table.keeps and len(table.inputs) == 1:
+        (table,) = table.inputs
+    return table.final

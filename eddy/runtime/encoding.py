@@ -23,10 +23,13 @@ __all__ = ["DeadRow", "Encoder", "SinkTopic"]
 
 
 class SinkTopic:
-    """A sink's topic with its serdes and partition count."""
+    """A sink's topic with its serdes and partition count. `final`: each row is written once, and never replaced."""
 
-    def __init__(self, topic: str, key: Serde[Any], value: Serde[Any], partitions: int, facts: bool) -> None:
+    def __init__(
+        self, topic: str, key: Serde[Any], value: Serde[Any], partitions: int, facts: bool, final: bool = False
+    ) -> None:
         self.topic, self.key, self.value, self.partitions, self.facts = topic, key, value, partitions, facts
+        self.final = facts or final
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
         """One row for each record to write: a fact is repeated by its weight; changes of a table become new values."""
@@ -43,7 +46,8 @@ class SinkTopic:
 
         Returns the columns and the rows in them.
 
-        A table's key whose value does not fit gets a tombstone, until it has a value that fits.
+        A table's key whose value does not fit gets a tombstone, until it has a value that fits. A final row never has
+        another value, so that nothing is remembered of it.
         """
         errors = self.failures(batch) if aside.care.on or not self.facts else {}
         times = batch.times_of_rows()
@@ -52,7 +56,7 @@ class SinkTopic:
         for index, (key, value) in enumerate(batch.rows):
             error = errors.get(index)
             fits = error is None
-            if error is not None and (self.facts or self._error((key, None)) is not None):
+            if error is not None and (self.final or self._error((key, None)) is not None):
                 aside.report((key, value), 1, error, times[index])
             elif error is not None:
                 aside.withhold(key, value, error, time=times[index])

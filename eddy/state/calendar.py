@@ -40,6 +40,7 @@ class Calendar(Generic[K]):
         self._store: Store = store or self._own  # type: ignore[assignment]
         self._come: dict[int, set[bytes]] = defaultdict(set)
         self._gone: dict[int, set[bytes]] = defaultdict(set)
+        self._passed: dict[int, set[bytes]] = defaultdict(set)  # entries of `_gone` that had come in the epoch
         self._firsts: dict[int, int | None] = {}
         self._since: dict[int, int] = {}  # no entry is earlier, so that a scan does not read deleted rows before it
 
@@ -59,7 +60,9 @@ class Calendar(Generic[K]):
             if old is not None:
                 row = _row(old, key)
                 gone.add(row)
-                come.discard(row)
+                if row in come:
+                    come.remove(row)
+                    self._passed[home].add(row)
             if new is not None:
                 row = _row(new, key)
                 come.add(row)
@@ -108,12 +111,19 @@ class Calendar(Generic[K]):
         partitions: list[int] = []
         keys: list[bytes] = []
         values: list[bytes | None] = []
-        for changed, value in ((self._gone, None), (self._come, _THERE)):
+        gone = {partition: rows - self._unstored(partition) for partition, rows in self._gone.items()}
+        for changed, value in ((gone, None), (self._come, _THERE)):
             for partition, rows in changed.items():
                 partitions += [partition] * len(rows)
                 keys += rows
                 values += [value] * len(rows)
         return Changes(partitions, keys, values)
+
+    def _unstored(self, partition: int) -> set[bytes]:
+        """The entries that have come and gone in the epoch, of which the store has none: nothing is to be deleted."""
+        rows, prefix = list(self._passed.get(partition, ())), self.spec.prefix(partition)
+        found = self._store.get_many([prefix + row for row in rows]) if rows else []
+        return {row for row, data in zip(rows, found, strict=True) if data is None}
 
     def commit(self) -> None:
         """End the current epoch; its changes are in the store."""
@@ -137,8 +147,8 @@ class Calendar(Generic[K]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        self._come.clear()
-        self._gone.clear()
+        for changed in (self._come, self._gone, self._passed):
+            changed.clear()
 
     def forget(self) -> None:
         """Read the first moments again: another writer has changed the store."""

@@ -57,6 +57,20 @@ def test_a_scan_begins_after_what_was_deleted_before() -> None:
     assert [int.from_bytes(start[-8:], "big") for start in starts] == [0, 1000, 2000]
 
 
+def test_an_entry_that_comes_and_goes_in_an_epoch_is_not_deleted_from_a_store_without_it() -> None:
+    store = MemoryStore()
+    calendar = Calendar[str](SPEC, store)
+    calendar.move(["a", "b"], [None, None], [10, 20])
+    calendar.move(["a"], [10], [None])
+    assert [(key[:8], value) for _, key, value in calendar.changes()] == [((20).to_bytes(8, "big"), b"\x01")]
+    commit(calendar, store)
+    calendar.move(["b"], [None], [20])  # it is there already
+    calendar.move(["b"], [20], [None])
+    assert [value for _, _, value in calendar.changes()] == [None]
+    commit(calendar, store)
+    assert list(calendar.items()) == []
+
+
 moments = st.one_of(st.none(), st.integers(0, 9))
 
 

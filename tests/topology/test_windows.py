@@ -390,3 +390,14 @@ def test_any_timestamp_from_1970_on_has_windows(time: int) -> None:
 def test_a_timestamp_without_a_calendar_window_is_an_error_of_its_record() -> None:
     with pytest.raises(DataError, match="year 9999"):
         eddy.CalendarWindows("month").of(253_402_300_800_000)
+
+
+def test_a_final_row_that_cannot_be_written_is_told_once_and_not_remembered() -> None:
+    topology = eddy.Topology("app")
+    windowed = topology.stream("in", S, S).group_by_key().windowed_by(eddy.TimeWindows(ms(10)), emit="close")
+    windowed.count("n").map_values(lambda n: "two" if n == 2 else n).to("out", value=N)
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error="skip")) as driver:
+        for time in (1, 2, 11, 21, 22, 31):
+            driver.input("in").pipe("a", "x", time)
+        assert spans(driver) == [("a", 10, 20, 1)]
+        assert (driver.worker.statistics.set_aside, driver.worker.statistics.kept_aside) == (2, 0)

@@ -132,6 +132,7 @@ final class Interpreter {
             case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
             case "near", "left_near", "outer_near" -> near(op, step, in, number);
+            case "as_of", "left_as_of" -> asOf(op, step, in, number);
             case "count" -> grouped(step, in, number).count(store(number));
             case "reduce" -> grouped(step, in, number).reduce((total, v) -> Functions.pair(f, total, v), store(number));
             case "aggregate" -> grouped(step, in, number).aggregate(
@@ -335,6 +336,19 @@ final class Interpreter {
             case "left_near" -> in.leftJoin(with, joiner, windows, joined);
             default -> in.outerJoin(with, joiner, windows, joined);
         };
+    }
+
+    /** A join of a stream with a versioned table of another one, with or without a grace. */
+    private Object asOf(String op, JsonNode step, KStream<String, Long> in, int number) {
+        var store = Stores.persistentVersionedKeyValueStore("v" + number, millis(step, "history"));
+        KTable<String, Long> versions = stream(step.get("with").asInt()).toTable(Named.as("t" + number),
+            Materialized.<String, Long>as(store).withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
+        Joined<String, Long, Long> joined = joined(number);
+        if (step.has("grace")) {
+            joined = joined.withGracePeriod(millis(step, "grace"));
+        }
+        ValueJoiner<Long, Long, Long> joiner = (v, w) -> Functions.pair(step.get("f").asText(), v, w);
+        return op.equals("as_of") ? in.join(versions, joiner, joined) : in.leftJoin(versions, joiner, joined);
     }
 
     private static Joined<String, Long, Long> joined(int number) {

@@ -98,6 +98,10 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
             return getattr(of, step["op"])(made[step["with"]], PAIRS[step["f"]], name=name, value=eddy.Int64)
         case "near" | "left_near" | "outer_near":
             return _near(made, of, step, name)
+        case "as_of" | "left_as_of":
+            join = of.join if step["op"] == "as_of" else of.left_join
+            span = {part: timedelta(milliseconds=step.get(part, 0)) for part in ("history", "grace")}
+            return join(made[step["with"]], PAIRS[step["f"]], eddy.AsOf(**span), eddy.Int64, name=name)
         case "count" | "reduce" | "aggregate":
             return _fold(_group(of, step), step["op"], step, name)
     return _without_state(of, step)

@@ -1,7 +1,7 @@
 """Kafka Streams' own TopologyTestDriver, in a process in Java that answers one case after the other.
 
-Its jars are those of `jars.txt`, fetched once as those of the development broker are; they include a compiler, so that
-a Java runtime is enough.
+Its jars are those of `jars.txt` and `rocksdb.txt`, fetched once as those of the development broker are; they include a
+compiler, so that a Java runtime is enough.
 """
 
 import functools
@@ -35,6 +35,8 @@ class Oracle:
         version = kafka_streams_version()
         kept = kept_folder().parent / f"kafka-streams-{version}"
         jars = keep(f"Kafka Streams {version}", read_lock(FOLDER / "jars.txt"), kept)
+        (rocksdb,) = read_lock(FOLDER / "rocksdb.txt")
+        jars = [*jars, *keep("RocksDB", [rocksdb], kept_folder().parent / rocksdb.file.removesuffix(".jar"))]
         path = os.pathsep.join(map(str, [folder, *jars]))
         self._jars = [jar for jar in jars if jar.name.startswith("kafka-streams")]
         self._java = java = [find_java(), *QUICK, "-cp", path]

@@ -100,7 +100,7 @@ class Windows(Protocol):
         """The earliest end of a window that is not before a moment."""
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given that of keys."""
+        """The serde of keys with a window, given the serde of keys."""
 
 
 class _Fixed:
@@ -183,7 +183,7 @@ class TimeWindows(_Fixed):
         return max(0, -((size - time_ms) // advance)) * advance + size
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given that of keys."""
+        """The serde of keys with a window, given the serde of keys."""
         return TimeWindowed(key, self.size)
 
 
@@ -232,7 +232,7 @@ class CalendarWindows(_Fixed):
         return start if start == time_ms else end
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given that of keys."""
+        """The serde of keys with a window, given the serde of keys."""
         return _windowed(f"calendar-windowed({key.name}, {self.unit}, {self.zone})", key, self)
 
     def _begin(self, time_ms: int) -> date:
@@ -301,7 +301,7 @@ class SessionWindows:
         return time_ms
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a session, given that of keys."""
+        """The serde of keys with a session, given the serde of keys."""
         return SessionWindowed(key)
 
 
@@ -368,7 +368,7 @@ class SlidingWindows:
         return time_ms
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given that of keys."""
+        """The serde of keys with a window, given the serde of keys."""
         return TimeWindowed(key, self.difference)
 
 

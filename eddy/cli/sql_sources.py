@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import click
-import msgspec
 
 from eddy.cli.consume import latest_records, read_records
 from eddy.cli.fields import BY_REGISTRY, FIELD_TYPES, object_of, types_of
@@ -27,11 +26,11 @@ from eddy.cli.records import tsv_rows
 from eddy.connectors.csv_rows import Cell, csv_rows
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, DataError
+from eddy.program.sql_rows import named_rows, row_of
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import AnswerTable
 from eddy.topology.sql.casts import cast_function
-from eddy.topology.sql.statement_tables import reader_of
-from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, PYTHON_TYPES, TEXT, TIMESTAMP, Type, common_type
+from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, TIMESTAMP, Type
 
 __all__ = ["SqlSource", "load", "parse_source"]
 
@@ -182,34 +181,7 @@ def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[NamedC
                 found.append((f"{path}:{number}", object_of(line)))
             except DataError as error:
                 raise DataError(f"{path}:{number}: {error}") from error
-    return _named(found, declared, [])
-
-
-def _named(
-    found: list[tuple[str, dict[str, Any]]], declared: Sequence[NamedColumn] | None, first: Sequence[str]
-) -> AnswerTable:
-    """Rows of named values as a table; values without a SQL type become JSON text."""
-    names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
-    columns = (
-        list(declared) if declared else [NamedColumn(n, _value_type([row.get(n) for _, row in found])) for n in names]
-    )
-    rows = []
-    for where, row in found:
-        cells = []
-        for column in columns:
-            value = row.get(column.name)
-            if column.type == TEXT and value is not None and not isinstance(value, str):
-                value = msgspec.json.encode(value).decode()
-            cells.append(reader_of(f"{where} column '{column.name}'", column.type)(value))
-        rows.append(tuple(cells))
-    return AnswerTable(tuple(columns), rows)
-
-
-def _value_type(values: Iterable[Any]) -> Type:
-    kinds = {type(value) for value in values if value is not None}
-    if not kinds or not kinds <= PYTHON_TYPES.keys():
-        return TEXT
-    return common_type([PYTHON_TYPES[kind] for kind in kinds]) or TEXT
+    return named_rows(found, declared, [])
 
 
 def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, registry: str | None) -> AnswerTable:
@@ -234,11 +206,10 @@ def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, 
     for records in batches:
         for offset, k, v in zip(records.offsets, records.keys, records.values, strict=True):
             where = f"topic '{source.topic}' partition {records.partition} offset {offset}"
-            row: dict[str, Any] = {"key": None if k is None else _decoded(key.serde.decode, k, where, "key")}
+            decoded_key = None if k is None else _decoded(key.serde.decode, k, where, "key")
             decoded = None if v is None else _decoded(value.serde.decode, v, where, "value")
-            row |= decoded if isinstance(decoded, dict) else {"value": decoded}
-            found.append((where, row))
-    return _named(found, declared, ["key"])
+            found.append((where, row_of(decoded_key, decoded)))
+    return named_rows(found, declared, ["key"])
 
 
 def _decoded(decode: Callable[[bytes], Any], data: bytes, where: str, what: str) -> Any:

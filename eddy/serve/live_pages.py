@@ -36,7 +36,7 @@ from eddy.program.open_tables import Tables
 from eddy.serve.answers import HEADERS, answer, tagged, whole_number
 from eddy.serve.event_stream import Bell, Stream
 
-__all__ = ["MAX_BODY_BYTES", "Authorize", "LivePages"]
+__all__ = ["MAX_BODY_BYTES", "Authorize", "LivePages", "body_of"]
 
 Authorize = Callable[[Request, str], "bool | Callable[[Any, Any], bool]"]
 """A function that is called for each request and table: False refuses, True allows all rows, a function (key, value)
@@ -64,9 +64,12 @@ class _Open(NamedTuple):
 
 
 class LivePages:
-    """The handlers of these routes. Clients may request `queries`; `stop` ends the streams."""
+    """The handlers of these routes. Clients may request `queries`; `stop` ends the streams, and calls `stopped`."""
 
-    def __init__(self, tables: Tables, queries: Queries, authorize: Authorize, limits: Limits) -> None:
+    def __init__(
+        self, tables: Tables, queries: Queries, authorize: Authorize, limits: Limits, stopped: Callable[[], None]
+    ) -> None:
+        self._stopped = stopped
         self._tables, self._queries, self._authorize, self.limits = tables, queries, authorize, limits
         self.quota = Quota(limits)
         self.publisher: Publisher | None = None
@@ -91,6 +94,7 @@ class LivePages:
     def stop(self) -> None:
         """End all streams, and refuse new ones. It may be called by any thread."""
         self._is_stopping = True
+        self._stopped()
         for found in list(self._streams.values()):
             found.stream.loop.call_soon_threadsafe(found.stream.stop, "stopping")
 
@@ -257,7 +261,7 @@ class LivePages:
         """Open, close and move queries of a stream."""
         self._claims(request)
         found = self._streams.get(request.path_params["stream"])
-        body = await _body(request)
+        body = await body_of(request)
         if body is None:
             error = f"live queries: a body of at most {MAX_BODY_BYTES:,} bytes is needed"
             return answer({"code": QueryLimitError.code, "error": error}, 413)
@@ -320,7 +324,7 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
         raise QueryArgumentError(f"live queries: this is no request: {error}") from error
 
 
-async def _body(request: Request) -> bytes | None:
+async def body_of(request: Request) -> bytes | None:
     """The body of a request; None if it is too large. Raises: QueryArgumentError if a part is missing."""
     data = bytearray()
     try:

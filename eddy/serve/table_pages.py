@@ -7,6 +7,7 @@
                         search=TEXT&order=COLUMN    rows by their values, half a second at a time
                         format=csv|jsonl|parquet    a file of one exact version
 /v1/queries, /v1/live                    named queries: `serve/live_pages.py`
+/v1/sql                                  SQL queries: `serve/sql_pages.py`
 /healthz, /readyz, /metrics              whether topics are read, whether all tables are whole; figures
 
 Every answer names its version, and whether it is exact; `at_least=TOKEN` waits for a version. With
@@ -42,6 +43,7 @@ from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, gene
 from eddy.serve.row_export import Export, export_of, exported, formats
 from eddy.serve.row_places import Sought, placed, sought_of
 from eddy.serve.row_search import Search, search_of, searched
+from eddy.serve.sql_pages import SqlPages
 from eddy.serve.table_figures import TableFigures, registry_of
 from eddy.tables.key_text import form_of_keys, key_of_text, text_of_key
 from eddy.tables.open_table import KeyRange, OpenTable
@@ -77,7 +79,8 @@ def tables_app(
     `limits` bounds live queries. Call `app.state.live.stop()` to end the streams before the application is stopped.
     """
     may_read = authorize or (lambda request, table: True)
-    live = LivePages(tables, tables.queries, may_read, limits or Limits())
+    sql = SqlPages(tables, may_read)
+    live = LivePages(tables, tables.queries, may_read, limits or Limits(), sql.stop)
     pages = _Pages(tables, may_read, live)
     middleware = [Middleware(CORSMiddleware, allow_origins=cors or [], allow_methods=METHODS, allow_headers=["*"])]
     app = Starlette(
@@ -89,6 +92,7 @@ def tables_app(
             Route("/v1/tables/{name}", pages.rows),
             Route("/v1/tables/{name}/{key:path}", pages.row),
             *live.routes(),
+            *sql.routes(),
         ],
         middleware=middleware if cors else [],
         exception_handlers={EddyError: refused},

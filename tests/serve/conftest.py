@@ -27,7 +27,11 @@ def patient_server(monkeypatch: pytest.MonkeyPatch) -> None:
 class Page(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
-    text: str
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode()
 
     @property
     def json(self) -> Any:
@@ -41,7 +45,7 @@ def fetch(
     with closing(connection), in_time(f"an answer to {path}"):
         connection.request(method, path, headers=headers or {})
         answer = connection.getresponse()
-        return Page(answer.status, answer.headers, answer.read().decode())
+        return Page(answer.status, answer.headers, answer.read())
 
 
 def produce(log: LocalLog, rows: dict[str, str | None], topic: str = "nodes") -> None:

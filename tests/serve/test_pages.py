@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import eddy.serve.page
 from eddy.connectors.local import LocalLog
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import monitored
@@ -50,7 +52,7 @@ def test_page_is_read_without_a_token_where_none_was_set(ward: Ward, path: str) 
 @every_page
 def test_head_is_answered_without_a_body_and_nothing_else_is_taken(ward: Ward, path: str) -> None:
     ward.settle()
-    assert ward.get(path, "HEAD")[::2] == (200, "")
+    assert ward.get(path, "HEAD")[::2] == (200, b"")
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert ward.get(path, method).status == 405
 
@@ -127,13 +129,28 @@ def test_page_is_open_to_all_and_lets_nothing_in_from_elsewhere(guarded: Ward) -
         assert guarded.get(path, **{"If-None-Match": page.headers["ETag"]}).status == 304
 
 
-def test_page_and_client_are_small() -> None:
-    from eddy.serve.page import routes
-
-    files = [Path(routes.__file__).parent / name for name in routes.FILES.values() if not name.endswith(".d.ts")]
-    sizes = {file.name: len(gzip.compress(file.read_bytes())) for file in files}
-    assert sizes.pop("dagre.js") <= 18_000  # loaded with the first picture
+def test_page_and_client_are_small(ward: Ward) -> None:
+    sizes = {}
+    for path in FILES:
+        if not path.endswith(".d.ts"):
+            page, packed = ward.get(path), ward.get(path, **{"Accept-Encoding": "br, gzip"})
+            assert packed.headers["Content-Encoding"] == "gzip"
+            assert "Content-Encoding" not in page.headers
+            assert gzip.decompress(packed.content).decode() == page.text
+            assert packed.headers["ETag"] != page.headers["ETag"]
+            sizes[path] = len(packed.content)
+    assert sizes.pop("/dagre/dagre.js") <= 18_000  # loaded with the first picture
     assert sum(sizes.values()) <= 40_000
+
+
+def test_scripts_are_sent_without_comments(ward: Ward) -> None:
+    for path, name in FILES.items():
+        if path.endswith(".js") and "dagre" not in path:
+            code = ward.get(path).text
+            assert not re.search(r"^ *(?://|/\*|\*)", code, re.MULTILINE), path
+            written = (Path(eddy.serve.page.__file__).parent / name).read_text()
+            lines = [line for line in written.splitlines() if not re.match(r" *(?://|/\*\*| \*|\*/)", line)]
+            assert [line for line in code.splitlines() if line] == [line for line in lines if line]
 
 
 def raw(port: int, request: bytes) -> bytes:

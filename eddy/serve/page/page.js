@@ -5,6 +5,7 @@ import { card, make, number } from "./elements.js";
 import { Picture } from "./picture.js";
 import { showQueries, showQuery } from "./queries.js";
 import { showLetters } from "./records.js";
+import { showSql } from "./sql.js";
 import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
@@ -28,15 +29,15 @@ class Refusal extends Error {
 }
 
 /** Ask the server. Raises Refusal for an answer that is an error, another one where there is none within `ms`. */
-async function ask(path, { parse = "json", also = [], ms = ANSWER_MS } = {}) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+async function ask(path, { parse = "json", also = [], ms = ANSWER_MS, body } = {}) {
+  const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
   const end = new AbortController();
   const timer = setTimeout(() => end.abort(), ms);
   asking.add(end);
   let answer;
   let text;
   try {
-    answer = await fetch(`${base}/${path}`, { headers, cache: "no-store", signal: end.signal });
+    answer = await fetch(`${base}/${path}`, { headers, cache: "no-store", signal: end.signal, ...(body && { method: "POST", body: JSON.stringify(body) }) });
     text = await answer.text();
   } catch (error) {
     away(true);
@@ -287,7 +288,7 @@ function onPage(open) {
 
 const PAGES = [
   [/^\/$/, showTopology], [/^\/tables$/, onPage(showTables)], [/^\/tables\/([^/]+)$/, onPage(showTable)], [/^\/queries$/, onPage(showQueries)],
-  [/^\/queries\/([^/]+)$/, onPage(showQuery)], [/^\/letters$/, onPage(showLetters)],
+  [/^\/queries\/([^/]+)$/, onPage(showQuery)], [/^\/letters$/, onPage(showLetters)], [/^\/sql$/, onPage(showSql)],
 ];
 
 let turn = 0;

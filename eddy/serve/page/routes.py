@@ -5,12 +5,15 @@
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
 /v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open
 
-The files are equal for all readers and contain no data, so they need no token: the page asks the user for the token,
-and sends it with each request. Its content security policy allows no requests to other hosts, and only these scripts.
+The files are sent compressed, and their scripts without comments. They are equal for all readers and contain no data,
+so they need no token: the page asks the user for the token, and sends it with
+each request. Its content security policy allows no requests to other hosts, and only these scripts.
 """
 
 import asyncio
+import gzip
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -45,6 +48,7 @@ FILES = {
     "/queries.js": "queries.js",
     "/records.js": "records.js",
     "/rows.js": "rows.js",
+    "/sql.js": "sql.js",
     "/tables.js": "tables.js",
     "/trace.js": "trace.js",
     "/tree.js": "tree.js",
@@ -53,6 +57,8 @@ FILES = {
     "/client.d.ts": "client.d.ts",
 }
 """The files by their paths."""
+_COMMENT = re.compile(rb"^ *(?:/\*\*(?:[^*]|\*(?!/))*\*/|//[^\n]*)\n", re.MULTILINE)
+"""Comments on lines of their own, which are not sent."""
 _PATHS = {*FILES, "/topology", "/v1/dead-letters"}
 
 _POLICY = (
@@ -94,15 +100,22 @@ def page_routes() -> list[BaseRoute]:
 def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     file = Path(__file__).parent / name
     content = file.read_bytes()
-    tag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
-    headers = _HEADERS | {"ETag": tag, "Cache-Control": "no-cache", "Content-Security-Policy": _POLICY}
+    if file.suffix == ".js" and not name.startswith("dagre/"):  # whose licence is a comment
+        content = _COMMENT.sub(b"", content)
+    packed = gzip.compress(content, mtime=0)
+    tag = hashlib.blake2b(content, digest_size=12).hexdigest()
+    common = {"Cache-Control": "no-cache", "Content-Security-Policy": _POLICY, "Vary": "Accept-Encoding"}
     if name.startswith("client."):
-        headers["Access-Control-Allow-Origin"] = "*"  # a module for pages of any origin, without data
+        common["Access-Control-Allow-Origin"] = "*"  # a module for pages of any origin, without data
 
     async def answer(request: Request) -> Response:
-        if tag in request.headers.get("if-none-match", ""):
+        is_packed = "gzip" in request.headers.get("accept-encoding", "")
+        headers = _HEADERS | common | {"ETag": f'"{tag}{"-gzip" if is_packed else ""}"'}
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type=_TYPES[file.suffix])
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
+        return Response(packed if is_packed else content, headers=headers, media_type=_TYPES[file.suffix])
 
     return answer
 

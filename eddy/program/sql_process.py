@@ -1,0 +1,144 @@
+"""A process that answers one SQL query over rows that it is given, for callers that must go on meanwhile.
+
+    caller ─ pickled Question ─▶ stdin;  stdout ─ JSON of the answer, or of the error ─▶ caller
+
+A query can take any time and memory: a join of each row with each, a recursion. Python cannot end a thread, so that the
+query has a process, which is ended after its seconds, and may take two gigabytes. A process is begun ahead, since it
+takes a second to import the engine; it ends by itself when nobody has asked it for five minutes, or its caller is gone.
+"""
+
+import os
+import pickle
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from eddy.errors import EddyError, NotReadyError, QueryError
+from eddy.json_text import encode
+from eddy.live.query.refusals import QueryFailedError, QueryLimitError
+from eddy.topology.sql.answer import AnswerTable
+
+__all__ = ["MAX_ANSWERED", "Question", "SqlProcesses"]
+
+MAX_ANSWERED = 1_000
+"""The rows of an answer; of more, the first."""
+_IDLE_S = 300.0
+_MAX_BYTES = 2 << 30
+_HINT = " Give it: tables="
+"""The beginning of a fix that is for programs."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query, the name that errors give it, and all tables that it may read."""
+
+    text: str
+    name: str
+    tables: Mapping[str, AnswerTable]
+
+
+class SqlProcesses:
+    """Asks processes, one for each question. `close` ends the one that was begun ahead."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ahead: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def begin(self) -> None:
+        """Begin the process of the next question, if there is none."""
+        with self._lock:
+            if not self._is_closed and (self._ahead is None or self._ahead.poll() is not None):
+                self._end()
+                self._ahead = _begun()
+
+    def ask(self, question: Question) -> bytes:
+        """The answer as JSON: {"columns", "types", "rows", "count"}, each value as text of PostgreSQL's form.
+
+        Raises: QueryError for an error in the text or in a row; QueryLimitError; QueryFailedError.
+        """
+        status, found = self._asked(question)
+        if status == 0 and not found:  # it ended by itself just before it was asked
+            status, found = self._asked(question)
+        if status == 0 and found.startswith(b"{"):
+            return found
+        if status == 0 and found.startswith(b"!"):
+            raise QueryError(found[1:].decode())
+        if status == 0 and found.startswith(b"#"):
+            raise QueryLimitError(found[1:].decode())
+        raise QueryFailedError(
+            f"sql '{question.name}': its process has ended with status {status}; a query of fewer rows is needed, "
+            "as it may have had too little memory"
+        )
+
+    def _asked(self, question: Question) -> tuple[int, bytes]:
+        self.begin()
+        with self._lock:
+            process, self._ahead = self._ahead, None
+        if process is None:
+            raise NotReadyError("sql: the server stops; another one, or a later time, is needed")
+        with process:
+            try:
+                found, _ = process.communicate(pickle.dumps(question), timeout=self.seconds)
+            except subprocess.TimeoutExpired as error:
+                raise QueryLimitError(
+                    f"sql '{question.name}': it was not answered in {self.seconds:g} seconds, which is the limit; a "
+                    "query of fewer rows is needed. Take time with: eddy sql"
+                ) from error
+            finally:
+                process.kill()
+        return process.returncode, found
+
+    def close(self) -> None:
+        """End the process that waits for a question; there are no more."""
+        with self._lock:
+            self._is_closed = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._ahead is not None:
+            with self._ahead:
+                self._ahead.kill()
+            self._ahead = None
+
+
+def _begun() -> subprocess.Popen[bytes]:
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    command = [sys.executable, "-P", "-c", f"from {__name__} import answer_one; answer_one()"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def answer_one() -> None:
+    """Read a question from stdin and print its answer: the body of the process."""
+    import resource
+
+    from eddy.program.sql_evaluation import run
+    from eddy.topology.sql.display import shown
+    from eddy.topology.sql.statement_text import StatementText
+
+    if not select.select([sys.stdin], [], [], _IDLE_S)[0]:
+        return
+    data = sys.stdin.buffer.read()
+    if not data:
+        return  # the caller is gone
+    with suppress(ValueError, OSError):  # a system without this limit
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
+    question: Question = pickle.loads(data)
+    try:
+        found = run(StatementText(question.text, question.name), question.tables)
+        shown_rows = found.rows[:MAX_ANSWERED]
+        rows = [[shown(value, type) for value, type in zip(row, found.types, strict=True)] for row in shown_rows]
+        said = encode({"columns": found.columns, "types": found.types, "rows": rows, "count": len(found.rows)})
+    except EddyError as error:
+        said = b"!" + str(error).partition(_HINT)[0].encode()
+    except MemoryError:
+        most = f"{_MAX_BYTES >> 30} GiB of memory"
+        said = f"#sql '{question.name}': it needs more than {most}; a query of fewer rows is needed".encode()
+    sys.stdout.buffer.write(said)

@@ -1,0 +1,165 @@
+"""SQL over HTTP: the answers of `eddy sql`'s engine, within bounds, to callers that may read the tables."""
+
+import json
+import random
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+import eddy
+from eddy.program.sql_process import MAX_ANSWERED
+from eddy.serve import sql_pages
+from eddy.serve.endpoint import endpoint_of, listen
+from eddy.serve.http_server import HttpServer
+from eddy.serve.table_pages import tables_app
+from tests.serve.conftest import fetch
+from tests.waiting import PATIENCE_S
+
+
+def authorize(request: Any, table: str) -> Any:
+    user = request.headers.get("x-user", "root")
+    if user == "root":
+        return True
+    return table == "orders" and (lambda key, value: value["by"] == user)
+
+
+class Shop:
+    """Orders and their customers, served."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.log = stack.enter_context(closing(eddy.open_log()))
+        topology = eddy.Topology("shop")
+        topology.table("orders", key=eddy.Int64, value=eddy.Json())
+        topology.table("customers-of", key=eddy.String, value=eddy.String)
+        topology.table("pairs", key=eddy.String, value=eddy.Json())
+        eddy.create_topics(topology, self.log, partitions=2)
+        stack.enter_context(eddy.run(topology, self.log))
+        self.tables = stack.enter_context(eddy.open_tables(topology, self.log))
+        app = tables_app(self.tables, authorize)
+        listener = listen(endpoint_of("0"))
+        self.port = listener.getsockname()[1]
+        server = HttpServer(app, listener, keep_alive=True, answer_s=90.0)
+        server.start()
+        stack.callback(server.stop)
+        stack.callback(app.state.live.stop)
+        draw = random.Random(7)
+        names = [f"c{number}" for number in range(9)]
+        self.customers = {name: draw.choice(["Oslo", "Bonn"]) for name in names}
+        self.orders = {n: {"by": draw.choice(names), "sum": draw.randrange(90), "at": None} for n in range(300)}
+        self.tables.wait(self.log.write("customers-of", self.customers, key=eddy.String, value=eddy.String))
+        ends = self.log.write("orders", self.orders, key=eddy.Int64, value=eddy.Json())
+        self.tables.wait(ends, exact=True, timeout_s=PATIENCE_S)
+
+    def ask(self, sql: Any, user: str = "root", kind: str = "application/json") -> tuple[int, Any]:
+        """The status and the body of the answer."""
+        data = json.dumps({"sql": sql}).encode()
+        headers = {"Content-Type": kind, "X-User": user}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/sql", data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with ExitStack() as stack:
+        yield Shop(stack)
+
+
+def test_answer_is_that_of_the_rows(shop: Shop) -> None:
+    status, found = shop.ask(
+        'SELECT c.value, count(*), sum(o.sum) FROM orders o JOIN "customers-of" c ON o.by = c.key GROUP BY 1 ORDER BY 1'
+    )
+    expected = []
+    for city in sorted(set(shop.customers.values())):
+        sums = [order["sum"] for order in shop.orders.values() if shop.customers[order["by"]] == city]
+        expected.append([city, str(len(sums)), str(sum(sums))])
+    assert (status, found["answer"]["rows"], found["exact"]) == (200, expected, True)
+    assert found["answer"]["types"] == ["text", "bigint", "numeric"]
+    assert found["version"] == shop.tables.version.token
+
+
+def test_recursive_query_is_answered(shop: Shop) -> None:
+    text = "WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT sum(n) FROM t"
+    assert shop.ask(text)[1]["answer"]["rows"] == [["15"]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT nope\nFROM orders", "line 1, column 8: no column 'nope'"),
+        (
+            "SELECT 1\nFROM other",
+            "line 2, column 6: no table 'other'; one of ['customers-of', 'orders', 'pairs'] is needed.",
+        ),
+        ("SELECT 1 FRM orders", "line 1, column 14"),
+        ("DELETE FROM orders", "line 1, column 1: DELETE is not supported"),
+        ("CREATE VIEW v AS SELECT 1", "line 1, column 13: CREATE is not supported"),
+        ("INSERT INTO orders VALUES (1)", "line 1, column 1: INSERT is not supported"),
+        ("SELECT 1; DROP TABLE orders", "2 statements; one is needed"),
+        ("SELECT 1 / 0", "division by zero"),
+        ("", "there is no statement"),
+        ({"not": "text"}, "this is no request"),
+    ],
+)
+def test_error_names_the_place(shop: Shop, sql: Any, message: str) -> None:
+    status, found = shop.ask(sql)
+    assert status == 400
+    assert message in found["error"]
+    assert "tables={" not in found["error"]
+
+
+def test_only_json_is_taken_so_that_pages_of_other_origins_cannot_ask(shop: Shop) -> None:
+    assert shop.ask("SELECT 1", kind="text/plain")[0] == 415
+
+
+def test_tables_and_rows_are_those_that_the_caller_may_read(shop: Shop) -> None:
+    mine = [order for order in shop.orders.values() if order["by"] == "c3"]
+    assert shop.ask("SELECT count(*), min(by) FROM orders", "c3")[1]["answer"]["rows"] == [[str(len(mine)), "c3"]]
+    status, found = shop.ask('SELECT * FROM "customers-of"', "c3")
+    assert (status, "one of ['orders'] is needed" in found["error"]) == (400, True)
+    listed = fetch(shop.port, "/v1/sql", headers={"X-User": "c3"}).json["tables"]
+    assert [table["name"] for table in listed] == ["orders"]
+
+
+def test_columns_are_listed_with_their_types(shop: Shop) -> None:
+    tables = {table["name"]: table["columns"] for table in fetch(shop.port, "/v1/sql").json["tables"]}
+    assert {column["name"]: column["type"] for column in tables["orders"]} == {
+        "key": "bigint",
+        "by": "text",
+        "sum": "bigint",
+        "at": "text",
+    }
+    assert [column["name"] for column in tables["customers-of"]] == ["key", "value"]
+    assert [column["name"] for column in tables["pairs"]] == ["key", "value"]  # it has no rows
+
+
+def test_rows_that_are_read_and_answered_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = shop.ask("SELECT o.key, p.key FROM orders o, orders p WHERE o.key < 40 ORDER BY 1, 2")[1]["answer"]
+    assert (found["count"], len(found["rows"]), found["rows"][0]) == (12_000, MAX_ANSWERED, ["0", "0"])
+    monkeypatch.setattr(sql_pages, "MAX_READ", 308)
+    assert shop.ask("SELECT count(*) FROM orders")[0] == 200
+    status, found = shop.ask('SELECT count(*) FROM orders, "customers-of"')
+    assert (status, found["code"]) == (429, "QUERY_LIMIT")
+    assert "table 'orders' has 300 rows; 299 more can be read here" in found["error"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "limit"),
+    [
+        ("SELECT a.key, b.key, c.key FROM orders a, orders b, orders c", "GiB of memory"),
+        ("WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 99999999) SELECT 1 FROM t", "10 s"),
+    ],
+)
+def test_query_without_end_is_ended_and_the_next_one_is_answered(shop: Shop, sql: str, limit: str) -> None:
+    status, found = shop.ask(sql)
+    assert (status, found["code"]) == (429, "QUERY_LIMIT")
+    assert limit in found["error"] or "10 s" in found["error"]  # on a slow machine it is the time, of both
+    assert shop.ask("SELECT 1")[1]["answer"]["rows"] == [["1"]]

@@ -1,83 +1,51 @@
-"""Evaluates a one-off query: the circuit of its view over the given rows, in one epoch."""
+"""Evaluates a one-off query: by functions over whole tables, or else by the circuit of its view."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eddy.errors import DataError, LoopLimitError
-from eddy.operators.batch import Batch
-from eddy.operators.nested.outermost import RESTLESS
-from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
-from eddy.topology.dsl.table import add_sink
+from eddy.errors import EddyError
 from eddy.topology.sql.answer import Answer, AnswerTable
-from eddy.topology.sql.names import built
-from eddy.topology.sql.statement import Ordering, bind_statement
-from eddy.topology.sql.statement_compiler import StatementCompiler
-from eddy.topology.sql.statement_tables import as_relation
+from eddy.topology.sql.once.batch_compiler import BatchCompiler
+from eddy.topology.sql.once.plan_text import explained_query, plan_lines
+from eddy.topology.sql.once.suitable import why_circuit
+from eddy.topology.sql.once.waves_of_rows import UndecidedError
+from eddy.topology.sql.statement import Ordering, Statement, bind_statement
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.view_builder import build
-from eddy.topology.topology import Topology
 
 __all__ = ["run"]
 
-_ROWS = "rows"
-
 
 def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
-    """The answer to a statement. Raises: TopologyError; DataError for a row, or a limit that is too low."""
-    statement = bind_statement(text, {name: t.columns for name, t in tables.items()}, "query", ordered=True)
-    topology = Topology("query")
-    topics = {name: f"table-{index}" for index, name in enumerate(tables)}
-    relations = {name: as_relation(name, topology.stream(topic)).at_one_owner(topic) for name, topic in topics.items()}
-    plan = topology._builder.plan
-    rows, compiler = built(plan, lambda names: build(topology._builder, statement, relations, "query", names))
-    add_sink(topology._builder, rows._node, _ROWS, None, None)
-    for index, (_, errors) in enumerate(compiler.errors):
-        add_sink(topology._builder, errors._node, f"limit-{index}", None, None)
-    batches = {topics[name]: Batch([((), row) for row in t.rows], [1] * len(t.rows)) for name, t in tables.items()}
-    found, held = _bags(topology, batches)
-    _check_limits(text, compiler, found)
-    if held:
-        raise LoopLimitError(held)
-    bag: dict[tuple[Any, ...], int] = {}
-    for (_, row), weight in found[_ROWS].items():
-        bag[row] = bag.get(row, 0) + weight
-    answer = _ordered([row for row, weight in bag.items() for _ in range(weight)], statement.ordering)
+    """The answer to a statement, or to EXPLAIN statement its plan, a line a row.
+
+    Raises: TopologyError; DataError for a row, or a limit that is too low.
+    """
+    explained = explained_query(text)
+    columns_of = {name: t.columns for name, t in tables.items()}
+    statement = bind_statement(explained or text, columns_of, "query", ordered=True)
+    if explained is not None:
+        return Answer(("plan",), ("text",), [(line,) for line in plan_lines(statement.node)])
+    rows = None if why_circuit(statement.node) else _rows_at_once(statement, tables)
+    if rows is None:
+        # Its operators are imported only when a query needs them.
+        from eddy.program.sql_circuit import rows_of_circuit
+
+        rows = rows_of_circuit(text, statement, tables)
+    answer = _ordered(rows, statement.ordering)
     columns = statement.columns
     return Answer(
         tuple(column.name for column in columns),
         tuple(str(column.type) for column in columns),
-        [row[: statement.visible] for row in answer],
+        answer if statement.visible == len(statement.node.columns) else [row[: statement.visible] for row in answer],
     )
 
 
-def _bags(topology: Topology, batches: Mapping[str, Batch]) -> tuple[dict[str, dict[Any, int]], str]:
-    """Run one epoch of these batches.
-
-    Returns the rows of each sink as a bag, and the reason why a part has no finite answer.
-
-    The reason is empty if all parts have a finite answer.
-    """
-    circuit = compile_plan(topology.plan, Environment(dict.fromkeys(batches, 1)))
-    circuit.step(batches)
-    found: dict[str, dict[Any, int]] = {}
-    for sink in topology.plan.sinks():
-        bag = found[sink.topic] = {}
-        for batch in circuit.outputs[sink.name].batches:
-            for row, weight in batch.zset(sink.topic).items():
-                bag[row] = bag.get(row, 0) + weight
-    return found, min(circuit.held().values(), default="")
-
-
-def _check_limits(text: StatementText, compiler: StatementCompiler, found: Mapping[str, Mapping[Any, int]]) -> None:
-    for index, (block, _) in enumerate(compiler.errors):
-        for binding, row in found[f"limit-{index}"]:
-            if row[1] == RESTLESS:
-                continue
-            iterations = compiler.limit(block, binding)
-            raise DataError(
-                f"sql '{text.name}': ERROR AT RECURSION LIMIT {iterations}: iteration {iterations} still changed "
-                f"binding '{binding}'; a higher limit is needed, or RETURN AT"
-            )
+def _rows_at_once(statement: Statement, tables: Mapping[str, AnswerTable]) -> list[tuple[Any, ...]] | None:
+    """The rows of a statement; None if a recursion may not end or a row fails, whose error the circuit has."""
+    try:
+        return BatchCompiler({name: t.rows for name, t in tables.items()}).answer(statement.node)
+    except (EddyError, RecursionError, UndecidedError):
+        return None
 
 
 def _ordered(rows: list[tuple[Any, ...]], ordering: Ordering) -> list[tuple[Any, ...]]:

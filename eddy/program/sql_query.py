@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError, TopologyError
-from eddy.topology.arguments import check_mapping
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import Answer, AnswerTable
-from eddy.topology.sql.statement_tables import Columns, columns_named, reader_of
+from eddy.topology.sql.table_columns import Columns, columns_named, reader_of
 from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
 
 __all__ = ["query"]
@@ -24,13 +23,16 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
 
     Raises: TopologyError for an error in the text, with its line and column; DataError for a row.
     """
-    # sqlglot is imported only when SQL is used.
+    # sqlglot is imported only when SQL is used, and what serves topologies alone is not imported at all.
     from eddy.program.sql_evaluation import run
     from eddy.topology.sql.statement_text import StatementText
 
     if not isinstance(text, str):
         raise TopologyError(f"query: text={text!r}; a SQL query, as text, is needed. Write eddy.query('SELECT …')")
-    check_mapping("query", tables=tables)
+    if not hasattr(tables or {}, "items") or not all(isinstance(name, str) for name in tables or {}):
+        from eddy.topology.arguments import check_mapping
+
+        check_mapping("query", tables=tables)
     for name, table in (tables or {}).items():
         if not isinstance(table, tuple | list) or len(table) != 2:
             raise TopologyError(f"query: tables has {table!r} as '{name}'; a pair (columns, rows) is needed")

@@ -8,7 +8,7 @@ import msgspec
 from eddy.json_text import encode
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import AnswerTable
-from eddy.topology.sql.statement_tables import reader_of
+from eddy.topology.sql.table_columns import reader_of
 from eddy.topology.sql.types import PYTHON_TYPES, TEXT, Type, common_type
 
 __all__ = ["named_rows", "row_of"]

@@ -21,9 +21,9 @@ from eddy.errors import DataError
 from eddy.topology.sql.aggregates import Grouped
 from eddy.topology.sql.expressions import Expr, Written
 from eddy.topology.sql.folds import GroupRow
+from eddy.topology.sql.moment_of_row import MomentOfRow
 from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.series import SeriesBounds
-from eddy.topology.sql.temporal import MomentOfRow
 from eddy.topology.sql.types import Type
 
 __all__ = ["own"]

@@ -10,7 +10,7 @@ each node or a dispatch for each row. Null is None. The three truth values are T
 In a filter only truth matters: Python's own `and` and `or` suffice, since None is not true.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from eddy.topology.sql.types import BOOLEAN, Type
 __all__ = [
     "TRUE",
     "Expr",
+    "PythonWriter",
     "Written",
     "column",
     "columns_of",
@@ -122,7 +123,7 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
     `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
     """
-    writer = _PythonWriter(parameters, columns)
+    writer = PythonWriter(parameters, columns)
     parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
     made = writer.function(parts[0] if len(parts) == 1 else f"({', '.join(parts)})")
     made.written = Written(parameters, tuple(columns), tuple(None if one is None else tuple(one) for one in shape))
@@ -131,7 +132,7 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
     """A function of `parameters` that returns whether all of `exprs` are true."""
-    writer = _PythonWriter(parameters, columns)
+    writer = PythonWriter(parameters, columns)
     made = writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
     made.written = Written(parameters, tuple(columns), (tuple(exprs),), test=True)
     return made
@@ -140,24 +141,32 @@ def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr])
 _DEEPEST = 30  # Python's parser allows at most 200 nested parentheses
 
 
-class _PythonWriter:
-    """Generates Python for expressions; constants and functions are bound by name, never written as text."""
+class PythonWriter:
+    """Generates Python for expressions; constants and functions are bound by name, never written as text.
 
-    def __init__(self, parameters: str, columns: Sequence[str]) -> None:
+    `columns` has the Python for each column, which reads `parameters`. `names` gets what is bound.
+    """
+
+    def __init__(
+        self, parameters: str, columns: Sequence[str] | Mapping[int, str], names: dict[str, Any] | None = None
+    ) -> None:
         self._parameters, self._columns = parameters, columns
         self._depth = 0
-        self._names: dict[str, Any] = {}
+        self._names: dict[str, Any] = {} if names is None else names
         self._temporaries = 0
 
     def function(self, body: str) -> Any:
+        """The function of the parameters that returns `body`."""
         return eval(f"lambda {self._parameters}: {body}", self._names)
 
     def tuple(self, exprs: Sequence[Expr]) -> str:
+        """The tuple of the values of expressions."""
         return f"({''.join(self.value(expr) + ', ' for expr in exprs)})"
 
     def value(self, expr: Expr) -> str:
+        """The value of an expression."""
         if self._depth == _DEEPEST:
-            below = _PythonWriter(self._parameters, self._columns)
+            below = PythonWriter(self._parameters, self._columns)
             return f"{self._bound(below.function(below.value(expr)))}({self._parameters})"
         writer: Callable[[Expr], str] = getattr(self, f"_{expr.op.replace('-', '_')}")
         self._depth += 1

@@ -7,12 +7,14 @@ node has an edge to each value of the seed, so that there is only one root.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eddy.operators.graph.reached import Reached
 from eddy.topology.sql.algebra import Join, Loop, Node, Project, Variable
 from eddy.topology.sql.expressions import Expr, columns_of, replace_columns
 from eddy.topology.sql.expressions import column as column_of
+
+if TYPE_CHECKING:
+    from eddy.operators.graph.reached import Reached
 
 __all__ = ["START", "Edges", "edges_of", "from_start", "link", "reached"]
 
@@ -73,6 +75,6 @@ def from_start(key: tuple[()], value: tuple[Any]) -> tuple[Any, Any]:
     return START, (True, value[0])
 
 
-def reached(key: Any, row: Reached) -> tuple[Any, Any]:
+def reached(key: Any, row: "Reached") -> tuple[Any, Any]:
     """A reached node as a row of a set."""
     return (row.node[1],), ()

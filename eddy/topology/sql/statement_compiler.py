@@ -33,12 +33,12 @@ from eddy.topology.sql.expressions import (
     walk,
 )
 from eddy.topology.sql.folds import fold_of
+from eddy.topology.sql.moment_of_row import MomentOfRow
 from eddy.topology.sql.names import StepNames
 from eddy.topology.sql.reachability import START, Edges, edges_of, from_start, link, reached
 from eddy.topology.sql.row_windows import fixed_windows, session_windows
 from eddy.topology.sql.rows import row_serde
 from eddy.topology.sql.series import series_function
-from eddy.topology.sql.temporal import MomentOfRow
 from eddy.topology.sql.types import Type
 
 __all__ = ["StatementCompiler"]

@@ -7,12 +7,9 @@ columns of their names, and the key fills the others. A value without field name
 a tuple fills one for each element.
 """
 
-import datetime
-import decimal
-import math
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,39 +19,11 @@ from eddy.serde import Serde
 from eddy.topology.dsl.relation import Relation
 from eddy.topology.plan.plan import Exchange, Latest, Transform, Upsert, WeightFunction
 from eddy.topology.sql.algebra import NamedColumn
-from eddy.topology.sql.casts import LIMITS, cast_function
 from eddy.topology.sql.rows import row_serde
-from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type, parse_type
+from eddy.topology.sql.table_columns import Columns, columns_named, reader_of
+from eddy.topology.sql.types import PYTHON_TYPES, Type
 
-__all__ = ["Columns", "as_relation", "columns_named", "reader_of", "rows_relation"]
-
-Columns = Mapping[str, "str | type"] | Sequence[str]
-"""Names with types, which are SQL's names of types or Python types; or names alone, if the types are known."""
-
-
-def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | None = None) -> tuple[NamedColumn, ...]:
-    """The columns given by a user. Raises: TopologyError for an unknown or missing type."""
-    if not isinstance(columns, Mapping):
-        if known is None or len(known) != len(columns):
-            there = "their types are not known" if known is None else f"there are {len(known)}"
-            raise TopologyError(
-                f"sql table '{table}': {len(columns)} names of columns, and {there}; names with types are needed. "
-                f"Write {{'{next(iter(columns), 'name')}': 'text', …}}"
-            )
-        return tuple(NamedColumn(name, found.type) for name, found in zip(columns, known, strict=True))
-    made = []
-    for name, written in columns.items():
-        type = parse_type(written) if isinstance(written, str) else PYTHON_TYPES.get(written)
-        if type is None:
-            raise TopologyError(
-                f"sql table '{table}': column '{name}' of the unknown type {written!r}; {TYPE_NAMES} is needed"
-            )
-        made.append(NamedColumn(name, type))
-    if not made:
-        raise TopologyError(
-            f"sql table '{table}' has no columns; one is needed at least. Give them: {{'name': 'text'}}"
-        )
-    return tuple(made)
+__all__ = ["as_relation", "rows_relation"]
 
 
 def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
@@ -193,71 +162,3 @@ def _elements(part: Any) -> Sequence[Any]:
     if isinstance(part, msgspec.Struct):
         return [getattr(part, name) for name in part.__struct_fields__]
     return (part,)
-
-
-def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
-    """A function that converts a Python value to this type, and raises DataError if it cannot."""
-    accepted = _ACCEPTED[type.kind]
-    fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None
-
-    def read(value: Any) -> Any:
-        if value is None or (value.__class__ is accepted[0] and value == value):
-            return value if fit is None or value is None else _fitted(value)
-        return _converted(value)
-
-    def _fitted(value: Any) -> Any:
-        if not -LIMITS[type.kind] <= value < LIMITS[type.kind]:
-            raise DataError(f"{where}: {value} is out of range of {type}; a wider type is needed")
-        return value
-
-    def _converted(value: Any) -> Any:
-        if not isinstance(value, accepted) or (isinstance(value, bool) and type.kind != "boolean"):
-            raise DataError(f"{where}: {value!r} is no {type}; a value of that type is needed, or another type")
-        try:
-            return _CONVERSIONS[type.kind](value)
-        except (ValueError, decimal.InvalidOperation) as error:
-            raise DataError(f"{where}: {value!r} is no {type}") from error
-
-    if type.precision is None:
-        return read
-    scaled = cast_function(Type("numeric"), type)
-    assert scaled is not None
-    return lambda value: None if value is None else scaled(read(value))
-
-
-_ACCEPTED: dict[str, tuple[type, ...]] = {
-    "boolean": (bool,),
-    "smallint": (int,),
-    "integer": (int,),
-    "bigint": (int,),
-    "numeric": (decimal.Decimal, int, float, str),
-    "real": (float, int),
-    "double": (float, int),
-    "text": (str,),
-    "timestamp": (datetime.datetime, str),
-}
-
-
-def _number(value: Any) -> decimal.Decimal:
-    number = decimal.Decimal(value)
-    if not number.is_finite():
-        raise ValueError(value)
-    return number
-
-
-def _moment(value: Any) -> datetime.datetime:
-    moment = value if isinstance(value, datetime.datetime) else datetime.datetime.fromisoformat(value)
-    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "boolean": bool,
-    "smallint": int,
-    "integer": int,
-    "bigint": int,
-    "numeric": lambda value: _number(repr(value) if isinstance(value, float) else value),
-    "real": lambda value: float(value) if value == value else math.nan,
-    "double": lambda value: float(value) if value == value else math.nan,
-    "text": str,
-    "timestamp": _moment,
-}

@@ -8,19 +8,17 @@ others by AND; `now() - INTERVAL '1 hour' < e` is the same as `now() < e + INTER
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlglot import exp
 
-from eddy.operators.valid_rows import LATEST_MS
 from eddy.topology.sql.expressions import Expr, literal, transform, walk
 from eddy.topology.sql.functions import arithmetic_call
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BIGINT
 
-__all__ = ["ONLY_IN_WHERE", "MomentOfRow", "Moments", "interval", "present", "taken_apart"]
+__all__ = ["ONLY_IN_WHERE", "Moments", "interval", "present", "taken_apart"]
 
 ONLY_IN_WHERE = "compare it alone, in WHERE, with a number of milliseconds: now() < at + INTERVAL '1 hour'"
 _UNITS = {
@@ -43,27 +41,6 @@ class Moments:
     until: tuple[Expr, ...]
     where: str
     """The place of the last condition in the text."""
-
-
-@dataclass(frozen=True)
-class MomentOfRow:
-    """The first or the last moment of a row in the keys of a relation, of those that `values` has; null is no moment.
-
-    A row without the moment is never there. A moment before 1970 or after the year 9999 is the nearest one.
-    """
-
-    values: Callable[[Any, Any], tuple[int | None, ...]]
-    first: bool
-
-    def __call__(self, row: Any, value: Any) -> int | None:
-        """The moment; None for no bound."""
-        moments = self.values(row, value)
-        if None in moments:
-            return 0 if self.first else LATEST_MS
-        moment: int = min(moments) if self.first else max(moments)  # type: ignore[type-var,assignment]
-        if self.first:
-            return None if moment > LATEST_MS else max(moment, 0)
-        return None if moment <= 0 else min(moment, LATEST_MS)
 
 
 def present(where: str) -> Expr:

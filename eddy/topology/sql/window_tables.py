@@ -13,7 +13,6 @@ from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.temporal import interval
 from eddy.topology.sql.types import BIGINT, TIMESTAMP
 from eddy.topology.sql.window_syntax import EXAMPLES, WindowTable
-from eddy.windows import MOST_WINDOWS
 
 __all__ = ["window_table"]
 
@@ -47,6 +46,9 @@ def window_table(text: StatementText, call: WindowTable, table: Node, scope: Col
             f"HOP every {advance:,} ms of windows of {size:,} ms, between which rows are in no window; the first span "
             "is how often a window begins, and may not be longer than the second, its size",
         )
+    # Imported only here, since it needs serdes, and most statements have no window.
+    from eddy.windows import MOST_WINDOWS
+
     if (many := -(-size // advance)) > MOST_WINDOWS:
         raise text.error(
             call.args["spans"][0],

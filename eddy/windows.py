@@ -428,7 +428,7 @@ def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows
 
 @dataclass(frozen=True, slots=True)
 class _WindowedSerde(Serde[Any]):
-    """The serde of keys of windows with a start; `key` is that of the keys without them."""
+    """The serde of keys of windows with a start; `key` is the serde of the keys without them."""
 
     key: Serde[Any] = field(default=String, compare=False)
 

@@ -37,7 +37,7 @@ _GIVEN = ("return made",)
 
 @dataclass(frozen=True)
 class _Made:
-    """A table that is made; rows with weights are pairs. `places` are those of a node's columns in the rows."""
+    """A table that is made; rows with weights are pairs. `places` has the place of each column."""
 
     table: WholeTable
     weighted: bool = False
@@ -364,7 +364,7 @@ def _reduced(function: Callable[[Any, Mapping[Any, int]], list[Any]], groups: Wh
 
 
 def _gather(function: RowFunction, key: str, value: str, weight: str) -> None:
-    """Add a value to those of its key."""
+    """Add a value to its group."""
     function.line(f"values = made.get({key})")
     function.line("if values is None:")
     function.line(f"    values = made[{key}] = {{}}")

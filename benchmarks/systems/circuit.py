@@ -13,6 +13,7 @@ import eddy
 from benchmarks.systems.family import family
 from benchmarks.systems.process import percentiles_ms, read_changes, read_rows, report, settle, write_counts
 from benchmarks.workloads import SUM_EVERY
+from eddy.cli.collector import OwnCollector
 from eddy.operators.batch import Batch
 from eddy.operators.circuit import Circuit
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
@@ -29,6 +30,7 @@ def compiled(of: eddy.Serde[Any] = eddy.Int64) -> Circuit:
 def run(circuit: Circuit, rows: Sequence[Row], size: int, weigh: Callable[[Any], int]) -> tuple[list[float], list[int]]:
     """Step `rows` through, `size` at a time; return the seconds and the gain in the checksum of each epoch."""
     (sink,) = circuit.outputs.values()
+    collector = OwnCollector()
     seconds, gains = [], []
     for start in range(0, len(rows), size):
         begun = perf_counter()
@@ -39,6 +41,7 @@ def run(circuit: Circuit, rows: Sequence[Row], size: int, weigh: Callable[[Any],
             for (key, count), weight in zip(batch.rows, batch.weights, strict=True):
                 gain += weight * count * weigh(key)
         circuit.commit()
+        collector.after_epoch(at_rest=False)
         seconds.append(perf_counter() - begun)
         gains.append(gain)
     return seconds, gains

@@ -7,7 +7,6 @@ PROGRAM is `family`, the descendants, of the topics of nodes and of counts; or o
 Says when it owns partitions anew and has their states, as `benchmarks.applications` wants it.
 """
 
-import gc
 import json
 import signal
 import sys
@@ -18,6 +17,7 @@ from time import perf_counter
 import eddy
 from benchmarks.systems.family import family
 from benchmarks.systems.in_time import topology_of
+from eddy.cli.collector import OwnCollector
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.runtime.worker import Worker
 
@@ -41,14 +41,19 @@ def main(program: str, bootstrap: str, application: str, state_dir: str, member:
     """Run until told to stop."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
-    gc.set_threshold(100_000, 50, 100)
+    collector = OwnCollector()
     begun = perf_counter()
     log = KafkaLog(KafkaSettings.of(bootstrap))
     topology = family(application, *topics) if program == "family" else topology_of(program, application, *topics)
     worker = Worker(topology, log, eddy.Config(state_dir=Path(state_dir)), member=member)
-    gc.collect()
-    gc.freeze()
-    worker.run(lambda: bool(told), after=speaker(worker, begun))
+    collector.collect_all()
+    speak = speaker(worker, begun)
+
+    def after() -> None:
+        collector.after_epoch(at_rest=False)
+        speak()
+
+    worker.run(lambda: bool(told), after=after)
     log.close()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from eddy.cli.collector import collect_seldom, freeze
+from eddy.cli.collector import OwnCollector
 from eddy.cli.exits import HELD
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
@@ -48,7 +48,7 @@ class Work:
 
         Returns the exit status.
         """
-        collect_seldom()
+        collector = OwnCollector()
         topology = program.topology
         with contextlib.ExitStack() as stack:
             with stop.abandons():
@@ -58,14 +58,14 @@ class Work:
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
             self._serve_tables(stack, monitor, log, program)
-            freeze()
+            collector.collect_all()
             _say_what_runs(topology, self.target)
             meter = Meter(worker)
             live = console is not None and console.is_terminal
             line = LiveLine(topology.name, meter, console) if live and console else LogLines(topology.name, meter)
             try:
                 with line, monitor.watching(worker):
-                    self._step(worker, stop, line, monitor)
+                    self._step(worker, stop, line, monitor, collector)
             except EddyError as error:
                 program.note_line(error)
                 raise
@@ -106,11 +106,19 @@ class Work:
             raise Stopped
         return made
 
-    def _step(self, worker: Worker, stop: StopRequest, line: LiveLine | LogLines, monitor: Monitor) -> None:
+    def _step(
+        self,
+        worker: Worker,
+        stop: StopRequest,
+        line: LiveLine | LogLines,
+        monitor: Monitor,
+        collector: OwnCollector,
+    ) -> None:
         """Run epochs until a stop is requested or, with `until_idle`, no work is left."""
         with stop.abandons(lambda: not worker.in_epoch):
             while not stop:
                 taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
+                collector.after_epoch(at_rest=not taken)
                 line.report()
                 monitor.refresh()
                 if self.until_idle and not taken and worker.idle():

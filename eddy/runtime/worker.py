@@ -21,6 +21,7 @@ from eddy.runtime.clocks import Clocks
 from eddy.runtime.cuts import Cuts
 from eddy.runtime.dropped_rows import Dropping
 from eddy.runtime.epoch import Epoch, Parts, Stopwatch
+from eddy.runtime.epoch_collections import without_collections
 from eddy.runtime.epoch_room import EpochRoom
 from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part
@@ -267,8 +268,7 @@ class Worker:
         """Step until there is no input, no restore and no row in a loop. Returns the number of records processed."""
         total = 0
         while True:
-            taken = self.step()
-            total += taken
+            total += (taken := self.step())
             busy = (
                 taken
                 or self._catches_up
@@ -297,6 +297,7 @@ class Worker:
             for part in (self.local_store, self._consumer, self._producer, self.circuit, self._parts.global_tables):
                 ends.callback(part.close)
 
+    @without_collections()
     def _process(self, part: Part) -> int:
         """Compute and commit the records of a poll, or a part of them that is isolated."""
         taken, owns = len(part), bool(self.positions.entry.positions)
@@ -319,7 +320,10 @@ class Worker:
         self.statistics.epoch_s.add(self._clock() - began)
         self._room.learn(taken, self._clock() - began)
         self._advance()
-        self._after_epoch()
+        loops = self.circuit.statistics().values()
+        self.statistics.waves = sum(loop.waves for loop in loops)
+        self.statistics.loop_rows = sum(loop.rows for loop in loops)
+        self._parts.purging.after_epoch()
         return taken
 
     def _commit(self, epoch: Epoch, records: list[Records], cut: Cut | None = None) -> None:
@@ -492,9 +496,3 @@ class Worker:
             return  # the failed records are polled again
         self.trouble = None
         self._holding.check_stop(self.quiescent)
-
-    def _after_epoch(self) -> None:
-        loops = self.circuit.statistics().values()
-        self.statistics.waves = sum(loop.waves for loop in loops)
-        self.statistics.loop_rows = sum(loop.rows for loop in loops)
-        self._parts.purging.after_epoch()

@@ -15,6 +15,9 @@ if it owns none, on the lowest of all its partitions.
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
+
+import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.errors import InvariantError, StateError
@@ -189,10 +192,13 @@ class Positions:
 
     def _note_tables(self, counters: Mapping[TopicPartition, Counters], tables: Mapping[str, list[int]]) -> None:
         """Note the offsets of global tables, and for each partition from which position on they are read."""
+        if not tables:
+            return
         sums = {topic: sum(offsets) for topic, offsets in tables.items()}
+        read = sums, crc32(msgspec.json.encode(tables, order="sorted"))
         for tp, count in counters.items():
-            if sums != count.tables and tp not in self._anchors:
-                count.tables, position = sums, self.entry.positions[tp]
+            if read != (count.tables, count.offsets_hash) and tp not in self._anchors:
+                (count.tables, count.offsets_hash), position = read, self.entry.positions[tp]
                 if position != count.since:  # without a record in between, the earlier offsets took no effect
                     count.versions, count.since = count.versions + 1, position
 
@@ -202,7 +208,7 @@ class Positions:
         return [
             TableVersion(*tp, count.since, count.versions, dict(entry.tables))
             for tp, count in entry.counters.items()
-            if entry.tables and (tp not in old or count.tables != old[tp].tables)
+            if entry.tables and tp not in self._anchors and _offsets(count) != _offsets(old.get(tp))
         ]
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
@@ -286,6 +292,10 @@ class Positions:
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""
         return self._quiescent_at() is not None
+
+
+def _offsets(count: Counters | None) -> object:
+    return count and (count.tables, count.offsets_hash)
 
 
 def _told(tp: TopicPartition, found: int | None) -> str:

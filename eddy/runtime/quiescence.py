@@ -39,9 +39,9 @@ class Counters(msgspec.Struct):
     is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of the last
     epoch if a state store has no changelog, -1 otherwise.
 
-    `tables` are the offsets before which the worker has read global tables, by topic, each the sum over its partitions.
-    `versions` numbers the changes of these offsets, `since` is the partition's position at the last one: see
-    `table_versions`.
+    `tables` are the offsets before which the worker has read global tables, by topic, each the sum over its partitions;
+    `offsets_hash` is of all of them, as the sums of different offsets may be equal. `versions` numbers the changes of
+    these offsets, `since` is the partition's position at the last one: see `table_versions`.
     """
 
     emitted: int = 0
@@ -52,6 +52,7 @@ class Counters(msgspec.Struct):
     overdue: int = 0
     epoch: int = -1
     tables: dict[str, int] = {}
+    offsets_hash: int = -1
     versions: int = 0
     since: int = -1
 
@@ -62,7 +63,7 @@ class Counters(msgspec.Struct):
         """
         told = [("@event", self.event_time), ("@tick", self.tick)]
         told += [("@overdue", self.overdue or -1), ("@epoch", self.epoch)]
-        told += [("@versions", self.versions or -1), ("@since", self.since)]
+        told += [("@offsets", self.offsets_hash), ("@versions", self.versions or -1), ("@since", self.since)]
         told += [(f"{_TABLE}{topic}", offsets) for topic, offsets in sorted(self.tables.items())]
         others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in told if value >= 0)]
         return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
@@ -76,10 +77,10 @@ class Counters(msgspec.Struct):
         elsewhere = {name: int(value) for name, value in (other.split("=") for other in others)}
         event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
         overdue, epoch = elsewhere.pop("@overdue", 0), elsewhere.pop("@epoch", -1)
-        versions, since = elsewhere.pop("@versions", 0), elsewhere.pop("@since", -1)
+        found = elsewhere.pop("@offsets", -1), elsewhere.pop("@versions", 0), elsewhere.pop("@since", -1)
         tables = {name.removeprefix(_TABLE): elsewhere.pop(name) for name in list(elsewhere) if name.startswith(_TABLE)}
         counted = int(emitted), int(consumed), elsewhere
-        return cls(*counted, event_time, tick, overdue, epoch, tables, versions, since)
+        return cls(*counted, event_time, tick, overdue, epoch, tables, *found)
 
     def copy(self) -> "Counters":
         """An independent copy."""

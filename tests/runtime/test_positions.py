@@ -43,6 +43,10 @@ def test_clocks_are_in_the_note_of_a_position() -> None:
         (Counters(3, 2), "3 2"),
         (Counters(3, 2, {"loop": 1}, 7), "3 2 loop=1 @event=7"),
         (Counters(0, 0, {}, 0, 9, 1), "0 0 @event=0 @tick=9 @overdue=1"),
+        (
+            Counters(3, 1, {"a": 1}, tables={"t": 8}, offsets_hash=7, versions=2, since=0),
+            "3 1 a=1 @offsets=7 @versions=2 @since=0 @table:t=8",
+        ),
     ]:
         assert counters.note() == note
         assert Counters.of(Position(0, note)) == counters
@@ -180,3 +184,24 @@ def test_a_constant_counts_as_sent_and_read(log: LocalLog) -> None:
     entry = mine.after([], {}, ["loop"])
     assert entry.counters[LOOP0] == Counters(emitted=1, consumed=1)
     assert entry.in_loops == 0
+
+
+def test_other_offsets_of_a_global_table_are_a_version_also_with_the_same_sum(log: LocalLog) -> None:
+    send(log, IN1, [(b"k", b"v")] * 3)
+    mine, consumer = positions(log), member(log)
+    mine.reread([IN0, IN1])
+    first = mine.after([], {}, tables={"t": [5, 3]})
+    told = [(version.partition, version.position, version.number, version.tables) for version in mine.versions(first)]
+    assert told == [(0, 0, 1, {"t": [5, 3]}), (1, 0, 1, {"t": [5, 3]})]
+    commit(log, consumer, mine.moves(first))
+    mine.adopt(first, {})
+    same = mine.after([polled(IN1, 0, 2)], {}, tables={"t": [5, 3]})
+    assert mine.versions(same) == []
+    commit(log, consumer, mine.moves(same))
+    another = positions(log)  # of a worker that has read other offsets
+    another.reread([IN0, IN1])
+    other = another.after([], {}, tables={"t": [4, 4]})
+    told = [
+        (version.partition, version.position, version.number, version.tables) for version in another.versions(other)
+    ]
+    assert told == [(0, 0, 1, {"t": [4, 4]}), (1, 2, 2, {"t": [4, 4]})]

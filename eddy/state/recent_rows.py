@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["RecentRows", "TimedRow"]
 
-_PASSED = 8
+_PASSED = 2
 """So many rows before the moment that is asked for may remain, since a record may be earlier than the one before it."""
 
 

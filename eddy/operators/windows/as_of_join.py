@@ -169,9 +169,9 @@ class AsOfJoin(Operator):
         waits = [
             key[1] > frontiers.get(home, -1) for key, home in zip(arrived.keys, arrived.encoded.homes, strict=True)
         ]
-        for (key, value, weight, time), place, waits_ in zip(arrived.rows(), arrived.places(), waits, strict=True):
+        for (key, value, weight, time, home, plain), waits_ in zip(arrived.rows(), waits, strict=True):
             if not waits_:
-                asked[place].append(_Asked(key[1], key[0], value, weight, time if numbered else key[1]))
+                asked[home, plain].append(_Asked(key[1], key[0], value, weight, time if numbered else key[1]))
         if any(waits):
             kept = Arrived.at(waiting.rows, arrived.batch.select(waits))
             waiting.rows.add(kept.encoded, kept.batch.weights)

@@ -133,13 +133,13 @@ class StreamStreamJoin(Operator):
         flipped: bool,
     ) -> None:
         """Make the pairs of new rows with the rows of the other side, by one scan for all new rows of a key."""
-        add, numbered = made.add, made.numbered
-        earlier, later = side.windows.earlier_ms, side.windows.later_ms
-        (own, theirs), notes = matched, other.unmatched is not None
-        groups = arrived.by_key()
-        times = [[row[0][1] for row in rows] for rows in groups.values()]
-        spans = [(min(of) - earlier, max(of) + later) for of in times]
-        for rows, found in zip(groups.values(), other.rows.between(groups, spans), strict=True):
+        windows, between, add = side.windows, other.rows.between, made.add
+        earlier, later = windows.earlier_ms, windows.later_ms
+        own, theirs = matched
+        notes, numbered = other.unmatched is not None, made.numbered
+        for (home, plain), rows in arrived.by_key().items():
+            times = [row[0][1] for row in rows]
+            found = between(home, plain, windows.others(min(times))[0], windows.others(max(times))[1])
             if not found:
                 continue
             moments = [row[0] for row in found]
@@ -152,7 +152,7 @@ class StreamStreamJoin(Operator):
                     if notes:
                         theirs.add(Windowed(key[0], moment, moment))
                     pair = (match, value) if flipped else (value, match)
-                    add(key[0], pair, weight * count, time if numbered else at if at > moment else moment)
+                    add(key[0], pair, weight * count, time if numbered else max(at, moment))
 
     def _note(self, side: Side, arrived: Arrived, due: Sequence[int], matched: set[Windowed[Any]]) -> None:
         """Note which rows have no match, and when new ones are due."""

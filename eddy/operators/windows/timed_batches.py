@@ -43,18 +43,16 @@ class Arrived(NamedTuple):
     def by_key(self) -> dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]]:
         """The key, value, weight and time of each record, by its partition and the key's bytes."""
         found: dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]] = defaultdict(list)
-        for place, record in zip(self.places(), self.rows(), strict=True):
-            found[place].append(record)
+        for key, value, weight, time, home, plain in self.rows():
+            found[home, plain].append((key, value, weight, time))
         return found
 
-    def places(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the partition and the key's bytes of each record."""
-        return zip(self.encoded.homes, self.encoded.plain, strict=True)
-
-    def rows(self) -> Iterator[tuple[Windowed[Any], Any, int, int]]:
-        """Yield the key, value, weight and time of each record."""
-        batch = self.batch
-        return zip(self.keys, map(itemgetter(1), batch.rows), batch.weights, batch.times_of_rows(), strict=True)
+    def rows(self) -> Iterator[Any]:
+        """Yield the key, value, weight, time, partition and the key's bytes of each record."""
+        batch, encoded = self.batch, self.encoded
+        values = map(itemgetter(1), batch.rows)
+        times = batch.times_of_rows()
+        return zip(self.keys, values, batch.weights, times, encoded.homes, encoded.plain, strict=True)
 
 
 class JoinedRows:

@@ -122,6 +122,14 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     help="A file with a token that readers of --http have to send; needed unless HOST is this machine.",
 )
 @click.option(
+    "--http-peer",
+    "http_peers",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="The --http of another worker of the application, which this worker's page shows, too; may be repeated. With "
+    "--processes, the workers of this machine show one another.",
+)
+@click.option(
     "--shutdown-timeout",
     "shutdown_s",
     type=click.FloatRange(min=0),
@@ -158,6 +166,7 @@ def command(
     limits: dict[str, Any],
     http: str | None,
     http_token_file: pathlib.Path | None,
+    http_peers: tuple[str, ...],
     shutdown_s: float,
     until_idle: bool,
     accept_plan: bool,
@@ -196,6 +205,8 @@ def command(
     )
     try:
         endpoint = endpoint_of(http, http_token_file) if http else None
+        if http_peers and endpoint is None:
+            raise click.UsageError("--http-peer: the page of this worker shows the others. Give it an address: --http")
         if processes:
             raise SystemExit(_supervise(program, processes, endpoint, log_format == "text", until_idle, shutdown_s))
         with stop_on_signals(patience_s=shutdown_s) as stop:
@@ -203,7 +214,7 @@ def command(
             try:
                 with stop.interrupts():
                     loaded = load(program)
-                work = Work(target, config, member, partitions, until_idle, endpoint)
+                work = Work(target, config, member, partitions, until_idle, endpoint, http_peers)
                 status = work.do(loaded, stop, console if log_format == "text" else None)
             except Stopped:
                 _log.info("stopped by %s before it had started", stop)
@@ -224,7 +235,7 @@ def _supervise(
     if endpoint and endpoint.port and endpoint.port + processes > 1 << 16:
         raise click.UsageError(f"--http {endpoint}: {processes} workers need as many ports from there on up to 65535.")
     context = click.get_current_context()
-    commands = [_command(context, number, endpoint) for number in range(processes)]
+    commands = [_command(context, number, processes, endpoint) for number in range(processes)]
     supervisor = Supervisor(commands, prefixed=prefixed, until_idle=until_idle, patience_s=shutdown_s)
     with stop_on_signals(supervisor.kill) as stop:
         try:
@@ -238,7 +249,7 @@ def _supervise(
         return status
 
 
-def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> list[str]:
+def _command(context: click.Context, number: int, processes: int, endpoint: Endpoint | None) -> list[str]:
     """The command line of one worker: the command line of this process, with the worker's member name and port."""
     said = [
         part
@@ -251,9 +262,17 @@ def _command(context: click.Context, number: int, endpoint: Endpoint | None) -> 
     member = f"{context.params['member']}-{number}" if named else str(number)
     port = endpoint.port + number if endpoint and endpoint.port else 0
     http = [f"--http={replace(endpoint, port=port)}"] if endpoint else []
+    if endpoint and endpoint.port:
+        others = [endpoint.port + other for other in range(processes) if other != number]
+        http += [f"--http-peer={replace(endpoint, host=_reached(endpoint), port=other)}" for other in others]
     # The worker looks for modules in the current directory exactly if this process does.
     safe_path = [] if pathlib.Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     return [sys.executable, *safe_path, "-m", "eddy", "run", *said, *http, f"--member={member}"]
+
+
+def _reached(endpoint: Endpoint) -> str:
+    """The host by which a worker on this machine reaches another one."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
 
 
 def _said(parameter: click.Parameter, value: object) -> list[str]:

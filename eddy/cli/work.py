@@ -42,6 +42,7 @@ class Work:
     partitions: int | None
     until_idle: bool
     endpoint: Endpoint | None = None
+    peers: tuple[str, ...] = ()
 
     def do(self, program: Program, stop: StopRequest, console: Console | None) -> int:
         """Run the program's topology. If `console` is a terminal, its last line shows the progress.
@@ -54,7 +55,7 @@ class Work:
             with stop.abandons():
                 log = stack.enter_context(opened(self.target, create=True, patience_s=_WRITER_PATIENCE_S))
                 stop.check()
-                monitor = stack.enter_context(monitored(self.endpoint, topology, lambda: bool(stop)))
+                monitor = stack.enter_context(monitored(self.endpoint, topology, lambda: bool(stop), peers=self.peers))
                 made = self._started(log, topology, stop)
             worker = stack.enter_context(contextlib.closing(made))
             self._serve_tables(stack, monitor, log, program)

@@ -282,12 +282,20 @@ class Positions:
 
     def lags(self) -> dict[str, int]:
         """The same by topic."""
-        inputs = [*partitions_of(self._sources), *partitions_of(self._exchanges)]
+        inputs = self._inputs()
         sums = dict.fromkeys([*self._sources, *self._exchanges], 0)
         for tp, behind in lags(self._log, self._group, inputs).items():
             sums[tp.topic] += behind
         readers = [tp for tp in inputs if tp not in self._anchors]
         return sums | table_lags(self._log, self._group, readers, self._tables)
+
+    def own_lags(self) -> dict[TopicPartition, int]:
+        """The lag of each partition of inputs and loops that the worker owns."""
+        owned = self.entry.positions.keys()
+        return lags(self._log, self._group, [tp for tp in self._inputs() if tp in owned])
+
+    def _inputs(self) -> list[TopicPartition]:
+        return [*partitions_of(self._sources), *partitions_of(self._exchanges)]
 
     def quiescent(self) -> bool:
         """Whether, at a moment during this call, all input was processed and nothing was in flight anywhere."""

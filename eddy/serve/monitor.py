@@ -11,7 +11,7 @@ closed, so that it shows this state, too.
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -68,23 +68,26 @@ def monitored(
     stopping: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
     lag_interval_s: float = 5.0,
+    peers: Sequence[str] = (),
 ) -> Iterator[Monitor]:
     """Serve the endpoint within the block; if it is None, serve and record nothing.
 
     `stopping` returns whether the worker was asked to stop, and is called from another thread; `clock` is the worker's
-    clock.
+    clock; `peers` has the addresses of the application's other workers, whose page shows them, too.
     Raises: ConnectorError, ConfigurationError if it cannot listen there.
     """
     if endpoint is None:
         yield Monitor(None)
         return
     from eddy.serve.http_server import HttpServer
+    from eddy.serve.peer_workers import check_peers
     from eddy.serve.table_pages import TablesLater
     from eddy.serve.worker_pages import pages  # its packages are installed only with the extra `http`
 
+    check_peers(peers)
     watch = WorkerWatch(stopping, clock, lag_interval_s)
     tables = TablesLater()
-    app = pages(watch, topology, endpoint, tables)
+    app = pages(watch, topology, endpoint, tables, peers)
     listener = listen(endpoint)
     host, port = listener.getsockname()[:2]
     server = HttpServer(app, listener)

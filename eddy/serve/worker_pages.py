@@ -3,6 +3,7 @@
 /healthz, /readyz    whether the worker is alive, whether it is ready: 200 or 503, with the reason
 /metrics             figures for Prometheus
 /topology            the topology as text and as pictures
+/worker, /workers    this worker, and all workers whose addresses are given: `serve/peer_workers.py`
 /v1                  tables, if they are served here
 /                    a page that shows all of these in a browser
 
@@ -12,7 +13,7 @@ which do not affect health. Without a token, a page in a browser must not reach 
 resolves to this machine (DNS rebinding): the request has to name this machine.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from starlette.applications import Starlette
@@ -26,6 +27,7 @@ from eddy.serve.access import TRUSTED, Guard
 from eddy.serve.endpoint import Endpoint
 from eddy.serve.metrics import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, registry_of
 from eddy.serve.page.routes import page_routes, topology_route, trace_route
+from eddy.serve.peer_workers import worker_routes
 from eddy.serve.record_pages import record_routes
 from eddy.serve.state import Facts, ProbeResult, health, readiness
 from eddy.serve.table_pages import TablesLater
@@ -45,14 +47,20 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     waiting: list[str] = []
 
 
-def pages(watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater) -> ASGIApp:
-    """The ASGI application of these pages, for one worker. /metrics has the figures of its tables too."""
+def pages(
+    watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater, peers: Sequence[str]
+) -> ASGIApp:
+    """The ASGI application of these pages, for one worker. /metrics has the figures of its tables too.
+
+    `peers` has the addresses of the application's other workers.
+    """
     return Guard(
         _routes(
             watch,
             topology,
             [
                 *page_routes(),
+                *worker_routes(watch, endpoint, peers),
                 trace_route(topology, lambda: tables.tables),
                 *record_routes(topology, lambda: tables.tables),
                 Mount("/v1", tables),

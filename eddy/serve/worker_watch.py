@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eddy.connectors.log import TopicPartition
 from eddy.errors import ConnectorError, EddyError
 from eddy.operators.context import Context
 from eddy.operators.windows.windowed_fold import OpenWindow
@@ -27,7 +28,8 @@ _MAX_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """A reading of the log at time `at`: the lag by topic, and whether everything was quiescent.
+    """A reading of the log at time `at`: the lag by topic, this worker's lag by partition, and whether everything was
+    quiescent.
 
     `open_windows` has the first open window of each step then.
     """
@@ -35,6 +37,7 @@ class LagReading:
     at: float
     took_s: float
     lags: dict[str, int] = field(default_factory=dict)
+    partition_lags: dict[TopicPartition, int] = field(default_factory=dict)
     quiescent: bool = False
     open_windows: Sequence[OpenWindow] = ()
 
@@ -45,7 +48,7 @@ class _Noted:
 
     at: float
     worker: WorkerState | None = None
-    owned: int = 0
+    owned: frozenset[TopicPartition] = frozenset()
     in_loops: int = 0
     restoring: Restoring | None = None
     trouble: Retries | None = None
@@ -100,7 +103,7 @@ class WorkerWatch:
         self._noted = _Noted(
             now,
             worker=worker.state,
-            owned=len(entry.positions),
+            owned=frozenset(entry.positions),
             in_loops=entry.in_loops,
             restoring=self._restoring(worker.restoring, now, worker.recovery.held_back),
             trouble=trouble,
@@ -136,7 +139,7 @@ class WorkerWatch:
         trouble = noted.trouble
         return Facts(
             worker=noted.worker,
-            owned=noted.owned,
+            owned=len(noted.owned),
             restoring=noted.restoring,
             stopping=self._ended or self._stopping(),
             closed=self._closed,
@@ -149,6 +152,11 @@ class WorkerWatch:
             unread_s=None if unread is None else now - unread.since,
             error=noted.error or (unread.error if unread else ""),
         )
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that the worker owned after its last step."""
+        return self._noted.owned
 
     @property
     def in_loops(self) -> int:
@@ -178,14 +186,14 @@ class WorkerWatch:
         began = self._clock()
         self._reads = True
         try:
-            lags = worker.lags()
+            lags, own_lags = worker.lags(), worker.positions.own_lags()
             quiescent = not any(lags.values()) and worker.quiescent()
         except ConnectorError as error:
             self._unread = _Unread(self._unread.since if self._unread else began, str(error))
         else:
             self._unread = None
             windows = worker.circuit.open_windows(Context(event_time=worker.positions.entry.event_time))
-            self.reading = LagReading(began, self._clock() - began, lags, quiescent, windows)
+            self.reading = LagReading(began, self._clock() - began, lags, own_lags, quiescent, windows)
         finally:
             self._reads = False
             pause_s = min(_MAX_INTERVAL_S, _SHARE * (self._clock() - began))

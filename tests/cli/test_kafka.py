@@ -5,18 +5,21 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
 
 import eddy
+from eddy.connectors.broker import free_port
 from tests.children import Child
 from tests.cli.conftest import Command, Start
 from tests.kafka import ADMIN, USERS, Secured
+from tests.serve.conftest import fetch
 from tests.waiting import PATIENCE_S, wait_for
 
 TREE = "leaf\ttwig\ntwig\tbranch\nbranch\ttree\n"
@@ -72,6 +75,31 @@ def test_journey_of_a_newcomer_with_two_workers(start: Start, run: Command, name
     uses = {line.split()[0]: line.split()[1] for line in run("topics", "family.py").stdout.splitlines()}
     assert (uses[f"{name}-in"], uses[f"{name}-out"], uses[f"{name}-plan"]) == ("source", "sink", "plan")
     assert sorted(entry.name for entry in pathlib.Path(".eddy/state", name).iterdir()) == ["0", "1"]
+
+
+def two_ports() -> int:
+    """A port that is free, and the next one, too."""
+    while True:
+        port = free_port()
+        with suppress(OSError), closing(socket.create_server(("127.0.0.1", port + 1))):
+            return port
+
+
+def test_page_of_each_of_two_workers_shows_both(start: Start, run: Command, name: str) -> None:
+    run("topics", "create", f"{name}-in", f"{name}-out", "--partitions", "4")
+    port = two_ports()
+    start("run", "family.py", "--processes", "2", "--http", str(port), *QUICK)
+
+    def shown(own: int) -> list[tuple[str, str, int]]:
+        try:
+            workers = fetch(port + own, "/workers").json["workers"]
+        except OSError:
+            return []
+        return [(each["member"], each["state"], len(each["partitions"])) for each in workers]
+
+    for own in range(2):
+        expected = [(str(number), "RUNNING", 4) for number in (own, 1 - own)]
+        wait_for(lambda own=own, expected=expected: shown(own) == expected, PATIENCE_S, f"both workers at {own}")
 
 
 def test_reset_waits_for_the_session_and_takes_all_away(start: Start, run: Command, name: str) -> None:

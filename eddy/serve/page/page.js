@@ -193,6 +193,7 @@ async function showTopology(main) {
   const chosen = make("section", { class: "card", "aria-live": "polite" });
   const now = card();
   const trouble = card();
+  const workers = make("section", { class: "card", hidden: "" });
   const text = make("details", { class: "card" }, make("summary", {}, "As text"), make("pre", {}, topology.text));
   const rates = new Rates();
   let at = null;
@@ -205,13 +206,14 @@ async function showTopology(main) {
     tell: (step) => (step.form === "topic" && lagOf(step.topic) > 0 ? `lag ${number(lagOf(step.topic))}` : shownRate(rates.of.get(step.name))),
   });
   picture.element.className = "card picture";
-  main.replaceChildren(make("h1", { class: "unseen" }, `Topology of ${topology.application}`), make("div", { class: "columns" }, make("div", {}, picture.element, text), make("div", {}, now, chosen, trouble)));
+  main.replaceChildren(make("h1", { class: "unseen" }, `Topology of ${topology.application}`), make("div", { class: "columns" }, make("div", {}, picture.element, text), make("div", {}, now, workers, chosen, trouble)));
   const draw = () => {
     rates.read();
     picture.update((step) => ({ waiting: lagOf(step.topic) > 0, held: held(step.name) > 0 }));
     drawFigures(now);
     drawTrouble(trouble);
     drawChosen();
+    if (figures.has("epochs_total")) drawWorkers(workers).catch(() => {}); // it is said by `away`
   };
   await picture.lay();
   if (!main.isConnected) return;
@@ -250,6 +252,20 @@ function drawFigures(place) {
       ...(figures.get("lag_offsets") ?? []).map(({ labels, value }) => [`lag of ${labels.topic}`, number(value)]),
       ...(figures.get("views_lag_offsets") ?? []).map(({ labels, value }) => [`unread of table ${labels.table}`, number(value)]),
     ])),
+  );
+}
+
+/** All workers of the application, where this one knows others. */
+async function drawWorkers(place) {
+  const { workers } = await ask("workers");
+  const open = [...place.querySelectorAll("details")].map((each) => each.open);
+  place.hidden = workers.length < 2;
+  place.replaceChildren(
+    make("h2", {}, "Workers"),
+    ...workers.map(({ address, member, state, reason, partitions, away_s: away }, index) => make("details", { open: open[index] ? "" : null },
+      make("summary", {}, make("span", { class: `dot ${away === null && !reason ? "good" : "bad"}` }, index ? address : "this one"), away === null ? ` worker ${member ?? ""}: ${state.toLowerCase()}, ${partitions.length} partitions, lag ${number(partitions.reduce((sum, { lag }) => sum + lag, 0))}` : ` away for ${Math.round(away)} s`),
+      reason ? make("p", { class: "error" }, reason) : "",
+      make("dl", {}, rowsOf(partitions.map(({ topic, partition, lag }) => [`${topic} ${partition}`, `lag ${number(lag ?? undefined)}`]))))),
   );
 }
 

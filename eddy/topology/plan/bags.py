@@ -1,9 +1,10 @@
 """Bags of rows by their identity, for the evaluation of a plan from scratch."""
 
 from collections.abc import Callable, Iterable, Iterator
+from math import isfinite
 from typing import Any, NamedTuple
 
-__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity"]
+__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity", "mean_addends"]
 
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
@@ -23,6 +24,21 @@ class Addend(NamedTuple):
     name: str
     of_row: Callable[[Row], Any]
     of_value: Callable[[Any], Any]
+
+
+def mean_addends(
+    number: Callable[[Row], Any], counts: Callable[[Row], int], mean: Callable[[Any], Any]
+) -> tuple[Addend, Addend]:
+    """The sum and the count of a mean: `number` of a row, whether it `counts`, and the `mean` in a value.
+
+    Neither number is in the value. A mean that is no finite number has none, since infinity has no parts.
+    """
+
+    def whole(value: Any) -> Any:
+        found = mean(value)
+        return 0 if found is not None and isfinite(found) else None
+
+    return Addend("sum", number, whole), Addend("count", lambda row: int(counts(row)), whole)
 
 
 def identity(value: Any) -> Any:

@@ -16,7 +16,7 @@ from eddy.serde import Int64, Native, String
 from eddy.state.arrangement import Arrangement
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups, identity
+from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups, identity, mean_addends
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
@@ -144,10 +144,11 @@ class Sum(_Reduction):
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """The number of each value, if no mean is made of them."""
+        """The number of each value; of a mean its sum and its count, as long as it is finite."""
+        number = self.summation.number
         if self.summation.mean:
-            return ()
-        return (Addend("", lambda row: self.summation.number(*row) or 0, lambda total: total),)
+            return mean_addends(lambda row: number(*row) or 0, lambda row: number(*row) is not None, lambda mean: mean)
+        return (Addend("", lambda row: number(*row) or 0, lambda total: total),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.topology.plan.bags import Addend, Row
+from eddy.topology.plan.bags import Addend, Row, mean_addends
 from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.casts import CONTEXT, LIMITS
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
@@ -70,12 +70,19 @@ def group_function(
 def addends_of(
     aggregates: Sequence[Aggregate], types: Sequence[Type | None], places: Sequence[int]
 ) -> tuple[Addend, ...]:
-    """The counts and sums among aggregates, each with the place of its number in a group's value, for traces."""
-    found = []
+    """The counts and sums among aggregates, each with the place of its number in a group's value, for traces.
+
+    An average is there as its sum and its count; at its place is the mean or, in a state, the total.
+    """
+    found: list[Addend] = []
     for number, (aggregate, type, place) in enumerate(zip(aggregates, types, places, strict=True)):
         if aggregate.function in {"count", "sum"} and not aggregate.distinct:
             of_row = _number_at(number, aggregate.function == "count", type is None)
             found.append(Addend(aggregate.function, of_row, operator.itemgetter(place)))
+        elif aggregate.function == "avg" and not aggregate.distinct:
+            number_of, counted = _number_at(number, False, False), _number_at(number, True, False)
+            parts = mean_addends(number_of, counted, operator.itemgetter(place))
+            found += [part._replace(name=f"{part.name} of avg") for part in parts]
     return tuple(found)
 
 

@@ -101,12 +101,13 @@ class Receipts:
 
     def of(self, node: Node, row: Row) -> list[Receipt]:
         """The receipts of the finite sums in a row's value."""
-        level = self._level(node, row)
+        named = [addend for addend in node.addends if addend.name]
+        level = None if named else self._level(node, row)
         if level is not None:
             return [self._receipt(level, type(row[1]), self._path)]
         found = []
-        for addend in node.addends:
-            if addend.name and _is_number(value := addend.of_value(row[1])):
+        for addend in named:
+            if _is_number(value := addend.of_value(row[1])):
                 receipt = self._receipt(self._sum_of_rows(node, row, addend), type(value), self._path)
                 receipt.name = addend.name
                 found.append(receipt)

@@ -135,11 +135,8 @@ class RowWriter:
         `timestamp_ms` are milliseconds since 1970, by default of now.
         Raises: DataError if the key or the value does not fit its serde; the errors of `commit`.
         """
+        self._check(timestamp_ms, headers)
         time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        if type(time_ms) is not int or time_ms < 0:
-            raise DataError(f"{self._where}: timestamp_ms={time_ms!r}; milliseconds since 1970, an int, are needed")
-        if headers != ():
-            check_headers(self._where, headers)
         key, value = self._encoded(self._key, key, "key"), self._encoded(self._value, value, "value")
         self._waiting.append(RowRecord(key, value, time_ms, headers))
         if self._max_records is not None and len(self._waiting) >= self._max_records:
@@ -150,10 +147,19 @@ class RowWriter:
         pairs = rows.items() if isinstance(rows, Mapping) else rows
         if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
             raise DataError(f"{self._where}: rows={rows!r}; a dict or pairs (key, value) are needed")
+        self._check(timestamp_ms, headers)  # also without rows
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise DataError(f"{self._where}: of rows, {pair!r} is no pair; a tuple (key, value) is needed")
             self.add(*pair, timestamp_ms, headers)
+
+    def _check(self, timestamp_ms: int | None, headers: Headers) -> None:
+        if timestamp_ms is not None and (type(timestamp_ms) is not int or timestamp_ms < 0):
+            raise DataError(
+                f"{self._where}: timestamp_ms={timestamp_ms!r}; milliseconds since 1970, an int, are needed"
+            )
+        if headers != ():
+            check_headers(self._where, headers)
 
     def commit(self) -> Ends:
         """Write the rows that were added, in one transaction. Returns the offsets after its last records.

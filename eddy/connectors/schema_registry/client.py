@@ -12,16 +12,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from eddy.errors import ConfigurationError, ConnectorError, EddyError, UnknownSchemaError
+from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
+from confluent_kafka.schema_registry.error import OAuthTokenError
 
-try:
-    from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
-    from confluent_kafka.schema_registry.error import OAuthTokenError
-except ImportError as error:  # pragma: no cover - the tests have it
-    raise ConfigurationError(
-        f"schema registry: confluent-kafka's client is not complete here: {error}; it is needed. "
-        "pip install 'eddy-streams[schema-registry]'"
-    ) from error
+from eddy.errors import ConfigurationError, ConnectorError, EddyError, UnknownSchemaError
 
 __all__ = ["Settings", "client_of", "registry_errors"]
 

@@ -24,7 +24,7 @@ from eddy.connectors.schema_registry.avro_values import has_several_records
 from eddy.connectors.schema_registry.client import Settings
 from eddy.connectors.schema_registry.stored_form import StoredForm
 from eddy.connectors.schema_registry.topic_form import References, Registration
-from eddy.errors import TopologyError
+from eddy.errors import ConfigurationError, TopologyError
 from eddy.serde import Part, Serde
 
 __all__ = ["SchemaRegistry"]
@@ -182,8 +182,14 @@ def _avro(
 def _json(
     text: str, type: Any, registry: SchemaRegistry, subject: str | None, register: bool, references: References
 ) -> Serde[Any]:
-    from jsonschema import SchemaError
-    from jsonschema.validators import validator_for
+    try:
+        from jsonschema import SchemaError
+        from jsonschema.validators import validator_for
+    except ImportError as error:
+        raise ConfigurationError(
+            f"registry.json: {error.name} is not installed; the extra 'schema-registry' is needed. "
+            "pip install 'eddy-streams[schema-registry]'"
+        ) from error
 
     schema = _parsed("json", text)
     try:

@@ -16,7 +16,7 @@ from eddy.serde import Int64, Native, String
 from eddy.state.arrangement import Arrangement
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Addend, Bag, Way, Weighted, groups, identity, mean_addends
+from eddy.topology.plan.bags import Addend, Bag, Row, Way, Weighted, groups, identity, mean_addends
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import MIXED, TABLE, Arrival, Grouping, Node, StateKept
@@ -327,6 +327,28 @@ class TopK(_Reduction):
     def on_spark(self, spark: Spark) -> None:
         """All values, sorted."""
         spark.first_values(self)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The first values of each key, which need not be hashable."""
+        for found in groups(inputs[0]).values():
+            made = self.selection.first((row[1], weight) for row, weight in self._chosen(found))
+            if made is not None:
+                yield (found[0][0][0], made), 1
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each row whose value is in the result, by itself and in the order of the result."""
+        return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in self._chosen(found))
+
+    def _chosen(self, found: Iterable[tuple[Row, int]]) -> Iterable[tuple[Row, int]]:
+        """The rows of a key whose values are first, with their weights."""
+        there = [(row, weight) for row, weight in found if row[1] is not None]
+        there.sort(key=lambda each: self.selection.position(each[0][1]), reverse=self.selection.descending)
+        left = self.selection.most
+        for row, weight in there:
+            if left <= 0:
+                return
+            left -= weight
+            yield row, weight
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

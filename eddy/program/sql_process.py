@@ -1,6 +1,6 @@
 """A process that answers one SQL query over rows that it is given, for callers that must go on meanwhile.
 
-    caller ─ pickled Question ─▶ stdin;  stdout ─ JSON of the answer, or of the error ─▶ caller
+    caller ─ pickled Question ─▶ stdin;  stdout ─ a line when it has begun, JSON of the answer, or the error ─▶ caller
 
 A query can take any time and memory: a join of each row with each, a recursion. Python cannot end a thread, so that the
 query has a process, which is ended after its seconds, and may take two gigabytes. A process is begun ahead, since it
@@ -27,8 +27,9 @@ __all__ = ["MAX_ANSWERED", "Question", "SqlProcesses"]
 
 MAX_ANSWERED = 1_000
 """The rows of an answer; of more, the first."""
-_IDLE_S = 300.0
+_IDLE_S, _START_S = 300.0, 60.0
 _MAX_BYTES = 2 << 30
+_BEGUN = b"\n"
 _HINT = " Give it: tables="
 """The beginning of a fix that is for programs."""
 
@@ -85,6 +86,10 @@ class SqlProcesses:
             raise NotReadyError("sql: the server stops; another one, or a later time, is needed")
         with process:
             try:
+                assert process.stdout is not None
+                if not select.select([process.stdout], [], [], _START_S)[0]:
+                    raise NotReadyError(f"sql: its process has not begun within {_START_S:.0f} seconds. Try again")
+                process.stdout.read(1)  # it has begun: the seconds are for the query alone
                 found, _ = process.communicate(pickle.dumps(question), timeout=self.seconds)
             except subprocess.TimeoutExpired as error:
                 raise QueryLimitError(
@@ -112,7 +117,7 @@ def _begun() -> subprocess.Popen[bytes]:
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-P", "-c", f"from {__name__} import answer_one; answer_one()"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment)
 
 
 def answer_one() -> None:
@@ -123,6 +128,8 @@ def answer_one() -> None:
     from eddy.topology.sql.display import shown
     from eddy.topology.sql.statement_text import StatementText
 
+    sys.stdout.buffer.write(_BEGUN)
+    sys.stdout.flush()
     if not select.select([sys.stdin], [], [], _IDLE_S)[0]:
         return
     data = sys.stdin.buffer.read()

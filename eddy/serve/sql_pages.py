@@ -24,6 +24,7 @@ from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.program.sql_process import Question, SqlProcesses
 from eddy.program.sql_rows import named_rows, row_of
 from eddy.serve.answers import answer
+from eddy.serve.http_server import RENEW
 from eddy.serve.live_pages import Authorize, body_of
 from eddy.topology.sql.answer import AnswerTable
 
@@ -33,6 +34,8 @@ MAX_READ = 100_000
 """The rows that one query reads."""
 SECONDS = 10.0
 _SAMPLE = 100
+_WAIT_S = 80.0
+"""Seconds that a connection waits for its turn, and then for its answer."""
 _NAME = "query"
 Allowed = Callable[[Any, Any], Any] | None
 
@@ -86,7 +89,9 @@ class SqlPages:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise QueryError(f'sql: this is no request: {error}; {{"sql": "SELECT …"}} is needed') from error
         allowed = self._allowed(request)
+        _renew(request)
         async with self._one_at_a_time:
+            _renew(request)
             if await request.is_disconnected():
                 return Response(status_code=408)  # the client does not wait any more
             return await asyncio.to_thread(self._answer, asked.sql, allowed)
@@ -124,6 +129,13 @@ class SqlPages:
             except ForbiddenError:
                 continue
         return found
+
+
+def _renew(request: Request) -> None:
+    """Extend the connection's time limit, which is shorter than a query's at a worker's page."""
+    renew = request.scope.get("state", {}).get(RENEW)
+    if renew is not None:
+        renew(_WAIT_S)
 
 
 def _table(

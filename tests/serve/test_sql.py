@@ -42,7 +42,7 @@ class Shop:
         app = tables_app(self.tables, authorize)
         listener = listen(endpoint_of("0"))
         self.port = listener.getsockname()[1]
-        server = HttpServer(app, listener, keep_alive=True, answer_s=90.0)
+        server = HttpServer(app, listener, keep_alive=True, answer_s=8.0)  # less than a query may take
         server.start()
         stack.callback(server.stop)
         stack.callback(app.state.live.stop)

@@ -9,7 +9,7 @@ from eddy.topology.sql.once.batch_compiler import BatchCompiler
 from eddy.topology.sql.once.plan_text import explained_query, plan_lines
 from eddy.topology.sql.once.suitable import why_circuit
 from eddy.topology.sql.once.waves_of_rows import UndecidedError
-from eddy.topology.sql.statement import Ordering, Statement, bind_statement
+from eddy.topology.sql.statement import Ordering, Statement, bind_statement, too_deep
 from eddy.topology.sql.statement_text import StatementText
 
 __all__ = ["run"]
@@ -25,19 +25,26 @@ def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
     statement = bind_statement(explained or text, columns_of, "query", ordered=True)
     if explained is not None:
         return Answer(("plan",), ("text",), [(line,) for line in plan_lines(statement.node)])
-    rows = None if why_circuit(statement.node) else _rows_at_once(statement, tables)
-    if rows is None:
-        # Its operators are imported only when a query needs them.
-        from eddy.program.sql_circuit import rows_of_circuit
-
-        rows = rows_of_circuit(text, statement, tables)
-    answer = _ordered(rows, statement.ordering)
+    try:
+        answer = _ordered(_rows(text, statement, tables), statement.ordering)
+    except RecursionError as error:
+        raise too_deep(text) from error
     columns = statement.columns
     return Answer(
         tuple(column.name for column in columns),
         tuple(str(column.type) for column in columns),
         answer if statement.visible == len(statement.node.columns) else [row[: statement.visible] for row in answer],
     )
+
+
+def _rows(text: StatementText, statement: Statement, tables: Mapping[str, AnswerTable]) -> list[tuple[Any, ...]]:
+    rows = None if why_circuit(statement.node) else _rows_at_once(statement, tables)
+    if rows is not None:
+        return rows
+    # Its operators are imported only when a query needs them.
+    from eddy.program.sql_circuit import rows_of_circuit
+
+    return rows_of_circuit(text, statement, tables)
 
 
 def _rows_at_once(statement: Statement, tables: Mapping[str, AnswerTable]) -> list[tuple[Any, ...]] | None:

@@ -168,6 +168,10 @@ def test_functions_may_be_cut_anywhere(most_loops: int, monkeypatch: pytest.Monk
         SET + "SELECT r.a, s.b FROM r JOIN r AS s ON r.b = s.a JOIN e ON e.a = s.b",
         BAG.replace("r.b)", "r.b WHERE e.a > r.a)")
         + "SELECT x.a, y.b FROM r x JOIN r y ON x.b = y.a JOIN e ON e.a = y.b",
+        "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM e UNION SELECT r.a, coalesce(e.b, r.a) "
+        "FROM r LEFT JOIN e ON e.a = r.b AND e.b > r.a) SELECT * FROM r",
+        "WITH RECURSIVE r(n, d) AS (SELECT a, 0 FROM e UNION ALL SELECT coalesce(e.b, 9), d + 1 "
+        "FROM r LEFT JOIN e ON e.a = r.n AND e.b > d WHERE d < 4) SELECT * FROM r",
     ):
         rows = both_ways.at_once(text, tables)
         assert rows is not None
@@ -180,3 +184,23 @@ def test_a_row_that_fails_only_by_the_way_of_whole_tables_is_answered(monkeypatc
 
     monkeypatch.setattr(BatchCompiler, "answer", fails)
     assert eddy.query("SELECT a FROM e", {"e": (EDGES, [(1, 2)])}).rows == [(1,)]
+
+
+def test_a_chain_of_unions_that_is_too_long_is_refused_by_name() -> None:
+    short, long = (" UNION ".join(f"SELECT {n} AS n" for n in range(count)) for count in (50, 300))
+    assert len(eddy.query(short).rows) == 50
+    with pytest.raises(eddy.TopologyError, match="nesting so deep is not supported"):
+        eddy.query(long)
+
+
+def test_explain_is_answered_without_rows_and_keeps_positions() -> None:
+    answer = eddy.query("explain SELECT e.a FROM e JOIN e AS f ON e.b = f.b", {"e": (EDGES, [])})
+    assert answer.columns == ("plan",)
+    assert [line for (line,) in answer] == [
+        "functions over whole tables",
+        "  join",
+        "    table e",
+        "    table e",
+    ]
+    with pytest.raises(eddy.TopologyError, match="line 1, column 16"):
+        eddy.query("EXPLAIN SELECT nothing FROM e", {"e": (EDGES, [])})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import NamedColumn, NamedTable, Node
 from eddy.topology.sql.parsing import Mutual, parse
 from eddy.topology.sql.planner import Planner
@@ -14,7 +15,7 @@ from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.unread import Unread, parts_of, whole_number
 
-__all__ = ["Ordering", "Statement", "bind_statement"]
+__all__ = ["Ordering", "Statement", "bind_statement", "too_deep"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,12 @@ def bind_statement(
     try:
         return _bound(text, tables, path, ordered)
     except RecursionError as error:
-        raise text.unsupported(
-            0, "nesting so deep", "put parts into common table expressions, or write IN (…)"
-        ) from error
+        raise too_deep(text) from error
+
+
+def too_deep(text: StatementText) -> TopologyError:
+    """The error for a statement whose parts are nested deeper than Python calls functions."""
+    return text.unsupported(0, "nesting so deep", "put parts into common table expressions, or write IN (…)")
 
 
 def _bound(text: StatementText, tables: Mapping[str, Sequence[NamedColumn]], path: str, ordered: bool) -> Statement:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from eddy.topology.sql.algebra import Binding, Loop, NamedTable, Node, Variable, inputs_of
+from eddy.topology.sql.algebra import Binding, Loop, NamedTable, Node, Project, Variable, inputs_of
 from eddy.topology.sql.once.suitable import why_circuit
 from eddy.topology.sql.statement_text import StatementText
 
@@ -26,6 +26,8 @@ def plan_lines(node: Node) -> list[str]:
 
 
 def _lines(node: Node, depth: int, seen: set[Node]) -> Iterator[str]:
+    while isinstance(node, Project) and all(expr.op == "column" for expr in node.exprs):
+        node = node.input  # it only chooses and renames columns
     again = " (as above)" if node in seen and inputs_of(node) else ""
     yield f"{'  ' * depth}{_title(node)}{again}"
     if not again:

@@ -124,6 +124,7 @@ final class Interpreter {
             case "sessions" -> sessions(step, in, number);
             case "sliding" -> windowed(step, in, number);
             case "process" -> process(step, in, number);
+            case "operations" -> operations(step, in, number);
             case "process_values" -> processValues(in, number);
             case "global_join" -> in.join(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
                 (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
@@ -251,6 +252,17 @@ final class Interpreter {
         var clock = step.path("by").asText().equals("wall clock")
             ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
         return in.process(() -> new Processors.Sums("s" + number, every, clock), "s" + number);
+    }
+
+    private Object operations(JsonNode step, KStream<String, Long> in, int number) {
+        Duration size = millis(step, "size"), retention = millis(step, "retention");
+        boolean sessions = step.get("kind").asText().equals("session");
+        builder.addStateStore(sessions
+            ? Stores.sessionStoreBuilder(Stores.inMemorySessionStore("s" + number, retention), Serdes.String(), Serdes.Long())
+            : Stores.windowStoreBuilder(
+                Stores.inMemoryWindowStore("s" + number, retention, size, false), Serdes.String(), Serdes.Long()));
+        long every = step.get("every").asLong();
+        return in.process(() -> new StoreOperations("s" + number, sessions, every), "s" + number);
     }
 
     private Object processValues(KStream<String, Long> in, int number) {

@@ -11,6 +11,7 @@ import eddy
 from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, Answer, Case, Step, by_key
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value, event_time
 from tests.streams_oracle.processors import Sums
+from tests.streams_oracle.store_operations import StoreOperations
 
 __all__ = ["answer"]
 
@@ -63,6 +64,8 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
     of = made[step["of"]]
     if step["op"] in GLOBAL_JOINS:
         return _looked_up(topology, of, step, f"s{number}")
+    if step["op"] == "operations":
+        return _operating(topology, of, step, f"s{number}")
     if step["op"].startswith("process"):
         return _processed(topology, of, step, f"s{number}")
     return (_of_table if isinstance(of, eddy.KTable) else _of_stream)(made, of, step, f"s{number}")
@@ -74,6 +77,15 @@ def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
     if step["op"] == "process":
         return of.process(factory, [name], f"p{name}", **SERDES)
     return of.process_values(factory, [name], f"p{name}", value=eddy.Int64)
+
+
+def _operating(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
+    size, retention = (timedelta(milliseconds=step[part]) for part in ("size", "retention"))
+    sized = {"size": size} if step["kind"] == "window" else {}
+    topology.store(name, **SERDES, kind=step["kind"], retention=retention, **sized)
+    topology.store(f"{name}-calls", **SERDES)
+    factory = lambda: StoreOperations(name, step["kind"], step["every"])  # noqa: E731
+    return of.process(factory, [name, f"{name}-calls"], f"p{name}", **SERDES)
 
 
 def _looked_up(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:

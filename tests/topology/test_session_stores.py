@@ -37,9 +37,7 @@ class Model:
         return True
 
     def remove(self, key: str, start: int, end: int) -> int | None:
-        old = self.fetch_session(key, start, end)
-        self.put(key, None, start, end)
-        return old
+        return self.sessions.pop(Windowed(key, start, end), None)
 
     def fetch_session(self, key: str, start: int, end: int) -> int | None:
         return self.sessions.get(Windowed(key, start, end))

@@ -53,15 +53,17 @@ class SessionStore(TimedStore, Generic[K, V]):
         if end_ms < self._first_ms():
             self._ignored += 1
             return False
-        self._rows.put(session, value)
-        self._mark(data[-_SPAN:] + data[:-_SPAN], value is not None)
+        self._set(session, data, value)
         self._observe(end_ms)
         return True
 
     def remove(self, key: K, start_ms: int, end_ms: int) -> V | None:
-        """Remove a session; return the value that it had. The observed time is as after a put."""
+        """Remove a session; return the value that it had. The observed time stays, as in Kafka Streams."""
+        self._check("written")
+        session = self._session(key, start_ms, end_ms)
         old = self.fetch_session(key, start_ms, end_ms)
-        self.put(key, None, start_ms, end_ms)
+        if old is not None:
+            self._set(session, self._rows.key_bytes(session), None)
         return old
 
     def fetch_session(self, key: K, start_ms: int, end_ms: int) -> V | None:
@@ -126,6 +128,10 @@ class SessionStore(TimedStore, Generic[K, V]):
     def all(self, backward: bool = False) -> Iterator[tuple[Windowed[K], V]]:
         """All sessions: rows (Windowed, value), by end, then by start, then by the bytes of keys."""
         return self.fetch_keys(backward=backward)
+
+    def _set(self, session: Windowed[K], data: bytes, value: V | None) -> None:
+        self._rows.put(session, value)
+        self._mark(data[-_SPAN:] + data[:-_SPAN], value is not None)
 
     def _remove(self, at: bytes) -> None:
         self._rows.put(self._windowed(at), None)

@@ -91,11 +91,15 @@ def test_each_worker_is_shown_with_its_partitions_and_lag(crew: Crew) -> None:
             count = partition + 1
             producer.send("nodes", partition, [b"a"] * count, [b"b"] * count, [1] * count)
             producer.commit({}, None)
-    for monitor in crew.monitors:
-        monitor.refresh()
-    owned = [each for told in crew.told(first) for each in told["partitions"] if each["topic"] == "nodes"]
-    lags = {each["partition"]: each["lag"] for each in owned}
-    assert lags == {0: 2, 1: 3, 2: 4, 3: 5}  # in offsets: the end of a transaction has one, too
+    expected = {0: 2, 1: 3, 2: 4, 3: 5}  # in offsets: the end of a transaction has one, too
+
+    def lags() -> dict[int, int]:
+        for monitor in crew.monitors:
+            monitor.refresh()  # it reads the log no more often than it may
+        owned = [each for told in crew.told(first) for each in told["partitions"] if each["topic"] == "nodes"]
+        return {each["partition"]: each["lag"] for each in owned}
+
+    wait_for(lambda: lags() == expected)
     assert len(crew.told(second)) == 1  # it was given no peers
 
 

@@ -37,7 +37,7 @@ class TestStatus:
         status = json.loads(run("status", "family.py", "--format", "json").stdout)
         assert (status["application"], status["workers"], status["quiescent"]) == ("family", 0, True)
         nodes = {"topic": "nodes", "partition": 0, "kind": "input", "committed": 4, "end": 4, "lag": 0}
-        assert status["partitions"][0] == nodes
+        assert status["partitions"][0] == {**nodes, "event_time_ms": None}
         assert status["exchanges"] == [{"topic": "family-ancestors-loop", "emitted": 0, "consumed": 0}]
 
     def test_lag_shows(self, run: Command, family: eddy.Topology) -> None:

@@ -17,7 +17,7 @@ _COUNTS = (
     *("cache_bytes", "restore_records"),
 )
 _LIMITS_S = ("max_epoch_s", "max_nested_s")
-_WAITS_S = ("purge_interval_s", "cut_interval_s", "retry_s")
+_WAITS_S = ("purge_interval_s", "cut_interval_s", "retry_s", "topics_interval_s")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +46,8 @@ class Config:
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
         cut_interval_s: seconds between two checks for a cut among several workers. A single worker writes a cut with
             every epoch after which no loop has rows.
+        topics_interval_s: seconds between two looks for topics that match a pattern of `Topology.stream`, and for ones
+            that were deleted.
         restore_records: changelog records read by one step of a restore.
         retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
             retried before the worker gives up; 0 ends it at the first one.
@@ -71,6 +73,7 @@ class Config:
     cache_bytes: int = 512 << 20
     purge_interval_s: float = 30.0
     cut_interval_s: float = 1.0
+    topics_interval_s: float = 10.0
     restore_records: int = 50_000
     retry_s: float = 300.0
     create_topics: bool = True

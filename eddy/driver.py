@@ -18,7 +18,7 @@ from eddy.runtime.key_value_store import KeyValueStore
 from eddy.runtime.worker import Worker
 from eddy.serde import Native, Plain, Serde, refusal
 from eddy.state.memory import MemoryStore
-from eddy.topology.arguments import check_flag, check_name, check_number, check_serdes, check_whole
+from eddy.topology.arguments import check_flag, check_name, check_names, check_number, check_serdes, check_whole
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.topic_steps import TopicRead
 from eddy.topology.topology import Topology, check_topology
@@ -43,6 +43,8 @@ class OutputRecord(NamedTuple):
 class TopologyTestDriver:
     """Runs `topology` on an embedded log in memory, whose topics have `partitions` partitions each.
 
+    `topics` are made, too, for sources that are patterns.
+
     The wall clock is at `initial_wall_clock_ms` since 1970 until it is advanced.
 
     >>> import eddy
@@ -64,18 +66,22 @@ class TopologyTestDriver:
         config: Config | None = None,
         *,
         partitions: int = 1,
+        topics: Iterable[str] = (),
         initial_wall_clock_ms: int = 0,
     ) -> None:
         check_topology("driver", topology)
         check_whole("driver", 1, optional=False, partitions=partitions)
         check_whole("driver", 0, optional=False, initial_wall_clock_ms=initial_wall_clock_ms)
         own = config_or_default("driver", config)
-        self._config = replace(own, retry_s=0.0)  # its clock does not move while a retry waits
+        # Its clock does not move while a retry waits, or a look for topics.
+        self._config = replace(own, retry_s=0.0, topics_interval_s=0.0)
         self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
         self.log = LocalLog(None)
         plan = topology.plan
-        names = {node.topic for node in (*plan.sources(), *plan.global_tables(), *plan.sinks())}
+        sources = (node for node in plan.sources() if not node.pattern)
+        names = {node.topic for node in (*sources, *plan.global_tables(), *plan.sinks())}
+        names.update(check_names("driver: topics", topics) if topics not in ((), []) else ())
         self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
         self._now = 0.0
         self._closed = False

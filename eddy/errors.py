@@ -134,6 +134,12 @@ class ConfigurationError(ConnectorError):
     code = "CONNECTOR_CONFIGURATION"
 
 
+class NoTopicMatchesError(ConfigurationError):
+    """No topic of the log matches a pattern of the topology yet, so the partitions of its states are not known."""
+
+    code = "CONNECTOR_NO_TOPIC_MATCHES"
+
+
 class FencedError(ConnectorError):
     """Another member has taken over; nothing of this transaction was or will be committed."""
 

@@ -26,6 +26,8 @@ class ApplicationTopics:
     outputs: list[TopicPartition]
     loops: frozenset[str]
     internal: InternalTopics
+    not_read: dict[str, str]
+    """Topics that match a pattern and are not read, each with the reason."""
 
     def quiescent(self, log: Log) -> bool:
         """Whether, at a moment during this call, every input was processed and nothing was in flight."""
@@ -47,11 +49,10 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
 
     Raises: TopologyError.
     """
+    topics = user_topics(topology, log)
     sources = {source.topic for source in topology.plan.sources()}
     sinks = {sink.topic for sink in topology.plan.sinks()}
-    found = {
-        name: ", ".join(["source"] * (name in sources) + ["sink"] * (name in sinks)) for name in user_topics(topology)
-    }
+    found = {name: ", ".join(["source"] * (name in sources) + ["sink"] * (name in sinks)) for name in topics}
     if len(log.topics(found)) < len(found):
         return found
     compiled = UserTopics.of(topology, log).compiled()
@@ -87,4 +88,5 @@ def find(topology: Topology, log: Log) -> ApplicationTopics:
         [TopicPartition(topic, p) for topic in sorted(written) for p in range(counts[topic])],
         compiled.circuit.loop_topics,
         internal,
+        topics.matching.refused,
     )

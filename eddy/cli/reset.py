@@ -20,7 +20,7 @@ from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import state_option, topology_argument
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError, EddyError, StateInUseError
-from eddy.runtime.compiled_topology import UserTopics, user_topics
+from eddy.runtime.compiled_topology import UserTopics, named_topics
 from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.state.store_directory import remove_store
@@ -151,7 +151,7 @@ def _confirm() -> None:
 
 
 def _traces(log: Log, topology: Topology, state: pathlib.Path | None, dead_letter: bool) -> _Remains:
-    names = _internal_names(log, topology, dead_letter) - set(user_topics(topology))
+    names = _internal_names(log, topology, dead_letter) - set(named_topics(topology))
     return _Remains(
         topology.name,
         sorted(log.topics(names)),

@@ -80,6 +80,8 @@ class _Status(msgspec.Struct, frozen=True):
     last_cut: Cut | None
     held: list[_Held]
     waiting: list[_OpenWindows]
+    not_read: dict[str, str]
+    """Topics that match a pattern of the topology and are not read, each with the reason."""
 
 
 @click.command("status", short_help="Show the progress of an application.")
@@ -142,6 +144,7 @@ def _status(log: Log, topology: Topology, application: ApplicationTopics) -> _St
         last_cut(log, application.internal.cuts),
         [_Held(*place, why) for place, why in read_metadata(log, application.internal.plan).held.items()],
         list(_waiting(topology, partitions)),
+        application.not_read,
     )
 
 
@@ -171,6 +174,12 @@ def _print(status: _Status) -> None:
         table = new_table("global table", "lag", numbers=1)
         for t in status.global_tables:
             table.add_row(t.topic, f"{t.lag:,}")
+        print_table(table)
+    if status.not_read:
+        click.echo()
+        table = new_table("not read", "why")
+        for topic, why in status.not_read.items():
+            table.add_row(topic, why)
         print_table(table)
     if status.held:
         click.echo()

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import time
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from eddy.cli.progress import LiveLine, LogLines, Meter
 from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
-from eddy.errors import ConfigurationError, EddyError
+from eddy.errors import ConfigurationError, EddyError, NoTopicMatchesError
 from eddy.program.open_tables import Tables
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.holding import told
@@ -96,16 +97,30 @@ class Work:
         _log.info("tables on http://%s/v1/tables", replace(self.endpoint, port=monitor.port or self.endpoint.port))
 
     def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:
-        """The worker. Raises: Stopped if a stop was requested while brokers were away."""
+        """The worker, once topics match the patterns of the topology.
+
+        Raises: Stopped if a stop was requested before, or while brokers were away.
+        """
 
         def start() -> Worker:
             self._prepare_topics(log, topology)
             return Worker(topology, log, self.config, member=self.member)
 
-        made = insisted(start, log, self.config.retry_s, stop) if self.target.kafka else start()
-        if made is None:
-            raise Stopped
-        return made
+        told = False
+        while not stop:
+            try:
+                made = insisted(start, log, self.config.retry_s, stop) if self.target.kafka else start()
+            except NoTopicMatchesError as error:
+                if self.until_idle:
+                    raise
+                if not told:
+                    _log.warning("%s", error)
+                told = True
+                time.sleep(_POLL_S)
+            else:
+                if made is not None:
+                    return made
+        raise Stopped
 
     def _step(
         self,
@@ -127,7 +142,7 @@ class Work:
 
     def _prepare_topics(self, log: Log, topology: Topology) -> None:
         """On the embedded log no administrator creates the sources and sinks, so create them here."""
-        names = user_topics(topology)
+        names = user_topics(topology, log)
         found = log.topics(names)
         if not self.target.kafka:
             count = self.partitions or max((spec.partitions for spec in found.values()), default=1)

@@ -187,6 +187,12 @@ class Consumer(Protocol):
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this member owns, as of the last poll."""
 
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Ask for the partitions of these topics from now on; a later poll reports what changes.
+
+        Raises: ConnectorError if a topic does not exist.
+        """
+
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Let the next poll start from these offsets; prefetched records after them are dropped."""
 
@@ -285,6 +291,9 @@ class Log(Protocol):
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """The topics among `names` that exist, or all."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """The number of partitions of each topic that exists, by one request."""
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Make topics. Raises: ConnectorError if one exists already; then none is made."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from eddy.config import Config
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicSpec, check_log
-from eddy.errors import ConfigurationError, ConnectorError, TopologyError
+from eddy.errors import ConfigurationError, ConnectorError, NoTopicMatchesError, TopologyError
 from eddy.program.own_workers import own_workers, place_of
-from eddy.runtime.compiled_topology import user_topics
+from eddy.runtime.compiled_topology import named_topics
+from eddy.runtime.matching_topics import find_topics
 from eddy.runtime.worker import Worker
 from eddy.runtime.worker_arguments import worker_config
 from eddy.statistics import Statistics
@@ -70,7 +71,7 @@ def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, i
     counts_given = partitions if isinstance(partitions, Mapping) else {"": partitions}
     for topic, count in counts_given.items():
         check_whole(f"create_topics{topic and f', topic {topic!r}'}", 1, optional=False, partitions=count)
-    names = user_topics(topology)
+    names = named_topics(topology)
     if unknown := [name for name in counts_given if name and name not in names]:
         raise TopologyError(
             f"create_topics: partitions={partitions!r} names {unknown[0]!r}, which topology '{topology.name}' neither "
@@ -159,9 +160,10 @@ class RunningWorker:
 
     def _run(self) -> None:
         try:
-            self._worker = Worker(self._topology, self._log, self._config, member=self._member)
+            self._worker = self._made()
             self._started.set()
-            self._worker.run(self._stop.is_set, _POLL_S, self._after)
+            if self._worker is not None:
+                self._worker.run(self._stop.is_set, _POLL_S, self._after)
         except BaseException as error:
             self.error = error
             _log.error("the worker of '%s' has ended: %s", self._topology.name, error)
@@ -172,6 +174,21 @@ class RunningWorker:
             own_workers.end(self._place, self.error)
             if self._log is not self._given:
                 self._log.close()
+
+    def _made(self) -> Worker | None:
+        """The worker, once topics match the patterns of the topology; None if it is stopped before."""
+        told = False
+        while not self._stop.is_set():
+            try:
+                find_topics(self._topology, self._log)
+                return Worker(self._topology, self._log, self._config, member=self._member)
+            except NoTopicMatchesError as error:
+                if not told:
+                    _log.warning("%s", error)
+                told = True
+                self._started.set()
+                self._stop.wait(_POLL_S)
+        return None
 
     def _after(self) -> None:
         assert self._worker is not None

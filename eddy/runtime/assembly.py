@@ -5,7 +5,7 @@ existing states. Only then does it create internal topics.
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from eddy.runtime.error_policy import ErrorPolicy
 from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
+from eddy.runtime.matching_topics import MatchingTopics
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
@@ -69,6 +70,9 @@ class Assembly:
     idle: IdlePartitions | None
     """The idle partitions of the sources that have `idle_after`, if an operator reads their event time."""
 
+    matching: MatchingTopics
+    """The topics of patterns, as of now."""
+
     def calling(self, consumer: Consumer) -> Consumer:
         """The consumer; if steps call out, one that keeps records back until the calls for them have ended."""
         paths = CallPath.all_of(*self.circuit.layout)
@@ -89,16 +93,18 @@ def assemble(
     store: Store,
     elapsed: Callable[[], float],
     wall: Callable[[], float],
+    complete: Callable[[], bool] = lambda: True,
 ) -> Assembly:
-    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began, `wall` those since 1970.
+    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began, `wall` those since 1970,
+    and `complete` is as in `Positions`.
 
     Raises: ConnectorError for missing topics or unsuitable settings; TopologyError; PlanChangedError.
     """
     plan, name = topology.plan, topology.name
+    topics = UserTopics.of(topology, log)
     check_reads(plan)
     sources = {node.topic: node for node in plan.sources()}
     outputs = {sink.topic for sink in plan.sinks()}
-    topics = UserTopics.of(topology, log)
     counts = topics.counts
     metadata = read_metadata(log, metadata_topic(name))
     known = metadata.plan
@@ -115,10 +121,7 @@ def assemble(
     lines = identity(plan, circuit)
     _check_states(topology, metadata, lines, config, circuit)
     if missing := internal.make(log, config.create_topics, topics_of(name, known or [])):
-        raise ConfigurationError(
-            f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
-            + "\n".join(f"    {line}" for line in commands(name, sources, sorted(outputs), missing))
-        )
+        raise _missing(name, commands(name, sources, sorted(outputs), missing))
     read, tables = ({node.topic: counts[node.topic] for node in of} for of in (plan.sources(), plan.global_tables()))
     own = log.topics(spec.name for spec in internal.specs())
     exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
@@ -137,7 +140,7 @@ def assemble(
             placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
-        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables),
+        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, complete),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),
@@ -145,6 +148,14 @@ def assemble(
         take_any_timestamp(own.values()),
         _global_tables(topology, log, config, store, circuit, counts),
         _idle_partitions(log, sources, circuit),
+        topics.matching,
+    )
+
+
+def _missing(name: str, lines: Iterable[str]) -> ConfigurationError:
+    return ConfigurationError(
+        f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
+        + "\n".join(f"    {line}" for line in lines)
     )
 
 

@@ -113,6 +113,10 @@ class CallingConsumer:
         """As `Consumer.assignment`."""
         return self._consumer.assignment()
 
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """As `Consumer.subscribe`."""
+        self._consumer.subscribe(topics)
+
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """As `Consumer.seek`; the calls of these partitions are cancelled and forgotten."""
         self._drop(positions)
@@ -129,6 +133,11 @@ class CallingConsumer:
     def group_metadata(self) -> object:
         """As `Consumer.group_metadata`."""
         return self._consumer.group_metadata()
+
+    def cancel(self) -> Consumer:
+        """Cancel all calls, for another consumer in its place; return the member of the group."""
+        self._calls.close()
+        return self._consumer
 
     def close(self) -> None:
         """Cancel all calls, and end the membership."""

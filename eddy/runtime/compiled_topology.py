@@ -11,16 +11,26 @@ from typing import Any
 from eddy.connectors.log import Log, TopicSpec
 from eddy.operators.circuit import Circuit
 from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
+from eddy.runtime.matching_topics import MatchingTopics, find_topics
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan
 from eddy.topology.topology import Topology
 
-__all__ = ["CompiledTopology", "UserTopics", "user_topics"]
+__all__ = ["CompiledTopology", "UserTopics", "named_topics", "user_topics"]
 
 
-def user_topics(topology: Topology) -> list[str]:
-    """The topics that a topology reads and writes, sources first, global tables last."""
+def named_topics(topology: Topology) -> list[str]:
+    """The topics that a topology names, to read or to write: sources first, global tables last."""
     plan = topology.plan
-    return list(dict.fromkeys(node.topic for node in (*plan.sources(), *plan.sinks(), *plan.global_tables())))
+    sources = (source for source in plan.sources() if not source.pattern)
+    return list(dict.fromkeys(node.topic for node in (*sources, *plan.sinks(), *plan.global_tables())))
+
+
+def user_topics(topology: Topology, log: Log) -> list[str]:
+    """The topics that a topology reads and writes on a log: those that it names, and those that match its patterns.
+
+    Raises: NoTopicMatchesError; ConfigurationError for topics that do not fit a pattern.
+    """
+    return [*named_topics(topology), *sorted(find_topics(topology, log).names)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +40,15 @@ class UserTopics:
     topology: Topology
     log: Log
     specs: Mapping[str, TopicSpec]
+    matching: MatchingTopics
 
     @classmethod
     def of(cls, topology: Topology, log: Log) -> "UserTopics":
-        """Look the topics up. Raises: ConfigurationError naming missing ones."""
-        specs = partition_counts(log, user_topics(topology), f"application '{topology.name}'")
-        return cls(topology, log, specs)
+        """Look the topics up. Raises: NoTopicMatchesError; ConfigurationError naming missing ones."""
+        matching = find_topics(topology, log)
+        names = [*named_topics(topology), *sorted(matching.names)]
+        specs = partition_counts(log, names, f"application '{topology.name}'")
+        return cls(topology, log, specs, matching)
 
     @property
     def counts(self) -> dict[str, int]:

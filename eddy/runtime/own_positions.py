@@ -20,7 +20,17 @@ import msgspec
 
 from eddy.connectors.log import Log, Position, Producer, TopicPartition
 
-__all__ = ["CUT", "OwnPositions", "committed", "cuts_topic", "is_ours", "own_positions", "recorded", "write_positions"]
+__all__ = [
+    "CUT",
+    "OwnPositions",
+    "committed",
+    "cuts_topic",
+    "is_ours",
+    "own_positions",
+    "recorded",
+    "recorded_topics",
+    "write_positions",
+]
 
 CUT = b"cut"
 """The key of cuts in their topic."""
@@ -113,6 +123,15 @@ def recorded(
         if len(found) == len(wanted):
             break
     return found, inputs
+
+
+def recorded_topics(log: Log, application: str) -> set[str]:
+    """The topics in which the application has recorded a position. Cost: reads the topic of cuts."""
+    topic = cuts_topic(application)
+    if not log.topics([topic]):
+        return set()
+    keys = (key for key, _ in _backwards(log, TopicPartition(topic, 0)) if key.startswith(_KEY))
+    return {key.removeprefix(_KEY).decode().rpartition(" ")[0] for key in keys}
 
 
 def _backwards(log: Log, partition: TopicPartition) -> Iterator[tuple[bytes, bytes]]:

@@ -13,7 +13,7 @@ if it owns none, on the lowest of all its partitions.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -61,7 +61,8 @@ class Positions:
     """The offsets of one worker.
 
     `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
-    partitions whose positions record that constants were sent.
+    partitions whose positions record that constants were sent. `complete` says whether `sources` are all topics that
+    the log has for the application: new topics may match a pattern, and another worker may have read them.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Positions:
         outputs: Mapping[str, int],
         anchors: Sequence[TopicPartition] = (),
         tables: Mapping[str, int] | None = None,
+        complete: Callable[[], bool] = lambda: True,
     ) -> None:
         self._tables = partitions_of(tables or {})
-        self._log, self._group, self._anchors = log, group, anchors
+        self._log, self._group, self._anchors, self._complete = log, group, anchors, complete
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
         self._partitions = {**sources, **exchanges}
         self._ends: dict[TopicPartition, int] = {}
@@ -245,6 +247,8 @@ class Positions:
         return Cut(Cut.by_topic(inputs), Cut.by_topic(ends), tables=Cut.by_topic(tables)).with_clocks(counters)
 
     def _quiescent_at(self) -> dict[TopicPartition, Position] | None:
+        if not self._complete():
+            return None
         inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
         return quiescent_at(self._log, self._group, inputs, internal, self._anchors, self._tables)
 

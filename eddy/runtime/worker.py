@@ -15,15 +15,12 @@ from typing import Any
 
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Records, TopicPartition
-from eddy.errors import ConnectorError, DataError, FencedError, UnwritableRowError
+from eddy.errors import ConnectorError, DataError, FencedError, NoTopicMatchesError, UnwritableRowError
 from eddy.runtime.assembly import Assembly, assemble, open_store
-from eddy.runtime.clocks import Clocks
-from eddy.runtime.cuts import Cuts
-from eddy.runtime.dropped_rows import Dropping
-from eddy.runtime.epoch import Epoch, Parts, Stopwatch
+from eddy.runtime.calling_consumer import CallingConsumer
+from eddy.runtime.epoch import Epoch, Stopwatch
 from eddy.runtime.epoch_collections import without_collections
 from eddy.runtime.epoch_room import EpochRoom
-from eddy.runtime.holding import Holding
 from eddy.runtime.isolation import Isolation, Part
 from eddy.runtime.key_value_store import KeyValueStore, table_store
 from eddy.runtime.lifecycle import Event, Lifecycle, WorkerState
@@ -31,15 +28,13 @@ from eddy.runtime.listeners import Listeners
 from eddy.runtime.partitioner_check import refuse_growth
 from eddy.runtime.producers import OwnProducer
 from eddy.runtime.provenance import records_to_blame
-from eddy.runtime.purging import Purging
 from eddy.runtime.quiescence import Cut
-from eddy.runtime.recovery import Recovery
-from eddy.runtime.rejections import Rejections
 from eddy.runtime.retries import Retries, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
-from eddy.runtime.unlogged_stores import UnloggedStores
+from eddy.runtime.topic_watch import TopicWatch
 from eddy.runtime.worker_arguments import worker_config
+from eddy.runtime.worker_parts import Surroundings, parts_of
 from eddy.state.store import Store
 from eddy.statistics import Statistics
 from eddy.topology.topology import Topology
@@ -85,67 +80,60 @@ class Worker:
         self._clock = clock
         self.local_store = store or open_store(self.config, self.group, member)
         self._producer = OwnProducer(log, f"{self.group}-{member}", self.statistics)
-        stopwatch = Stopwatch(clock)
-        made, self._consumer = self._assembled(stopwatch, wall)
-        self._partitions = made.partitions
-        self._parts = parts = self._parts_of(made, stopwatch, wall, observe)
-        self.circuit, self.internal, self.positions = parts.circuit, parts.internal, parts.positions
-        self.recovery, self.clocks = parts.recovery, parts.clocks
-        self._cuts, self._holding = parts.cuts, parts.holding
+        self._surroundings = Surroundings(
+            *(self.config, log, self.group, self.local_store, self._producer, self.statistics),
+            *(self._told.restored, Stopwatch(clock), clock, wall, observe),
+        )
+        self._watch = TopicWatch(topology, log, self.config.topics_interval_s, clock)
+        self._adopt(*self._assembled())
         self._epoch: Epoch | None = None
         self._isolation: Isolation | None = None
         self._room = EpochRoom(self.config)
         self._owned: frozenset[TopicPartition] = frozenset()
         self._strangers = Strangers(log, self.group)
 
-    def _assembled(self, stopwatch: Stopwatch, wall: Callable[[], float]) -> tuple[Assembly, Consumer]:
+    def _assemble(self) -> Assembly:
+        clocks = self._surroundings.stopwatch.elapsed_s, self._surroundings.wall
+        return assemble(self.topology, self.log, self.config, self.local_store, *clocks, self._watch.complete)
+
+    def _assembled(self) -> tuple[Assembly, Consumer]:
         """The parts of the worker, and its member of the group. The store is closed if one of them cannot be made."""
         try:
-            made = assemble(self.topology, self.log, self.config, self.local_store, stopwatch.elapsed_s, wall)
+            made = self._assemble()
             self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
             self._tenure.begin(self._producer)  # ends an earlier worker's open transaction before positions are read
-            consumer = self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
-            return made, made.calling(consumer)
+            return made, self.log.consumer(self.group, sorted(made.partitions), self.member, self._tenure.lasts)
         except BaseException:
             self._producer.drop()
             self.local_store.close()
             raise
 
-    def _parts_of(
-        self, made: Assembly, stopwatch: Stopwatch, wall: Callable[[], float], observe: Callable[[str], None]
-    ) -> Parts:
-        """The parts that epochs use."""
-        config, log, clock, circuit, plan = self.config, self.log, self._clock, made.circuit, made.internal.plan
-        cuts = Cuts(made.positions, circuit, config.cut_interval_s, clock)
-        restorable = {state.spec.source for state in circuit.states.values()} - {None}
-        return Parts(
-            config=config,
-            log=log,
-            consumer=self._consumer,
-            producer=self._producer,
-            store=self.local_store,
-            circuit=circuit,
-            decoder=made.decoder,
-            sinks=made.sinks,
-            internal=made.internal,
-            positions=made.positions,
-            recovery=Recovery(log, self.local_store, self.group, plan, made.incarnation, wall, self._told.restored),
-            global_tables=made.global_tables,
-            unlogged=UnloggedStores(circuit.states.values(), self.local_store, made.positions),
-            rejections=Rejections(made.internal, restorable, config, made.decoder.senders),
-            clocks=Clocks(circuit, made.positions, wall, made.idle),
-            cuts=cuts,
-            holding=Holding(circuit, plan, made.stops, cuts.leads),
-            purging=Purging(made.internal, log, self.group, config.purge_interval_s, clock, self.statistics),
-            dropping=Dropping(clock),
-            statistics=self.statistics,
-            stopwatch=stopwatch,
-            clock=clock,
-            observe=observe,
-            restorable=restorable,
-            new_plan=made.new_plan,
-            take_any_timestamp=made.take_any_timestamp,
-        )
+    def _adopt(self, made: Assembly, membership: Consumer) -> None:
+        """Use the parts of an assembly from now on."""
+        self._membership, self._consumer = membership, made.calling(membership)
+        self._partitions = made.partitions
+        self._parts = parts = parts_of(made, self._surroundings, self._consumer)
+        self.circuit, self.internal, self.positions = parts.circuit, parts.internal, parts.positions
+        self.recovery, self.clocks = parts.recovery, parts.clocks
+        self._cuts, self._holding = parts.cuts, parts.holding
+        self._watch.adopt(made.matching)
+
+    def _join_topics(self) -> None:
+        """Read the topics that match patterns now. No epoch is open; partitions, states and positions are then taken
+        over as after each change of the assignment, so that a new topic is read from its first record.
+        """
+        before, consumer, parts = self._watch.matching.names, self._consumer, self._parts
+        made = self._assemble()
+        self._membership.subscribe(sorted(made.partitions))
+        if isinstance(consumer, CallingConsumer):
+            consumer.cancel()
+        parts.circuit.close()
+        parts.global_tables.close()
+        self._adopt(made, self._membership)
+        for what, topics in (("joins", made.matching.names - before), ("was deleted", before - made.matching.names)):
+            for topic in sorted(topics):
+                _log.info("application '%s': topic '%s' %s", self.group, topic, what)
+        self._on(Event.MOVED)
 
     @property
     def state(self) -> WorkerState:
@@ -185,6 +173,9 @@ class Worker:
     def _step(self, timeout_s: float) -> int:
         if (part := self._next_part()) is not None:
             return self._process(part)
+        if self._watch.changed():
+            self._join_topics()
+            return 0
         self.doing = "poll"
         self.clocks.polled()
         if self.state is WorkerState.PROCESSING:
@@ -199,6 +190,9 @@ class Worker:
             self.trouble = None  # the worker owns no partitions, so it has no records to commit
             return 0
         if self.state is WorkerState.JOINING:
+            if self._watch.changed(now=True):
+                self._join_topics()
+                return 0
             self._take_over()
         if self.state is WorkerState.RESTORING:
             self._restore()
@@ -244,6 +238,9 @@ class Worker:
         """Undo the attempt; return the event if the next step may retry."""
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
+        gone = not error.retriable and not isinstance(error, NoTopicMatchesError) and self._watch.changed(now=True)
+        if gone:  # a topic of a pattern was deleted
+            return Event.LOST
         now = self._clock()
         self.trouble = (self.trouble or Retries(now)).after(error, computed)
         unknown = is_unknown(error)
@@ -394,7 +391,8 @@ class Worker:
         """Adopt the assignment: determine the owned partitions, and plan to restore their states."""
         self._tenure.check()
         self._producer.ready()  # ends the last transaction, whose result is unknown
-        assignment = self._consumer.assignment()
+        assigned = self._consumer.assignment()  # perhaps also of a topic that is no longer asked for
+        assignment = {tp for tp in assigned if tp.topic in self._partitions}
         refuse_growth(assignment, self._partitions)
         share = Share.of(assignment, self._partitions)
         ownership = self.circuit.ownership.partitions = share.numbers
@@ -402,7 +400,7 @@ class Worker:
         self._owned = share.partitions
         self._strangers.look()
         self._rewind()
-        self._consumer.pause(assignment - self._owned)
+        self._consumer.pause(assigned - self._owned)
         self._room.begin_anew()
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)

@@ -17,6 +17,7 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import QueryError, TableNotServedError
 from eddy.operators.circuit import Circuit
 from eddy.runtime.internal_topics import InternalTopics, internal_topics, partition_counts
+from eddy.runtime.matching_topics import find_topics
 from eddy.serde import Bytes, Float64, Int64, Plain, Serde, String
 from eddy.topology.compiler.circuit_compiler import Environment, compile_plan, row_serdes
 from eddy.topology.plan.plan import Sink
@@ -96,6 +97,7 @@ def catalog_of(topology: Topology, log: Log) -> Catalog:
     Raises: ConfigurationError if a user's topics do not exist; TopologyError.
     """
     plan = topology.plan
+    find_topics(topology, log)
     sources = {source.topic: source for source in plan.sources()}
     names = {*sources, *(sink.topic for sink in plan.sinks())}
     specs = partition_counts(log, names, f"application '{topology.name}'")

@@ -1,5 +1,6 @@
 """Topology: the start of a program. It creates sources, and holds the plan that the DSL builds."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -27,6 +28,7 @@ from eddy.topology.plan import plan
 from eddy.topology.plan.description import describe, mermaid
 from eddy.topology.plan.picture import picture
 from eddy.topology.plan.processors import StoreKind
+from eddy.topology.plan.topic_patterns import check_pattern, pattern_name
 from eddy.windows import check_span
 
 if TYPE_CHECKING:
@@ -60,13 +62,20 @@ class Topology:
 
     def stream(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | None = None,
         key: Serde[K] = _BYTES,
         value: Serde[V] = _BYTES,
         timestamp: Callable[..., int | datetime] | None = None,
         idle_after: timedelta | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
     ) -> KStream[K, V]:
         """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order.
+
+        With `pattern`, a regular expression, in place of `topic`: the records of all topics of the log whose whole
+        names match it, but for those that eddy makes. A topic that is created later joins them while the application
+        runs; it needs as many partitions as the others. Until the first one exists, the application waits.
+        Steps that wait for the event times of all partitions, such as windows, need topics that are named.
 
         `timestamp(value)`, or `timestamp(key, value)`, is the event time of a record with a value, in place of the
         timestamp that the log has: whole milliseconds since 1970, or a datetime with a time zone. A record for which
@@ -75,6 +84,8 @@ class Topology:
         A partition without records holds windows open. With `idle_after` it is idle after that time of the wall clock,
         and its event time is then at least the wall clock less `idle_after`. Records that come later are judged by it.
         """
+        if pattern is not None:
+            return self._matching(topic, pattern, key, value, timestamp, idle_after)
         if not isinstance(topic, list | tuple):
             times = timestamp, idle_after
             source = self._source(topic, topic, "stream", key, value, *times)  # type: ignore[arg-type]
@@ -303,6 +314,43 @@ class Topology:
     def _repr_svg_(self) -> str:
         return self.picture()
 
+    def _matching(
+        self,
+        topic: Any,
+        pattern: Any,
+        key: Serde[Any],
+        value: Serde[Any],
+        timestamp: Callable[..., Any] | None,
+        idle_after: timedelta | None,
+    ) -> KStream[Any, Any]:
+        where = f"stream: pattern={getattr(pattern, 'pattern', pattern)!r}"
+        if topic is not None:
+            raise TopologyError(f"{where} and topic={topic!r}; one of them is needed. For both write stream().merge()")
+        compiled = check_pattern(where, self.name, pattern)
+        if idle_after is not None:
+            raise TopologyError(
+                f"{where}: idle_after={idle_after!r} is for steps that wait for the event times of all source "
+                "partitions, which are refused after a pattern; omit it"
+            )
+        check_serdes(where, optional=False, key=key, value=value)
+        for node in (*self.plan.sources(), *self.plan.global_tables()):
+            if not getattr(node, "pattern", "") and compiled.fullmatch(node.topic):
+                raise TopologyError(
+                    f"{where} matches topic '{node.topic}', which is read already; one source a topic is needed. Let "
+                    f"the pattern exclude it: (?!{re.escape(node.topic)}$)…"
+                )
+        name = pattern_name(compiled)
+        fields = {"kind": "stream", "key": key, "value": value, "rekeyed": key.topic_form is not None}
+        each = plan.Source(
+            topic="",
+            name=name,
+            label=name,
+            timestamp=_of_pair(compiled.pattern, timestamp),
+            pattern=compiled.pattern,
+            **fields,  # type: ignore[arg-type]
+        )
+        return KStream(self._builder, self._builder.add(plan.TopicPattern, name, pattern=compiled, each=each, **fields))
+
     def _source(
         self,
         topic: str,
@@ -326,6 +374,13 @@ class Topology:
     def _check_topic(self, topic: str, key: Serde[Any], value: Serde[Any]) -> None:
         """Check what a step reads. Raises: TopologyError."""
         check_name(topic, "topic")
+        for matching in self.plan.patterns():
+            if matching.pattern.fullmatch(topic):
+                raise TopologyError(
+                    f"topology '{self.name}': topic '{topic}' is read already, by pattern "
+                    f"{matching.pattern.pattern!r}; one source a topic is needed. Let the pattern exclude it: "
+                    f"(?!{re.escape(topic)}$)…"
+                )
         for node in (*self.plan.sources(), *self.plan.global_tables()):
             if node.topic == topic:
                 raise TopologyError(

@@ -27,6 +27,12 @@ class Case:
         self.build(topology)
         return topology
 
+    def matching(self, topology: eddy.Topology, prefix: str = "") -> list[str]:
+        """The topics of the batches that match a pattern of the topology, which has this prefix in its names."""
+        topics = dict.fromkeys(topic for batch in self.batches for topic, _, _ in batch)
+        patterns = [node.pattern for node in topology.plan.patterns()]
+        return [topic for topic in topics if any(pattern.fullmatch(prefix + topic) for pattern in patterns)]
+
 
 CASES: list[Case] = []
 

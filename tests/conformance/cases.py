@@ -558,3 +558,11 @@ def rows_that_expire(t: eddy.Topology) -> None:
     live = signs.to_table("live", timedelta(milliseconds=7), "event time")
     live.to("live")
     live.group_by(lambda user, sign: (sign, user), key=S).count("users").to("users", value=N)
+
+
+@case(
+    [of("in-a", ("a", "x"), ("b", "x")), of("in-b", ("a", "y")) + of("in-a", ("c", "y"))],
+    counts={"a": 2, "b": 1, "c": 1},
+)
+def topics_by_a_pattern(t: eddy.Topology) -> None:
+    t.stream(pattern="in-[ab]", key=S, value=S).group_by_key().count("n").to("counts")

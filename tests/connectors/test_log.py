@@ -9,7 +9,7 @@ import pathlib
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -61,6 +61,12 @@ class TestTopics:
         assert found[name("changelog")].compacted
         assert not found[name("plain")].compacted
         assert set(found) <= set(log.topics())
+
+    def test_partition_counts_are_those_of_all_topics(self, log: Log, topic: str, name: Name) -> None:
+        log.create_topics([TopicSpec(name("more"), 2)])
+        counts = log.partition_counts()
+        assert (counts[topic], counts[name("more")]) == (3, 2)
+        assert name("absent") not in counts
 
     def test_create_makes_none_when_one_exists(self, log: Log, topic: str, name: Name) -> None:
         with pytest.raises(ConnectorError, match="exists"):
@@ -614,6 +620,35 @@ class TestGroups:
             drain(old, 1)
         old.close()
         settle([new], 3)
+
+    def test_a_member_may_ask_for_other_topics(self, log: Log, topic: str, name: Name) -> None:
+        log.create_topics([TopicSpec(name("later"), 3)])
+        members = [log.consumer(name("group"), [topic], member) for member in "ab"]
+        settle(members, 3)
+        for partition in range(3):
+            write(log, name("later"), partition, [b"%d" % partition])
+        members[0].subscribe([topic, name("later")])
+        settle(members, 6)
+        taken = {tp for tp in members[0].assignment() if tp.topic == name("later")}
+        assert len(taken) == 3, "nobody else asks for it"
+        members[1].subscribe([name("later"), topic])
+        polls = settle(members, 6)
+        for number in range(3):  # range: partition i of both is at one member
+            owners = {m for m in members for tp in m.assignment() if tp.partition == number}
+            assert len(owners) == 1
+        found = [value for poll in polls for records in poll.records for value in records.values]
+        deadline = Deadline()
+        while not {b"0", b"1", b"2"} <= set(found):
+            deadline.check(f"the records of the new topic; {found} came")
+            found += [v for member in members for records in member.poll(10, 0.1).records for v in records.values]
+        for member in members:
+            member.subscribe([name("later")])
+        settle(members, 3)
+        with suppress(ConnectorError):  # Kafka's client learns it later
+            members[0].subscribe([name("absent")])
+            assert "absent" not in {tp.topic for tp in members[0].assignment()}
+        for member in members:
+            member.close()
 
     def test_groups_counts_members(self, log: Log, topic: str, name: Name) -> None:
         members = [log.consumer(name("group"), [topic], member) for member in "ab"]

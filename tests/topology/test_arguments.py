@@ -94,6 +94,7 @@ WRONG: dict[str, list[Any]] = {
     "coroutine function of two": [7, None, "f", lambda key, value: (key, value), one_later, many_later],
     "coroutine function of one": [7, None, "f", lambda value: value, two_later, many_later],
     "kind": ["window", "session", "versioned", 7, None],
+    "pattern": [7, "", "(", b"in", ["in"]],
     "serdes": [7, {"x": S}, {"x": (str, str)}, {"nobody": (S, S)}],
 }
 
@@ -157,6 +158,7 @@ CALLS = [
         "topology", "stream", {"topic": (["new", "other"], "topic or list")}, {**SOURCE, "idle_after": "span or none"}
     ),
     Call("topology", "stream", {"topic": ("new", "topic or list")}, {**SOURCE, "idle_after": "span or none"}),
+    Call("topology", "stream", {"pattern": ("new-.*", "pattern")}, {**SOURCE, "idle_after": "span or none"}),
     Call("topology", "table", {"topic": ("new", "topic")}, {**SOURCE, "name": "name"}),
     Call("topology", "global_table", {"topic": ("new", "topic")}, {"key": "serde", "value": "serde", "name": "name"}),
     Call(

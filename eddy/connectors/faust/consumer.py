@@ -13,7 +13,7 @@ records, or about `MAX_KEPT_BYTES` of them, are read before the earlier ones are
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from eddy.connectors.faust.backlog import Backlog
 from eddy.connectors.faust.feed import Assignment, Feed
@@ -205,6 +205,13 @@ class FaustConsumer:
                 )
         numbers.setdefault(1, {0} if 0 in owned[min(owned)] else set())
         return numbers
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Raises: ConfigurationError: Faust subscribes once."""
+        raise ConfigurationError(
+            f"faust.host '{self._group}': mode='agents' reads the topics of the app's start; patterns of topics need "
+            "mode='worker': eddy.faust.host(app, topology)"
+        )
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions owned as of the last poll."""

@@ -36,6 +36,11 @@ def check_app(app: faust.App, topology: Topology) -> None:
             f"{where} and processing_guarantee='exactly_once' exclude each other: Faust's transactions do not cover "
             "sinks and re-keyed records, and eddy's do. Leave the setting out; it is exactly once"
         )
+    if pattern := next(topology.plan.patterns(), None):
+        raise ConfigurationError(
+            f"{where} reads topics that are named, and pattern {pattern.pattern.pattern!r} may match others later; "
+            "named topics are needed. Or host in mode='worker'"
+        )
     names = source_topics(app, topology)
     if not names:
         raise ConfigurationError(

@@ -80,9 +80,10 @@ class KafkaConsumer:
     def _join(self) -> None:
         self._client = confluent_kafka.Consumer(self._settings)
         self._live: confluent_kafka.Consumer | None = self._client
-        self._client.subscribe(
-            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        self._subscribe(self._client)
+
+    def _subscribe(self, client: confluent_kafka.Consumer) -> None:
+        client.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member took this one's name."""
@@ -303,6 +304,12 @@ class KafkaConsumer:
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions owned as of the last poll."""
         return frozenset(self._positions)
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """As `Consumer.subscribe`. A topic that does not exist has no partitions."""
+        self._demand_open()
+        self._topics = list(topics)
+        self._do(self._subscribe, self._client)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """As `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""

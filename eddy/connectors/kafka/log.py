@@ -151,6 +151,10 @@ class KafkaLog(WritableLog):
         self._specs |= specs
         return specs
 
+    def partition_counts(self) -> dict[str, int]:
+        """As `Log.partition_counts`."""
+        return dict(self._admin.partitions())
+
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
         self._admin.create(specs, self.settings.replication_factor, self.settings.topic_configs)

@@ -5,7 +5,7 @@ only when all of a poll's records are read, so that a failed poll loses none.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from eddy.connectors.local.group import ConsumerGroups, Membership
 from eddy.connectors.local.storage import Storage
@@ -143,6 +143,19 @@ class LocalConsumer:
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions owned as of the last poll."""
         return frozenset(self._positions)
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """As `Consumer.subscribe`."""
+        with self._storage.mutex:
+            found = self._storage.topics()
+            if missing := [topic for topic in topics if topic not in found]:
+                raise ConnectorError(
+                    f"{self._storage.where}: group {self._membership.group!r} subscribes to topic {missing[0]!r}, which"
+                    " does not exist; topics are made before they are read. Create it with its number of partitions."
+                )
+            self._topics = {topic: found[topic].partitions for topic in topics}
+            self._groups.subscribe(self._membership, self._topics)
+        self._storage.announce()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """As `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""

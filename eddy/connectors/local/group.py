@@ -90,6 +90,12 @@ class ConsumerGroups:
         self._next_generation(group)
         return Membership(group, member, state.generation, state.generation)
 
+    def subscribe(self, membership: Membership, topics: Mapping[str, int]) -> None:
+        """Change the topics of a member, unless it was evicted or replaced before."""
+        if self.holds(membership):
+            self._groups[membership.group].members[membership.member].topics = topics
+            self._next_generation(membership.group)
+
     def leave(self, membership: Membership) -> None:
         """Leave the group, unless evicted or replaced before."""
         if self.holds(membership):

@@ -96,6 +96,10 @@ class LocalLog(WritableLog):
         found = self._storage.topics()
         return found if wanted is None else {name: found[name] for name in wanted if name in found}
 
+    def partition_counts(self) -> dict[str, int]:
+        """As `Log.partition_counts`."""
+        return {name: spec.partitions for name, spec in self._storage.topics().items()}
+
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`."""
         with self._storage.change():

@@ -61,8 +61,8 @@ class Application:
         Raises: ConfigurationError for missing topics, or topics with unsuitable settings; TopologyError.
         """
         plan, name = topology.plan, topology.name
-        check_reads(plan)
         topics = UserTopics.of(topology, log)
+        check_reads(plan)
         metadata = read_metadata(log, metadata_topic(name))
         before = metadata.plan if metadata.backfill is None else metadata.backfill.plan
         written = None if before is None or anew else frozenset(states_of(before))

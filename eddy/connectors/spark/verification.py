@@ -52,6 +52,7 @@ from eddy.connectors.spark.repair import Repair
 from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
 from eddy.connectors.spark.verdict import Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
+from eddy.runtime.matching_topics import gone_topics
 from eddy.runtime.quiescence import Cut, last_dated_cut
 from eddy.topology.plan.identity import check_identity, optional_states, states_of
 from eddy.topology.plan.plan import Node, Sink
@@ -154,6 +155,11 @@ class Verify:
     def _check(self, application: Application) -> None:
         """Refuse requests that cannot be answered. Raises: ConfigurationError."""
         name, topics = self.topology.name, {source.topic for source in application.sources}
+        if gone := gone_topics(self.topology, self.log, application.counts):
+            raise ConfigurationError(
+                f"verify of application '{name}': topic '{gone[0]}' no longer exists, and the results have its "
+                "records; without them nothing can be compared. To leave them out for good, start anew: eddy reset …"
+            )
         if self.repair and not self.stores:
             raise ConfigurationError(
                 f"verify of application '{name}': a repair without stores; only the rows of tables can be corrected. "

@@ -403,7 +403,7 @@ class _PlanCompiler:
 
 def check_reads(plan: Plan) -> None:
     """Refuse a plan without any input. Raises: TopologyError."""
-    if not any(node.begins for node in plan.nodes):
+    if not any(node.begins or node.matches for node in plan.nodes):
         raise TopologyError(
             f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
             ".table(…) or .constant(…)"

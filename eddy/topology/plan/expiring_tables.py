@@ -104,6 +104,11 @@ def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
         if is_source_of_records(node):
             yield node
             continue
+        if node.matches and by == "event time":
+            raise TopologyError(
+                f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' "
+                "reads topics by a pattern; one topic is needed. Name it, or write expire_by='wall clock'"
+            )
         if not node.keeps_records or node.kind != "stream":
             raise TopologyError(
                 f"{where}: rows expire some time after their record's timestamp, and step '{node.name}' makes rows "

@@ -20,8 +20,9 @@ _WITHOUT = " without changelog"
 
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:
-    """One line for each source, loop and state, in order of name."""
-    sources = [f"source {node.topic} as {node.kind}" for node in plan.sources()]
+    """One line for each source, pattern of topics, loop and state, in order of name."""
+    sources = [f"source {node.topic} as {node.kind}" for node in plan.sources() if not node.pattern]
+    sources += [f"pattern {node.pattern.pattern.replace(' ', '[ ]')} as {node.kind}" for node in plan.patterns()]
     gates = [
         f"topic {gate.topic} partitions={gate.partitions} key={gate.key.name} value={gate.value.name}"
         for gate in circuit.gates

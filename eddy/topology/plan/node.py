@@ -165,6 +165,8 @@ class Node:
     """Whether the step reads a topic of the user."""
     writes: ClassVar[bool] = False
     """Whether the step writes to a topic of the user."""
+    matches: ClassVar[bool] = False
+    """Whether the step's inputs are the sources of all topics that match a pattern."""
     calls_out: ClassVar[bool] = False
     """Whether the worker calls the step's function for the records of its sources, before they are in an epoch."""
     is_global: ClassVar[bool] = False

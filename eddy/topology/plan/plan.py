@@ -8,7 +8,7 @@ Rows keep their partition while keys do not change: a node that is not `rekeyed`
 inputs. A step that needs rows by key takes a rekeyed input through an `Exchange`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from eddy.topology.plan.processors import ChildStream, DeclaredStore, Process
 from eddy.topology.plan.rate_limits import RateLimited
 from eddy.topology.plan.recursions import Binding, Block, HeldErrors, Loop, Recursion, Variable
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, OneRow, Reduce, Sum, TopK, WeightFunction
+from eddy.topology.plan.topic_patterns import TopicPattern
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
 from eddy.topology.plan.valid_relations import ValidRows
@@ -85,6 +86,7 @@ __all__ = [
     "Suppressed",
     "TableJoin",
     "TopK",
+    "TopicPattern",
     "Transform",
     "TreeTotals",
     "Upsert",
@@ -154,6 +156,21 @@ class Plan:
     def sources(self) -> Iterator[Source]:
         """The sources."""
         return (cast("Source", node) for node in self.nodes if node.reads)
+
+    def patterns(self) -> Iterator[TopicPattern]:
+        """The patterns of topics."""
+        return (cast("TopicPattern", node) for node in self.nodes if node.matches)
+
+    def find(self, topics: Mapping[TopicPattern, Iterable[str]]) -> None:
+        """Take these topics as the sources of patterns."""
+        nodes: list[Node] = []
+        for node in self.nodes:
+            if node.matches:
+                pattern = cast("TopicPattern", node)
+                nodes += pattern.find(topics[pattern])
+            if not (node.reads and cast("Source", node).pattern):
+                nodes.append(node)
+        self.nodes = nodes  # as a whole: other threads may be reading the list
 
     def global_tables(self) -> Iterator[GlobalTable]:
         """The global tables."""

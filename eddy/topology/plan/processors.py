@@ -186,6 +186,11 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
     """The source whose event time the rows have; or None and the reason why there is no such source."""
     sources = []
     for node in record_steps(facts):
+        if node.matches:
+            return None, (
+                f"step '{node.name}' reads topics by a pattern, and event time is the time of one; one source is "
+                "needed. Name the topic, or use 'wall clock'"
+            )
         if is_source_of_records(node):
             sources.append(node)
         elif node.sends or node.rekeys:

@@ -23,5 +23,5 @@ def record_steps(facts: Node) -> Iterator[Node]:
             continue
         seen.add(node)
         yield node
-        if not is_source_of_records(node):
+        if not is_source_of_records(node) and not node.matches:
             left += reversed(node.record_inputs)

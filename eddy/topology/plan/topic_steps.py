@@ -75,6 +75,8 @@ class Source(TopicRead):
     """The event time of a record, by its key and value; None for the timestamp of the log."""
     idle_after_ms: int = 0
     """The time after which a partition without records is idle, in milliseconds; 0 for never."""
+    pattern: str = ""
+    """The pattern by which its topic was found; empty if the author has named the topic."""
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
         """Its topic."""

@@ -116,6 +116,11 @@ def _check_step(where: str, node: Node, clock: ExpiryClock) -> None:
         )
     if clock == "wall clock":
         return
+    if node.matches:
+        raise TopologyError(
+            f"{where}: clock='event time' takes the time of a row's source partition, and step '{node.name}' reads "
+            "topics by a pattern; one topic is needed. Name it, or write clock='wall clock'"
+        )
     if (node.rekeyed and not node.begins) or node.rekeys or node.sends or node.is_global:
         raise TopologyError(
             f"{where}: clock='event time' takes the time of a row's source partition, and step '{node.name}' moves "

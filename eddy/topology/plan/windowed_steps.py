@@ -462,6 +462,12 @@ def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tu
         if is_source_of_records(node):
             found.append(node)
             continue
+        if node.matches:
+            raise TopologyError(
+                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
+                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
+                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
+            )
         if node.sends:
             raise TopologyError(
                 f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "

@@ -16,6 +16,7 @@ from eddy.connectors.spark.readable import sink_forms
 from eddy.connectors.spark.source.source_options import option_error
 from eddy.errors import EddyError
 from eddy.runtime.internal_topics import partition_counts
+from eddy.runtime.matching_topics import find_topics
 from eddy.serde import Serde
 from eddy.topology.topology import Topology
 
@@ -55,6 +56,7 @@ class SourceProgram:
         Raises: ConfigurationError if the topology has no such topic, or a topic is missing.
         """
         plan = self.topology.plan
+        find_topics(self.topology, log)
         for source in plan.sources():
             if source.topic == topic:
                 return source.topic_key, source.topic_value

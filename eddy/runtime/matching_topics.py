@@ -1,0 +1,127 @@
+"""The topics of a log that match a plan's patterns.
+
+A topic joins the source of its pattern if it is no internal topic of the application or of Kafka, no other step of the
+plan reads or writes it, and it has as many partitions as the pattern's other topics. Which topics have joined is no
+record of its own: a topic has joined once the application has positions in it, which the transaction of its first
+records commits.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.errors import ConfigurationError, NoTopicMatchesError
+from eddy.runtime.own_positions import committed, recorded_topics
+from eddy.topology.plan.plan import Plan, TopicPattern
+from eddy.topology.plan.topic_patterns import is_internal
+from eddy.topology.topology import Topology
+
+__all__ = ["MatchingTopics", "find_topics", "gone_topics"]
+
+_OF_KAFKA = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingTopics:
+    """The topics of each pattern, and those that match and are not read, with the reasons."""
+
+    topics: dict[TopicPattern, tuple[str, ...]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The topics of all patterns."""
+        return frozenset(topic for topics in self.topics.values() for topic in topics)
+
+    @classmethod
+    def of(cls, topology: Topology, log: Log, joined: Collection[str] = ()) -> "MatchingTopics":
+        """Look the topics up. `joined` are topics that a worker reads already.
+
+        Raises: ConfigurationError for topics of different partition counts, none of which has joined.
+        """
+        plan = topology.plan
+        patterns = list(plan.patterns())
+        if not patterns:
+            return cls()
+        counts = {topic: count for topic, count in log.partition_counts().items() if not topic.startswith(_OF_KAFKA)}
+        named = _named(plan)
+        topics: dict[TopicPattern, tuple[str, ...]] = {}
+        refused: dict[str, str] = {}
+        for pattern in patterns:
+            own = [t for t in counts if pattern.pattern.fullmatch(t) and not is_internal(topology.name, t)]
+            for topic in own:
+                also = [other for other in patterns if other is not pattern and other.pattern.fullmatch(topic)]
+                if why := named.get(topic) or (also and f"pattern {also[0].pattern.pattern!r} matches it, too"):
+                    refused[topic] = f"{why}; one step a topic is needed. Let pattern {_told(pattern)} exclude it"
+            fit = {topic: counts[topic] for topic in sorted(own) if topic not in refused}
+            refused |= _of_other_counts(topology.name, log, pattern, fit, joined)
+            topics[pattern] = tuple(topic for topic in fit if topic not in refused)
+        return cls(topics, dict(sorted(refused.items())))
+
+
+def _told(pattern: TopicPattern) -> str:
+    return repr(pattern.pattern.pattern)
+
+
+def _named(plan: Plan) -> dict[str, str]:
+    """The topics that other steps name, with what these do."""
+    read = {node.topic: "another source reads it" for node in plan.sources() if not node.pattern}
+    read |= {node.topic: "a global table reads it" for node in plan.global_tables()}
+    return read | {sink.topic: "the topology itself writes it" for sink in plan.sinks()}
+
+
+def _of_other_counts(
+    application: str, log: Log, pattern: TopicPattern, counts: Mapping[str, int], read: Collection[str]
+) -> dict[str, str]:
+    """The topics with another number of partitions than those that the application has read, with the reason."""
+    if len(set(counts.values())) < 2:
+        return {}
+    positions = committed(log, application, [TopicPartition(t, p) for t, n in counts.items() for p in range(n)])
+    joined = {tp.topic for tp in positions} or counts.keys() & set(read)
+    if len({counts[topic] for topic in joined}) != 1:
+        (one, few), (other, many) = _apart(counts)
+        raise ConfigurationError(
+            f"application '{application}': pattern {_told(pattern)} matches topic '{one}' with {few} partitions and "
+            f"topic '{other}' with {many}; topics of one source need equal numbers. Let the pattern exclude one"
+        )
+    first = min(joined)
+    return {
+        topic: f"it has {count} partitions, and '{first}' of the same pattern {_told(pattern)} has {counts[first]}; "
+        "topics of one source need equal numbers. Make the topic anew, or let the pattern exclude it"
+        for topic, count in counts.items()
+        if count != counts[first]
+    }
+
+
+def _apart(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Two topics with different counts."""
+    ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
+    return [ordered[0], ordered[-1]]
+
+
+def find_topics(topology: Topology, log: Log) -> MatchingTopics:
+    """Find the topics of a plan's patterns, and let the plan have them as sources.
+
+    Raises: NoTopicMatchesError if a pattern matches none; ConfigurationError.
+    """
+    found = MatchingTopics.of(topology, log)
+    if missing := [pattern for pattern, topics in found.topics.items() if not topics]:
+        others: Iterable[str] = (f"; not topic '{topic}': {why}" for topic, why in found.refused.items())
+        raise NoTopicMatchesError(
+            f"application '{topology.name}' waits: no topic matches pattern {_told(missing[0])} yet{''.join(others)}; "
+            "one is needed to begin. Create it: eddy topics create NAME --partitions N"
+        )
+    if found.topics:
+        topology.plan.find(found.topics)
+    return found
+
+
+def gone_topics(topology: Topology, log: Log, existing: Collection[str]) -> list[str]:
+    """The topics that a pattern matches, that the application has read, and that are not among `existing`.
+
+    Raises: ConnectorError.
+    """
+    patterns = [node.pattern for node in topology.plan.patterns()]
+    read = recorded_topics(log, topology.name) - set(existing) if patterns else set[str]()
+    matching = (topic for topic in read if any(pattern.fullmatch(topic) for pattern in patterns))
+    return sorted(topic for topic in matching if not is_internal(topology.name, topic))

@@ -1,0 +1,62 @@
+"""Looks for topics that match the patterns of a topology, and for ones that were deleted, while a worker runs."""
+
+import logging
+from collections.abc import Callable
+
+from eddy.connectors.log import Log
+from eddy.errors import ConnectorError
+from eddy.runtime.matching_topics import MatchingTopics
+from eddy.topology.topology import Topology
+
+__all__ = ["TopicWatch"]
+
+_log = logging.getLogger("eddy.worker")
+
+
+class TopicWatch:
+    """The topics that match, as of the last look; at least `interval_s` seconds of `clock` lie between two looks."""
+
+    def __init__(self, topology: Topology, log: Log, interval_s: float, clock: Callable[[], float]) -> None:
+        self._topology, self._log, self._interval_s, self._clock = topology, log, interval_s, clock
+        self._due = clock()
+        self._told: dict[str, str] = {}
+        self.matching = MatchingTopics()
+
+    def adopt(self, matching: MatchingTopics) -> None:
+        """The worker reads these topics from now on."""
+        self.matching = matching
+        self._due = self._clock() + self._interval_s
+        self._tell(matching)
+
+    def changed(self, now: bool = False) -> bool:
+        """Whether other topics match than those that the worker reads. With `now`, the time of the last look does not
+        matter. If the log does not answer, the next call looks again.
+        """
+        if not self.matching.topics or not (now or self._clock() >= self._due):
+            return False
+        try:
+            found = self.look()
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            return False
+        self._tell(found)
+        if found.names != self.matching.names:
+            self._due = self._clock()  # until the worker has adopted them
+            return True
+        self._due = self._clock() + self._interval_s
+        return False
+
+    def look(self) -> MatchingTopics:
+        """The topics that match now. Raises: ConnectorError."""
+        return MatchingTopics.of(self._topology, self._log, self.matching.names)
+
+    def complete(self) -> bool:
+        """Whether the worker reads all topics that match now. Raises: ConnectorError."""
+        return not self.matching.topics or self.look().names == self.matching.names
+
+    def _tell(self, found: MatchingTopics) -> None:
+        for topic, why in found.refused.items():
+            if self._told.get(topic) != why:
+                _log.error("application '%s': topic '%s' is not read: %s", self._topology.name, topic, why)
+        self._told = dict(found.refused)

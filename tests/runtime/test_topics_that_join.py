@@ -1,0 +1,70 @@
+"""Topics that join and go while two workers run, each on a thread of its own."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import eddy
+from eddy.cli.application import find
+from eddy.connectors.log import Log, TopicPartition, TopicSpec
+from eddy.runtime.quiescence import quiescent
+from tests.waiting import PATIENCE_S, wait_for
+
+S, N = eddy.String, eddy.Int64
+
+
+@pytest.fixture(params=["memory", "kafka", "kafka, consumer"])
+def log(request: pytest.FixtureRequest) -> Iterator[Log]:
+    settings = {"group_protocol": "consumer", "group_remote_assignor": "range"} if "," in request.param else {}
+    on_kafka = request.param != "memory"
+    made: Log = eddy.kafka(request.getfixturevalue("broker"), **settings) if on_kafka else eddy.open_log(None)
+    yield made
+    made.close()
+
+
+def send(log: Log, topic: str, keys: list[bytes]) -> None:
+    producer = log.producer(None)
+    producer.begin()
+    producer.send(topic, [log.partitioner(key, 2) for key in keys], keys, [b"v"] * len(keys), [0] * len(keys))
+    producer.commit({}, None)
+    producer.close()
+
+
+def table(log: Log, topic: str) -> dict[bytes, int]:
+    found: dict[bytes, int] = {}
+    for partition in range(2):
+        at = TopicPartition(topic, partition)
+        read = log.read(at, 0, log.end_offsets([at])[at], 10_000)
+        found.update({k: N.decode(v) for k, v in zip(read.keys, read.values, strict=True) if k and v})
+    return found
+
+
+def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
+    name = f"p{uuid.uuid4().hex[:8]}"
+    topology = eddy.Topology(name)
+    topology.stream(pattern=f"{name}-in-.*", key=S, value=S).group_by_key().count("counts").to(f"{name}-out")
+    first, second, out = f"{name}-in-a", f"{name}-in-b", f"{name}-out"
+    log.create_topics([TopicSpec(first, 2), TopicSpec(out, 2)])
+    config = eddy.Config(topics_interval_s=0.3)
+    keys = [b"k%d" % number for number in range(20)]
+
+    def rests() -> bool:
+        application = find(topology, log)
+        return quiescent(log, name, application.inputs, application.exchanges)
+
+    with ExitStack() as stack:
+        for member in "01":
+            stack.enter_context(eddy.run(topology, log, config, member=member))
+        send(log, first, keys)
+        wait_for(lambda: table(log, out) == dict.fromkeys(keys, 1), PATIENCE_S, "the first topic")
+        log.create_topics([TopicSpec(second, 2)])
+        send(log, second, keys)
+        send(log, first, keys[:5])
+        wanted = {key: 2 + (key in keys[:5]) for key in keys}
+        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, "the topic that has joined")
+        log.delete_topics([second])
+        send(log, first, keys)
+        wanted = {key: count + 1 for key, count in wanted.items()}
+        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, "the records after a topic has gone")

@@ -253,6 +253,35 @@ def test_groups_take_nulls_and_nan_as_equal() -> None:
     ]
 
 
+NAN_OF_NAN = [
+    "-x",
+    "abs(x)",
+    "-y",
+    "abs(y)",
+    "sqrt(x)",
+    "ln(x)",
+    "exp(x)",
+    "power(x, 2)",
+    "sign(x)",
+    "round(x)",
+    "floor(x)",
+]
+
+
+@pytest.mark.parametrize("text", NAN_OF_NAN)
+def test_all_nan_that_an_expression_computes_are_one_value(text: str) -> None:
+    table = ({"x": "double", "y": "real"}, [(math.nan, math.nan), (math.nan, math.nan)])
+    assert len(query(f"SELECT DISTINCT {text} FROM t", {"t": table}).rows) == 1
+    made = f"SELECT {text} AS v FROM t"
+    pairs = f"SELECT count(*) FROM ({made}) AS a JOIN ({made}) AS b ON a.v = b.v"
+    assert query(pairs, {"t": table}).rows == [(4,)]
+
+
+def test_means_that_are_nan_are_one_value() -> None:
+    table = ({"k": "bigint", "x": "double"}, [(1, math.nan), (2, math.nan)])
+    assert len(query("SELECT DISTINCT avg(x) FROM t GROUP BY k", {"t": table}).rows) == 1
+
+
 def test_long_expressions_are_cut_and_too_long_ones_refused() -> None:
     table = (["x"], [(1,)])
     assert query(f"SELECT {' + '.join(['x'] * 120)} FROM t", {"t": table}).rows == [(120,)]

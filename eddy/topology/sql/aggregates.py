@@ -14,7 +14,7 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.topology.plan.bags import Addend, Row, mean_addends
 from eddy.topology.sql.algebra import Aggregate
-from eddy.topology.sql.casts import CONTEXT, LIMITS
+from eddy.topology.sql.casts import CONTEXT, LIMITS, one_nan
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
 
 __all__ = ["EXACT", "MARKER", "Grouped", "addends_of", "aggregate_type", "average_of", "group_function", "sum_of"]
@@ -153,7 +153,7 @@ def _float_sum(values: Iterable[float]) -> float:
         found = math.fsum(values)
     except (OverflowError, ValueError):
         return math.nan
-    return found if found == found else math.nan
+    return one_nan(found)
 
 
 def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
@@ -181,7 +181,7 @@ def average_of(type: Type, count: int, total: Any) -> Any:
     """The mean of `count` values of a type, from their exact total; null if there are none."""
     if not count:
         return None
-    return total / count if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
+    return one_nan(total / count) if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
 
 
 def _sum(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:

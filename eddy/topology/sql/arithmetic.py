@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.topology.sql.casts import CONTEXT
+from eddy.topology.sql.casts import CONTEXT, one_nan
 
 __all__ = [
     "divide_float",
@@ -61,8 +61,7 @@ def modulo_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decim
 def divide_float(dividend: float, divisor: float) -> float:
     """The quotient."""
     _check(divisor)
-    quotient = dividend / divisor
-    return quotient if quotient == quotient else math.nan
+    return one_nan(dividend / divisor)
 
 
 def float_equal(one: float, other: float) -> bool:
@@ -126,7 +125,7 @@ def power(base: float, exponent: float) -> float:
         raise DataError(f"power({base}, {exponent}): {error}") from error
     if isinstance(found, complex):
         raise DataError(f"power({base}, {exponent}) is no real number; a whole exponent or a base above 0 is needed")
-    return float(found)
+    return one_nan(float(found))
 
 
 def power_numeric(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:

@@ -14,7 +14,7 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.topology.sql.types import Type
 
-__all__ = ["CONTEXT", "LIMITS", "Cast", "cast_function", "numeric_text", "out_of_range", "unchanged"]
+__all__ = ["CONTEXT", "LIMITS", "Cast", "cast_function", "numeric_text", "one_nan", "out_of_range", "unchanged"]
 
 Cast = Callable[[Any], Any]
 
@@ -148,25 +148,25 @@ def _finite(number: decimal.Decimal) -> decimal.Decimal:
 
 def _to_float(source: Type, target: Type) -> Cast | None:
     if source.kind == "text":
-        parsed: Cast = lambda value: _one_nan(_parsed(float, value, "double"))  # noqa: E731
+        parsed: Cast = lambda value: one_nan(_parsed(float, value, "double"))  # noqa: E731
         return parsed if target.kind == "double" else lambda value: _single(parsed(value))
     if not source.number:
         return None
     if target.kind == "real":
         return lambda value: _single(float(value))
-    return unchanged if source.floating else lambda value: _one_nan(float(value))
+    return unchanged if source.floating else lambda value: one_nan(float(value))
 
 
 def _single(value: float) -> float:
     """The nearest number that a float of four bytes can represent."""
     try:
-        return _one_nan(_SINGLE.unpack(_SINGLE.pack(value))[0])
+        return one_nan(_SINGLE.unpack(_SINGLE.pack(value))[0])
     except OverflowError:
         return float(out_of_range("real"))
 
 
-def _one_nan(value: float) -> float:
-    # The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted.
+def one_nan(value: float) -> float:
+    """The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted."""
     return value if value == value else math.nan
 
 

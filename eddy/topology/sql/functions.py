@@ -7,7 +7,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.sql import arithmetic, string_functions
-from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function
+from eddy.topology.sql.casts import CONTEXT, LIMITS, Cast, cast_function, one_nan
 from eddy.topology.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -96,7 +96,7 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
         kind = "real" if single else "double"
         for sign, floating in _FLOATING.items():
             yield (sign, kind), Call(sign, _rounded(floating, single), raises=True)
-        yield ("neg", kind), Call("-", template="-{0}")
+        yield ("neg", kind), Call("-", lambda value: -value if value == value else math.nan)
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
@@ -126,11 +126,7 @@ def _rounded(function: Callable[[float, float], float], single: bool) -> Callabl
         assert fit is not None
         return lambda one, other: fit(function(one, other))
 
-    def computed(one: float, other: float) -> float:
-        found = function(one, other)
-        return found if found == found else math.nan
-
-    return computed
+    return lambda one, other: one_nan(function(one, other))
 
 
 _ARITHMETIC = dict(_arithmetic())
@@ -159,8 +155,16 @@ def _one(name: str, function: Callable[..., Any], result: Type, *parameters: Typ
 
 
 def _each(name: str, **functions: Callable[..., Any]) -> list[Overload]:
-    """An overload for each type, in this order, from the type to itself."""
-    return [Overload((Type(kind),), Type(kind), Call(name, f, raises=True)) for kind, f in functions.items()]
+    """An overload for each type, in this order, from the type to itself. The result for NaN is the one NaN object."""
+    types = {Type(kind): function for kind, function in functions.items()}
+    return [
+        Overload((type,), type, Call(name, _of_float(function) if type.floating else function, raises=True))
+        for type, function in types.items()
+    ]
+
+
+def _of_float(function: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda value: function(value) if value == value else math.nan
 
 
 def _absolute(limit: int) -> Callable[[int], int]:

@@ -256,13 +256,17 @@ final class Interpreter {
 
     private Object operations(JsonNode step, KStream<String, Long> in, int number) {
         Duration size = millis(step, "size"), retention = millis(step, "retention");
-        boolean sessions = step.get("kind").asText().equals("session");
-        builder.addStateStore(sessions
-            ? Stores.sessionStoreBuilder(Stores.inMemorySessionStore("s" + number, retention), Serdes.String(), Serdes.Long())
-            : Stores.windowStoreBuilder(
-                Stores.inMemoryWindowStore("s" + number, retention, size, false), Serdes.String(), Serdes.Long()));
+        String kind = step.get("kind").asText(), name = "s" + number;
+        builder.addStateStore(switch (kind) {
+            case "session" -> Stores.sessionStoreBuilder(
+                Stores.inMemorySessionStore(name, retention), Serdes.String(), Serdes.Long());
+            case "versioned" -> Stores.versionedKeyValueStoreBuilder(
+                Stores.persistentVersionedKeyValueStore(name, retention), Serdes.String(), Serdes.Long());
+            default -> Stores.windowStoreBuilder(
+                Stores.inMemoryWindowStore(name, retention, size, false), Serdes.String(), Serdes.Long());
+        });
         long every = step.get("every").asLong();
-        return in.process(() -> new StoreOperations("s" + number, sessions, every), "s" + number);
+        return in.process(() -> new StoreOperations(name, kind, every), name);
     }
 
     private Object processValues(KStream<String, Long> in, int number) {

@@ -10,6 +10,8 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.SessionStore;
+import org.apache.kafka.streams.state.VersionedKeyValueStore;
+import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.state.WindowStore;
 
 /**
@@ -18,26 +20,27 @@ import org.apache.kafka.streams.state.WindowStore;
  */
 final class StoreOperations implements Processor<String, Long, String, Long> {
     private final String name;
-    private final boolean sessions;
+    private final String kind;
     private final long every;
     private ProcessorContext<String, Long> context;
     private WindowStore<String, Long> windows;
     private SessionStore<String, Long> visits;
+    private VersionedKeyValueStore<String, Long> versions;
     private int calls;
 
-    StoreOperations(String name, boolean sessions, long every) {
+    StoreOperations(String name, String kind, long every) {
         this.name = name;
-        this.sessions = sessions;
+        this.kind = kind;
         this.every = every;
     }
 
     @Override
     public void init(ProcessorContext<String, Long> context) {
         this.context = context;
-        if (sessions) {
-            visits = context.getStateStore(name);
-        } else {
-            windows = context.getStateStore(name);
+        switch (kind) {
+            case "session" -> visits = context.getStateStore(name);
+            case "versioned" -> versions = context.getStateStore(name);
+            default -> windows = context.getStateStore(name);
         }
         if (every > 0) {
             context.schedule(Duration.ofMillis(every), PunctuationType.STREAM_TIME, this::punctuate);
@@ -58,17 +61,19 @@ final class StoreOperations implements Processor<String, Long, String, Long> {
         long b = left % 128;
         Long value = left / 128;
         var rows = new ArrayList<KeyValue<String, Long>>();
-        if (sessions) {
-            ofSessions(operation, key, other, a, b, value, rows);
-        } else {
-            ofWindows(operation, key, other, a, b, value, rows);
+        switch (kind) {
+            case "session" -> ofSessions(operation, key, other, a, b, value, rows);
+            case "versioned" -> ofVersions(operation, key, a, value, rows);
+            default -> ofWindows(operation, key, other, a, b, value, rows);
         }
         tell(rows, record.timestamp());
     }
 
     private void punctuate(long time) {
         var rows = new ArrayList<KeyValue<String, Long>>();
-        if (sessions) {
+        if (kind.equals("versioned")) {
+            deleteFirstVersion(rows);
+        } else if (kind.equals("session")) {
             var found = new ArrayList<Windowed<String>>();
             try (var all = visits.fetch("k0", "k9")) {
                 all.forEachRemaining(row -> found.add(row.key));
@@ -88,6 +93,19 @@ final class StoreOperations implements Processor<String, Long, String, Long> {
             }
         }
         tell(rows, time);
+    }
+
+    private void deleteFirstVersion(List<KeyValue<String, Long>> rows) {
+        String first = null;
+        for (int number = 0; number < 4; number++) {
+            take(versions.get("k" + number), rows);
+            if (first == null && versions.get("k" + number) != null) {
+                first = "k" + number;
+            }
+        }
+        if (first != null) {
+            take(versions.delete(first, versions.get(first).timestamp()), rows);
+        }
     }
 
     private void ofWindows(int operation, String key, String other, long a, long b, Long value, List<KeyValue<String, Long>> rows) {
@@ -128,6 +146,21 @@ final class StoreOperations implements Processor<String, Long, String, Long> {
             case 15 -> take(visits.findSessions(key, null, a, b), rows);
             default -> visits.put(session, value);
         }
+    }
+
+    private void ofVersions(int operation, String key, long a, Long value, List<KeyValue<String, Long>> rows) {
+        switch (operation) {
+            case 5, 6 -> take(versions.get(key), rows);
+            case 7, 8, 9, 10, 11, 12 -> take(versions.get(key, a), rows);
+            case 13, 14, 15 -> take(versions.delete(key, a), rows);
+            default -> rows.add(KeyValue.pair("put",
+                versions.put(key, operation == 4 ? null : value, a) == VersionedKeyValueStore.PUT_RETURN_CODE_NOT_PUT ? 0L : 1L));
+        }
+    }
+
+    private static void take(VersionedRecord<Long> found, List<KeyValue<String, Long>> rows) {
+        rows.add(found == null ? KeyValue.pair("", null) : KeyValue.pair(
+            found.timestamp() + "-" + found.validTo().map(String::valueOf).orElse(""), found.value()));
     }
 
     private static void take(KeyValueIterator<Windowed<String>, Long> found, List<KeyValue<String, Long>> rows) {

@@ -38,10 +38,16 @@ class StoreOperations:
         left, other = divmod(left, 8)
         left, a = divmod(left, 128)
         value, b = divmod(left, 128)
+        if self._kind == "versioned":
+            self._tell([self._of_versions(operation, f"k{key}", a, value)])
+            return
         call = self._of_windows if self._kind == "window" else self._of_sessions
         self._tell(call(operation, f"k{key}", f"k{other}", a, b, value))
 
     def _punctuate(self, time_ms: int) -> None:
+        if self._kind == "versioned":
+            self._delete_first_version()
+            return
         rows = list(self._store.all())
         self._tell(rows)
         if not rows:
@@ -51,6 +57,14 @@ class StoreOperations:
             self._store.delete(first.key, first.start_ms)
         else:
             self._store.remove(first.key, first.start_ms, first.end_ms)
+
+    def _delete_first_version(self) -> None:
+        found = {key: self._store.get(key) for key in ("k0", "k1", "k2", "k3")}
+        first = next(((key, version) for key, version in found.items() if version), None)
+        rows = list(found.values())
+        if first:
+            rows.append(self._store.delete(first[0], first[1].timestamp_ms))
+        self._tell(map(_told, rows))
 
     def _of_windows(self, operation: int, key: str, other: str, a: int, b: int, value: int) -> Rows:
         store = self._store
@@ -98,9 +112,25 @@ class StoreOperations:
         store.put(key, value, *span)
         return []
 
+    def _of_versions(self, operation: int, key: str, a: int, value: int) -> tuple[Any, int]:
+        match operation:
+            case 5 | 6:
+                return _told(self._store.get(key))
+            case 7 | 8 | 9 | 10 | 11 | 12:
+                return _told(self._store.get(key, a))
+            case 13 | 14 | 15:
+                return _told(self._store.delete(key, a))
+        return "put", self._store.put(key, None if operation == 4 else value, a)
+
     def _tell(self, rows: Rows) -> None:
         calls = self._calls.get("calls") or 0
         self._calls.put("calls", calls + 1)
         for number, (row, value) in enumerate(list(rows)):
             text = f"{row.key}@{row.start_ms}-{row.end_ms}" if isinstance(row, eddy.Windowed) else str(row)
             self._context.forward(eddy.Record(f"{calls}:{number} {text}", -1 if value is None else value))
+
+
+def _told(version: eddy.VersionedRecord[int] | None) -> tuple[Any, Any]:
+    if version is None:
+        return "", None
+    return f"{version.timestamp_ms}-{'' if version.valid_to_ms is None else version.valid_to_ms}", version.value

@@ -1,10 +1,13 @@
-"""Random processors on window stores and session stores: both engines read what a model of dicts says.
+"""Random processors on window, session and versioned stores: both engines read what a model of dicts says.
 
-A record says what its processor does: put, fetch, find, delete, over one key or several, forward or backward; every so
-often it is punctuated. All rows that it reads are compared, in their order. The engines differ in two rules:
+A record says what its processor does: put, get, fetch, find, delete, over one key or several, forward or backward;
+every so often it is punctuated. All rows that it reads are compared, in their order. The engines differ in four rules:
 
     punctuations   Kafka Streams: after the first record, and after the record that reaches a moment; eddy: before it
     sessions       with one end are by key, the latest start first, in Kafka Streams' store in memory; in eddy by start
+    versions       have the time of the next one in eddy; Kafka Streams' own `get` leaves it out
+    deletions      at the very time of a key's latest version, with no value before it: Kafka Streams forgets them, so
+                   that a value that is put later with an earlier time is the latest one; in eddy it is not
 """
 
 import random
@@ -24,11 +27,14 @@ Row = tuple[str, int, int]
 """A key, and the start and the end of its window or session."""
 
 
+KINDS = ("window", "session", "versioned")
+
+
 def case(seed: int) -> Case:
     """A processor with one store, whose times go back and forth."""
     dice = random.Random(f"stores {seed}")
     size = dice.choice((1, 5, 10))
-    step: Step = {"op": "operations", "of": 0, "kind": dice.choice(("window", "session")), "size": size}
+    step: Step = {"op": "operations", "of": 0, "kind": dice.choice(KINDS), "size": size}
     step |= {"retention": dice.choice((size, 20, 60)), "every": dice.choice((0, 0, 15))}
     records: list[Input] = []
     now = 0
@@ -142,9 +148,67 @@ class Model:
         return self.shown(found[::-1] if operation in (7, 9, 11, 13) else found)
 
 
+class VersionedModel(Model):
+    """A versioned store: all versions that were ever put, by key and time."""
+
+    def __init__(self, step: Step, streams: bool) -> None:
+        super().__init__(step, streams)
+        self.versions: dict[str, dict[int, int | None]] = {f"k{number}": {} for number in range(4)}
+
+    def punctuate(self) -> None:
+        found = {key: self.version(key) for key in self.versions}
+        rows = list(found.values())
+        first = next((key for key, (_, value) in found.items() if value != -1), None)
+        if first:
+            rows.append(self.delete_version(first, max(self.versions[first])))
+        self.tell(rows)
+
+    def process(self, value: int) -> None:
+        left, operation = divmod(value, 16)
+        left, one = divmod(left, 8)
+        left, a = divmod(left // 8, 128)
+        key = f"k{one}"
+        if operation < 5:
+            self.tell([("put", int(self.put_version(key, a, None if operation == 4 else left // 128)))])
+            return
+        if operation > 12:
+            self.tell([self.delete_version(key, a)])
+            return
+        self.tell([self.version(key, None if operation in (5, 6) else a)])
+
+    def put_version(self, key: str, at: int, value: int | None) -> bool:
+        if at < self.observed - self.step["retention"]:
+            return False
+        self.observed = max(self.observed, at)
+        versions = self.versions[key]
+        if self.streams and value is None and at == max(versions, default=None) and versions[at] is not None:
+            before = max((time for time in versions if time < at), default=None)
+            if before is None or versions[before] is None:
+                del versions[at]
+                return True
+        versions[at] = value
+        return True
+
+    def delete_version(self, key: str, at: int) -> tuple[str, int]:
+        old = self.version(key, at)
+        return old if self.put_version(key, at, None) else ("", -1)
+
+    def version(self, key: str, as_of: int | None = None) -> tuple[str, int]:
+        """The version as of a time, by default the latest one, as it is told."""
+        versions = self.versions[key]
+        times = [at for at in sorted(versions) if as_of is None or at <= as_of]
+        value = versions[times[-1]] if times else None
+        until = min((at for at in versions if at > times[-1]), default="") if times else ""
+        past = as_of is not None and as_of < self.observed - self.step["retention"]
+        if value is None or (past and until != ""):
+            return "", -1
+        return f"{times[-1]}-{'' if self.streams else until}", value
+
+
 def expected(case: Case, streams: bool) -> dict[str, list[int]]:
     """The rows that an engine reads: Kafka Streams, or eddy."""
-    model, every, before = Model(case.steps[1], streams), case.steps[1]["every"], None
+    kind = VersionedModel if case.steps[1]["kind"] == "versioned" else Model
+    model, every, before = kind(case.steps[1], streams), case.steps[1]["every"], None
     for _, _, value, now in case.records:
         assert value is not None
         if every and not streams and before is not None and now // every > before // every:

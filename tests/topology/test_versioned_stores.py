@@ -36,9 +36,9 @@ class Model:
         return True
 
     def get(self, key: str, as_of: int | None = None) -> tuple[int, int, int | None] | None:
-        if as_of is not None and as_of < self.observed - RETENTION:
-            return None
         versions = self.versions.get(key, {})
+        if as_of is not None and as_of < self.observed - RETENTION and max(versions, default=0) > as_of:
+            return None
         before = [at for at in versions if as_of is None or at <= as_of]
         if not before or versions[max(before)] is None:
             return None
@@ -49,8 +49,7 @@ class Model:
 
     def delete(self, key: str, at: int) -> tuple[int, int, int | None] | None:
         old = self.get(key, at)
-        self.put(key, None, at)
-        return old
+        return old if self.put(key, None, at) else None
 
     def kept(self) -> int:
         """The number of versions that a read can still find, with the deletions among later ones."""
@@ -134,6 +133,19 @@ def test_the_history_begins_the_retention_before_the_greatest_timestamp() -> Non
         (1, 10, 20),
         False,
         True,
+    ]
+
+
+def test_the_latest_version_is_found_also_before_the_history() -> None:
+    puts = ("put", "a", 1, 10), ("put", "b", 9, 28)
+    assert run(*puts, ("get", "a", 9), ("get", "a", 10), ("delete", "a", 15), ("get", "a"), ("delete", "a", 16))[
+        2:
+    ] == [
+        None,
+        (1, 10, None),
+        None,
+        (1, 10, None),
+        (1, 10, None),
     ]
 
 

@@ -6,7 +6,7 @@
 
 A version is valid from its timestamp until the next one of its key. Of each key, the versions after the observed time
 minus the retention are kept, and the last one up to it. So reads as of that time or later are exact; earlier ones have
-no answer, and earlier puts are ignored, as in Kafka Streams (KIP-889).
+no answer unless the latest version is as old, and earlier puts are ignored, as in Kafka Streams (KIP-889).
 
 Invariant: `-times` has the versions after the observed time minus the retention, after an epoch; each is visited once
 when it is past, and removes the version of its key before it.
@@ -67,7 +67,8 @@ class VersionedStore(TimedStore, Generic[K, V]):
     def get(self, key: K, as_of_ms: int | None = None) -> VersionedRecord[V] | None:
         """The version of a key as of a time, by default the latest one; None if there is none, or it is a deletion.
 
-        None, too, for a time before the history. Cost: with a time, a scan of the key's versions up to it.
+        None, too, for a time before the history, unless the latest version was valid then.
+        Cost: with a time, a scan of the key's versions up to it.
         Raises: DataError for a key that the serde refuses, and for a time that is none.
         """
         self._check("read")
@@ -77,7 +78,8 @@ class VersionedStore(TimedStore, Generic[K, V]):
         self._check_time(as_of_ms, "as_of_ms")
         data = self._latest.key_bytes(key)
         if as_of_ms < self._begin_ms():
-            return None
+            latest = self._latest.value(key)
+            return VersionedRecord(latest[1], latest[0]) if latest and latest[0] <= as_of_ms else None
         found: tuple[int, V | None] | None = None
         for at, value in self._of(data):
             if at > as_of_ms:
@@ -86,10 +88,12 @@ class VersionedStore(TimedStore, Generic[K, V]):
         return self._version(found, None)
 
     def delete(self, key: K, timestamp_ms: int) -> VersionedRecord[V] | None:
-        """Delete a key from `timestamp_ms` on; return the version as of then. As `put` with None."""
+        """Delete a key from `timestamp_ms` on; return the version as of then. As `put` with None.
+
+        Returns None where that time is before the history: then nothing is deleted.
+        """
         old = self.get(key, timestamp_ms)
-        self.put(key, None, timestamp_ms)
-        return old
+        return old if self.put(key, None, timestamp_ms) else None
 
     def _version(self, found: tuple[int, V | None] | None, valid_to_ms: int | None) -> VersionedRecord[V] | None:
         if found is None or found[1] is None:

@@ -20,7 +20,7 @@ from eddy.connectors.broker import free_port, kafka_version
 from eddy.connectors.broker.server_settings import server_settings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
-from eddy.runtime.compiled_topology import user_topics
+from eddy.runtime.compiled_topology import named_topics
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.monitor import Monitor, monitored
 from tests.commandline import commands_of, parsed, read_by_the_command_line
@@ -133,7 +133,7 @@ def fail(monitor: Monitor, worker: eddy.Worker) -> None:
 def test_health_check_says_whether_all_workers_are_alive() -> None:
     topology, endpoint = family(), endpoint_of("0")
     with closing(LocalLog(None)) as log:
-        log.create_topics(TopicSpec(name, 1) for name in user_topics(topology))
+        log.create_topics(TopicSpec(name, 1) for name in named_topics(topology))
         with monitored(endpoint, topology) as one, monitored(endpoint, topology) as other:
             assert one.port
             assert other.port
@@ -190,7 +190,7 @@ class TestCompose:
     def test_makes_the_topics_that_the_topology_reads_and_writes_and_fills_its_source(self) -> None:
         topology = load(str(in_repository(PROGRAM))).topology
         made = parsed(shell_words(SERVICES["topics"])[0]).params
-        assert sorted(made["names"]) == sorted(user_topics(topology))
+        assert sorted(made["names"]) == sorted(named_topics(topology))
         assert made["partitions"] >= parsed(shell_words(SERVICES["worker"])[0]).params["processes"]
         produced, consumed = (
             parsed(shell_words(SERVICES[name])[at]).params for name, at in [("concepts", 1), ("top", 0)]

@@ -97,6 +97,8 @@ class JoinWindows:
 
     >>> JoinWindows(timedelta(seconds=5), after=timedelta(0)).left.others(60_000)
     (55000, 60000)
+    >>> JoinWindows(timedelta(seconds=5), after=timedelta(seconds=1)).size
+    datetime.timedelta(seconds=6)
     """
 
     difference: timedelta | None = None
@@ -117,11 +119,16 @@ class JoinWindows:
                 sized = -span if isinstance(span, timedelta) and span < _NONE else span
                 check_span(f"JoinWindows: {what}", sized, _NONE, "timedelta(minutes=5)")
         check_span("JoinWindows: grace", self.grace, _NONE, "timedelta(minutes=1)")
-        if self.before_ms + self.after_ms < 0:
+        if self.size < _NONE:
             raise TopologyError(
                 f"JoinWindows: before={self.before_ms} ms and after={self.after_ms} ms, so that the window ends before "
                 "it begins and nothing is joined; a sum of at least 0 is needed"
             )
+
+    @property
+    def size(self) -> timedelta:
+        """The time from the earliest right record with which a left one is joined to the latest."""
+        return self._span(self.before) + self._span(self.after)
 
     @property
     def before_ms(self) -> int:

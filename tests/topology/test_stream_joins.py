@@ -67,6 +67,7 @@ def test_a_right_record_may_be_so_much_earlier_and_later(windows: eddy.JoinWindo
     rights: list[Record] = [("right", "a", str(time), time) for time in range(5, 15)]
     with piped(joining(windows=windows), *rights, ("left", "a", "l", 10)) as driver:
         assert [int(value[1]) for _, value, _ in rows(driver)] == joined
+    assert windows.size == ms(joined[-1] - joined[0])
 
 
 def test_a_left_record_without_a_match_is_passed_on_once_when_none_can_come_any_more() -> None:

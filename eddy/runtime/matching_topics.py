@@ -1,9 +1,9 @@
 """The topics of a log that match a plan's patterns.
 
 A topic joins the source of its pattern if it is no internal topic of the application or of Kafka, no other step of the
-plan reads or writes it, and it has as many partitions as the pattern's other topics. Which topics have joined is no
-record of its own: a topic has joined once the application has positions in it, which the transaction of its first
-records commits.
+plan reads or writes it, it has as many partitions as the pattern's other topics, and it was not made anew after it was
+read. Which topics have joined is no record of its own: a topic has joined once the application has positions in it,
+which the transaction of its first records commits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConfigurationError, NoTopicMatchesError
-from eddy.runtime.own_positions import committed, recorded_topics
+from eddy.runtime.own_positions import OwnPositions, own_positions, recorded_topics
 from eddy.topology.plan.plan import Plan, TopicPattern
 from eddy.topology.plan.topic_patterns import is_internal
 from eddy.topology.topology import Topology
@@ -54,7 +54,12 @@ class MatchingTopics:
                 if why := named.get(topic) or (also and f"pattern {also[0].pattern.pattern!r} matches it, too"):
                     refused[topic] = f"{why}; one step a topic is needed. Let pattern {_told(pattern)} exclude it"
             fit = {topic: counts[topic] for topic in sorted(own) if topic not in refused}
-            refused |= _of_other_counts(topology.name, log, pattern, fit, joined)
+            if fit.keys() - set(joined) or len(set(fit.values())) > 1:
+                places = [TopicPartition(topic, number) for topic, count in fit.items() for number in range(count)]
+                positions = own_positions(log, topology.name, places)
+                refused |= (anew := _made_anew(fit, positions))
+                fit = {topic: count for topic, count in fit.items() if topic not in anew}
+                refused |= _of_other_counts(topology.name, pattern, fit, positions, joined)
             topics[pattern] = tuple(topic for topic in fit if topic not in refused)
         return cls(topics, dict(sorted(refused.items())))
 
@@ -70,14 +75,29 @@ def _named(plan: Plan) -> dict[str, str]:
     return read | {sink.topic: "the topology itself writes it" for sink in plan.sinks()}
 
 
+def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
+    """The topics that were deleted and made anew after they were read, with the reason.
+
+    A log forgets a group's positions in a topic that is deleted; the application has recorded them. If the group has
+    none in any topic, it was the group that was forgotten.
+    """
+    known = {tp.topic for tp in own.trusted}
+    ours = {tp.topic for tp in own.trusted if own.foreign.get(tp, 0) is not None}
+    return {
+        topic: "it was deleted and made anew, or its positions were deleted, so that its records may not be those "
+        "after the ones that were read. Write them to a topic of another name, or start anew: eddy reset …"
+        for topic in topics
+        if ours and topic in known - ours
+    }
+
+
 def _of_other_counts(
-    application: str, log: Log, pattern: TopicPattern, counts: Mapping[str, int], read: Collection[str]
+    application: str, pattern: TopicPattern, counts: Mapping[str, int], own: OwnPositions, read: Collection[str]
 ) -> dict[str, str]:
     """The topics with another number of partitions than those that the application has read, with the reason."""
     if len(set(counts.values())) < 2:
         return {}
-    positions = committed(log, application, [TopicPartition(t, p) for t, n in counts.items() for p in range(n)])
-    joined = {tp.topic for tp in positions} or counts.keys() & set(read)
+    joined = {tp.topic for tp in own.trusted} & counts.keys() or counts.keys() & set(read)
     if len({counts[topic] for topic in joined}) != 1:
         (one, few), (other, many) = _apart(counts)
         raise ConfigurationError(

@@ -390,6 +390,53 @@ class TestTopics:
             with pytest.raises(NoTopicMatchesError, match=r"no topic matches pattern 'in-\.\*' yet"):
                 worker.run(lambda: False)
 
+    @pytest.mark.parametrize("partitions", [1, 2])
+    @pytest.mark.parametrize("records", [2, 9])  # the topic before it ended at offset 4
+    @pytest.mark.parametrize("seen", [True, False])
+    def test_a_topic_that_is_made_anew_is_not_read_from_the_middle(
+        self, log: LocalLog, caplog: pytest.LogCaptureFixture, seen: bool, records: int, partitions: int
+    ) -> None:
+        log.create_topics([TopicSpec("in-a", 1), TopicSpec("in-b", 1)])
+        send(log, "in-a", "a", "b", "c")
+        send(log, "in-b", "b")
+        topology = matching("in-.*")
+        with closing(eddy.Worker(topology, log, eddy.Config(topics_interval_s=0))) as worker:
+            worker.run_until_idle()
+            log.delete_topics(["in-a"])
+            if seen:
+                worker.run_until_idle()
+            else:
+                worker.close()
+            log.create_topics([TopicSpec("in-a", partitions)])
+            send(log, "in-a", *(f"new{number}" for number in range(records)))
+            send(log, "in-b", "b")
+            if seen:
+                worker.run_until_idle()
+                assert worker.idle()
+        with closing(eddy.Worker(topology, log)) as worker:
+            worker.run_until_idle()
+            assert set(worker.lags()) == {"in-b"}
+        assert table(log) == {"a": 1, "b": 3, "c": 1}
+        assert "topic 'in-a' is not read: it was deleted and made anew, or its positions" in caplog.text
+        assert find(topology, log).not_read.keys() == {"in-a"}
+        reset(log, topology, None, "", yes=True, dead_letter=True)
+        if partitions == 1:
+            assert find(topology, log).not_read == {}
+
+    def test_a_group_that_the_log_has_forgotten_is_no_topic_made_anew(self, log: LocalLog) -> None:
+        log.create_topics([TopicSpec("in-a", 1), TopicSpec("in-b", 1)])
+        send(log, "in-a", "a")
+        send(log, "in-b", "b")
+        topology = matching("in-.*")
+        with closing(eddy.Worker(topology, log)) as worker:
+            worker.run_until_idle()
+        log.delete_group("app")
+        send(log, "in-a", "a")
+        send(log, "in-b", "b")
+        with closing(eddy.Worker(topology, log)) as worker:
+            worker.run_until_idle()
+        assert table(log) == {"a": 2, "b": 2}
+
 
 class TestReaders:
     def test_open_tables_are_exact_also_after_a_topic_has_joined(self, log: LocalLog) -> None:

@@ -9,10 +9,13 @@ server asks the others, with its own token, each within two seconds and at the s
 
 import asyncio
 import http.client
+import io
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 from starlette.requests import Request
@@ -69,24 +72,61 @@ class _Peer:
     address: str
     heard_at: float
 
-    def ask(self, token: bytes | None) -> WorkerTold:
-        """The other worker as it tells of itself. Called by one thread at a time."""
-        host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPConnection(host.strip("[]") or "127.0.0.1", int(port), timeout=_ANSWER_S)
-        headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
+    async def ask(self, token: bytes | None) -> WorkerTold:
+        """The other worker as it tells of itself. It has `_ANSWER_S` seconds for all of its answer."""
         try:
-            with closing(connection):
-                connection.request("GET", "/worker", headers=headers)
-                found = connection.getresponse()
-                data = found.read(_MAX_BYTES)
-                if found.status != 200:
-                    raise OSError(f"it answers with status {found.status}")
-                told = msgspec.json.decode(data, type=WorkerTold)
-        except (OSError, http.client.HTTPException, msgspec.MsgspecError) as error:
-            away_s = round(time.monotonic() - self.heard_at, 1)
-            return WorkerTold(address=self.address, reason=str(error) or type(error).__name__, away_s=away_s)
+            async with asyncio.timeout(_ANSWER_S):
+                told = _read(await self._answered(token))
+        except TimeoutError:
+            return self._away(f"it has not answered within {_ANSWER_S:g} seconds")
+        except ConnectionRefusedError:
+            return self._away("the connection is refused")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            return self._away(str(error) or type(error).__name__)
         self.heard_at = time.monotonic()
         return msgspec.structs.replace(told, address=self.address)
+
+    def _away(self, reason: str) -> WorkerTold:
+        return WorkerTold(address=self.address, reason=reason, away_s=round(time.monotonic() - self.heard_at, 1))
+
+    async def _answered(self, token: bytes | None) -> bytes:
+        """The whole answer to a request for the worker, up to `_MAX_BYTES`. Raises: OSError; UnicodeError."""
+        host, _, port = self.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host.strip("[]") or "127.0.0.1", int(port))
+        with closing(writer):
+            lines = [b"GET /worker HTTP/1.1", b"Host: " + self.address.encode(), b"Connection: close"]
+            lines += [] if token is None else [b"Authorization: Bearer " + token]
+            writer.write(b"\r\n".join([*lines, b"", b""]))
+            data = b""
+            while len(data) < _MAX_BYTES and (more := await reader.read(_MAX_BYTES)):
+                data += more
+        return data
+
+
+class _Arrived:
+    """The bytes of an answer that has arrived, as `http.client` reads a socket."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """A file of the bytes."""
+        return io.BytesIO(self._data)
+
+
+def _read(data: bytes) -> WorkerTold:
+    """What an answer tells. Raises: OSError; HTTPException; ValueError if it is no worker's."""
+    found = http.client.HTTPResponse(cast("socket.socket", _Arrived(data)))
+    found.begin()
+    if found.status != 200:
+        raise OSError(f"it answers with status {found.status}")
+    try:
+        told = msgspec.json.decode(found.read(), type=WorkerTold)
+    except RecursionError as error:
+        raise ValueError("it answers with nested lists without end") from error
+    if not told.state:
+        raise ValueError("it answers, and is no worker")
+    return told
 
 
 def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) -> list[BaseRoute]:
@@ -100,7 +140,7 @@ def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) 
 
     async def workers(request: Request) -> Response:
         async with one_at_a_time:
-            asked = [asyncio.to_thread(peer.ask, endpoint.token) for peer in others]
+            asked = [peer.ask(endpoint.token) for peer in others]
             return answer({"workers": [_own(watch), *await asyncio.gather(*asked)]})
 
     return [Route("/worker", own), Route("/workers", workers)]

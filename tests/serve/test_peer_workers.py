@@ -1,9 +1,9 @@
 """All workers of an application on the page of one: their partitions, lag and state, and one that is away."""
 
-import http.server
+import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,29 +118,71 @@ def test_worker_that_is_away_is_said_with_the_reason(crew: Crew) -> None:
     wait_for(lambda: crew.told(first)[1]["away_s"] > away["away_s"])
 
 
+def dripping(connection: socket.socket, stop: threading.Event) -> None:
+    with suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\n")
+        while not stop.wait(0.2):
+            connection.sendall(b"X: 1\r\n")
+
+
+def saying(said: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    return lambda connection, stop: connection.sendall(said)
+
+
+def of_body(body: bytes, status: int = 200) -> Callable[[socket.socket, threading.Event], None]:
+    return saying(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+
+
 @pytest.mark.parametrize(
-    ("body", "reason"), [(b"[]", "Expected `object`"), (b"no json", "JSON is malformed"), (None, "status 418")]
+    ("other", "reason"),
+    [
+        (of_body(b"[]"), "Expected `object`"),
+        (of_body(b"no json"), "JSON is malformed"),
+        (of_body(b"", 418), "status 418"),
+        (of_body(b'{"status": "ok"}'), "is no worker"),
+        (of_body(b'{"member": "\xff"}'), "can't decode byte 0xff"),
+        (of_body(b'{"a":' * 100_000), "nested lists without end"),
+        (saying(b"\x00\xff\r\n\r\n"), "\x00"),
+        (saying(b""), "closed connection without response"),
+        (saying(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/worker\r\n\r\n"), "status 302"),
+        (lambda connection, stop: stop.wait(), "not answered within 2 seconds"),
+        (dripping, "not answered within 2 seconds"),
+    ],
 )
-def test_what_answers_there_and_is_no_worker_is_said(crew: Crew, body: bytes | None, reason: str) -> None:
-    class Other(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(418 if body is None else 200)
-            self.end_headers()
-            self.wfile.write(body or b"")
+def test_what_answers_there_and_is_no_worker_is_said(
+    crew: Crew, other: Callable[[socket.socket, threading.Event], None], reason: str
+) -> None:
+    """Whatever it does, the other workers are shown, within the seconds that an answer has."""
+    stop = threading.Event()
 
-        def log_message(self, *said: Any) -> None:
-            """Say nothing."""
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4096)
+            other(connection, stop)
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Other) as server:
-        thread = threading.Thread(target=server.serve_forever)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=[listener])
         thread.start()
         try:
-            first = crew.add(server.server_address[1])
+            second = crew.add()
+            first = crew.add(listener.getsockname()[1], second)
             crew.step()
-            assert reason in crew.told(first)[1]["reason"]
+            own, stranger, friend = crew.told(first)
         finally:
-            server.shutdown()
+            stop.set()
             thread.join()
+    assert reason in stranger["reason"]
+    assert stranger["away_s"] < 8
+    assert (own["member"], friend["member"]) == ("1", "0")
+
+
+@pytest.mark.parametrize("host", ["a..b", "a b"])
+def test_peer_with_a_name_that_is_none_is_away(crew: Crew, host: str) -> None:
+    serving = monitored(endpoint_of("0"), family(), peers=[f"{host}:80"])
+    monitor = crew.stack.enter_context(serving)
+    assert monitor.port is not None
+    assert crew.told(monitor.port)[1]["reason"]
 
 
 def test_token_is_needed_and_is_shown_to_the_others(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
 
 A query can take any time and memory: a join of each row with each, a recursion. Python cannot end a thread, so that the
 query has a process, which is ended after its seconds, and may take two gigabytes. A process is begun ahead, since it
-takes a second to import the engine; it ends by itself when nobody has asked it for five minutes, or its caller is gone.
+takes a second to import the engine; it ends by itself when nobody has asked it for five minutes, when its caller is
+gone, and some seconds after its time if nobody has ended it.
 """
 
 import os
@@ -27,7 +28,9 @@ __all__ = ["MAX_ANSWERED", "Question", "SqlProcesses"]
 
 MAX_ANSWERED = 1_000
 """The rows of an answer; of more, the first."""
+_MAX_ANSWER_BYTES = 16 << 20
 _IDLE_S, _START_S = 300.0, 60.0
+_GRACE_S = 2
 _MAX_BYTES = 2 << 30
 _BEGUN = b"\n"
 _HINT = " Give it: tables="
@@ -57,7 +60,7 @@ class SqlProcesses:
         with self._lock:
             if not self._is_closed and (self._ahead is None or self._ahead.poll() is not None):
                 self._end()
-                self._ahead = _begun()
+                self._ahead = _begun(self.seconds)
 
     def ask(self, question: Question) -> bytes:
         """The answer as JSON: {"columns", "types", "rows", "count"}, each value as text of PostgreSQL's form.
@@ -113,16 +116,17 @@ class SqlProcesses:
             self._ahead = None
 
 
-def _begun() -> subprocess.Popen[bytes]:
+def _begun(seconds: float) -> subprocess.Popen[bytes]:
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-P", "-c", f"from {__name__} import answer_one; answer_one()"]
+    command = [sys.executable, "-P", "-c", f"from {__name__} import answer_one; answer_one({seconds})"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment)
 
 
-def answer_one() -> None:
-    """Read a question from stdin and print its answer: the body of the process."""
+def answer_one(seconds: float) -> None:
+    """Read a question from stdin and print its answer: the body of the process, which lasts little longer than that."""
     import resource
+    import signal
 
     from eddy.program.sql_evaluation import run
     from eddy.topology.sql.display import shown
@@ -135,6 +139,7 @@ def answer_one() -> None:
     data = sys.stdin.buffer.read()
     if not data:
         return  # the caller is gone
+    signal.alarm(int(seconds) + _GRACE_S)  # the caller may be killed, and then ends nothing
     with suppress(ValueError, OSError):  # a system without this limit
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
     question: Question = pickle.loads(data)
@@ -143,6 +148,11 @@ def answer_one() -> None:
         shown_rows = found.rows[:MAX_ANSWERED]
         rows = [[shown(value, type) for value, type in zip(row, found.types, strict=True)] for row in shown_rows]
         said = encode({"columns": found.columns, "types": found.types, "rows": rows, "count": len(found.rows)})
+        if len(said) > _MAX_ANSWER_BYTES:
+            most = f"{_MAX_ANSWER_BYTES >> 20} MiB"
+            said = (
+                f"#sql '{question.name}': its answer has more than {most}; fewer or shorter values are needed".encode()
+            )
     except EddyError as error:
         said = b"!" + str(error).partition(_HINT)[0].encode()
     except MemoryError:

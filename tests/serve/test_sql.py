@@ -1,11 +1,15 @@
 """SQL over HTTP: the answers of `eddy sql`'s engine, within bounds, to callers that may read the tables."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +21,7 @@ from eddy.serve.endpoint import endpoint_of, listen
 from eddy.serve.http_server import HttpServer
 from eddy.serve.table_pages import tables_app
 from tests.serve.conftest import fetch
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for
 
 
 def authorize(request: Any, table: str) -> Any:
@@ -163,3 +167,32 @@ def test_query_without_end_is_ended_and_the_next_one_is_answered(shop: Shop, sql
     assert (status, found["code"]) == (429, "QUERY_LIMIT")
     assert limit in found["error"] or "10 s" in found["error"]  # on a slow machine it is the time, of both
     assert shop.ask("SELECT 1")[1]["answer"]["rows"] == [["1"]]
+
+
+def test_answer_of_long_values_is_bounded(shop: Shop) -> None:
+    assert len(shop.ask("SELECT repeat('x', 9000000)")[1]["answer"]["rows"][0][0]) == 9_000_000
+    status, found = shop.ask("SELECT repeat('x', 9000000), repeat('y', 9000000)")
+    assert (status, found["code"]) == (429, "QUERY_LIMIT")
+    assert "its answer has more than 16 MiB" in found["error"]
+
+
+def test_process_of_a_query_ends_though_its_server_was_killed() -> None:
+    program = """
+from eddy.program.sql_process import Question, SqlProcesses
+rows = "WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 3000)"
+text = rows + " SELECT count(*) FROM t a, t b, t c WHERE a.n + b.n * c.n = 7"
+processes = SqlProcesses(12.0)
+processes.begin()
+print(processes._ahead.pid, flush=True)
+processes.ask(Question(text, "query", {}))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        query = Path("/proc", server.stdout.readline().strip(), "stat")
+
+        def work_s() -> float:
+            return int(query.read_text().split()[13]) / os.sysconf("SC_CLK_TCK")
+
+        wait_for(lambda: work_s() > 2, PATIENCE_S, "a query that runs")
+        server.kill()
+    wait_for(lambda: not query.exists() or ") Z " in query.read_text(), PATIENCE_S, "the end of the query")

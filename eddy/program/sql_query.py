@@ -29,18 +29,27 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
 
     if not isinstance(text, str):
         raise TopologyError(f"query: text={text!r}; a SQL query, as text, is needed. Write eddy.query('SELECT …')")
-    if not hasattr(tables or {}, "items") or not all(isinstance(name, str) for name in tables or {}):
+    given = {} if tables is None else tables
+    if not hasattr(given, "items") or not all(isinstance(name, str) for name in given):
         from eddy.topology.arguments import check_mapping
 
         check_mapping("query", tables=tables)
-    for name, table in (tables or {}).items():
+    for name, table in given.items():
         if not isinstance(table, tuple | list) or len(table) != 2:
             raise TopologyError(f"query: tables has {table!r} as '{name}'; a pair (columns, rows) is needed")
-    made = {name: _table(name, columns, list(rows)) for name, (columns, rows) in (tables or {}).items()}
+        columns, rows = table
+        if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
+            raise TopologyError(f"query: table '{name}' has {rows!r} for its rows; a list of tuples is needed")
+        if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+            raise TopologyError(f"query: table '{name}' has the columns {columns!r}; a list of names is needed")
+    made = {name: _table(name, columns, list(rows)) for name, (columns, rows) in given.items()}
     return run(StatementText(text, "query"), made)
 
 
 def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTable:
+    for row in rows:
+        if not isinstance(row, tuple | list) and not _is_row(row):
+            raise DataError(f"sql table '{name}': the row {row!r} is no row; a tuple or a list of values is needed")
     known = None if isinstance(columns, Mapping) else _inferred(name, columns, rows)
     declared = columns_named(name, columns, known)
     readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in declared]
@@ -51,6 +60,11 @@ def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTabl
             raise DataError(f"sql table '{name}': the row {tuple(row)!r} has {len(row)} values; {width} are needed")
         made.append(tuple([read(value) for read, value in zip(readers, row, strict=True)]))
     return AnswerTable(declared, made)
+
+
+def _is_row(value: Any) -> bool:
+    """Whether a value has elements at places, such as an array."""
+    return hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
 def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[NamedColumn]:

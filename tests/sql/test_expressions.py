@@ -282,6 +282,81 @@ def test_means_that_are_nan_are_one_value() -> None:
     assert len(query("SELECT DISTINCT avg(x) FROM t GROUP BY k", {"t": table}).rows) == 1
 
 
+NOON = datetime.datetime(2020, 1, 1, 12)
+CELLS = [
+    ("timestamp", NOON.replace(tzinfo=datetime.UTC), NOON),
+    ("timestamp", datetime.datetime(2020, 1, 1, 7, tzinfo=datetime.timezone(datetime.timedelta(hours=-5))), NOON),
+    ("real", 0.1, 0.10000000149011612),
+    ("real", 16777217, 16777216.0),
+    ("numeric", Decimal("-0.0"), Decimal("0.0")),
+]
+
+
+@pytest.mark.parametrize(("type", "value", "found"), CELLS)
+def test_a_value_of_a_table_is_one_of_its_column_s_type(type: str, value: object, found: object) -> None:
+    assert repr(query("SELECT x FROM t", {"t": ({"x": type}, [(value,)])}).rows[0][0]) == repr(found)
+
+
+def test_moments_with_a_time_zone_are_compared_with_moments_without() -> None:
+    rows = [(NOON.replace(tzinfo=datetime.UTC),), (NOON,)]
+    text = "SELECT count(*) FROM t WHERE x <= '2020-01-01 12:00:00'::timestamp"
+    assert query(text, {"t": ({"x": "timestamp"}, rows)}).rows == [(2,)]
+    assert query(text, {"t": (["x"], rows)}).rows == [(2,)]
+
+
+WRONG_CELLS = [
+    ("timestamp", datetime.datetime.max.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))),
+    ("real", 1e300),
+    ("real", 10**400),
+    ("double", 10**400),
+    ("numeric", Decimal("Infinity")),
+    ("numeric", Decimal("sNaN")),
+    ("numeric", Decimal("1e99999999")),
+    ("numeric", "1_0"),
+]
+
+
+@pytest.mark.parametrize(("type", "value"), WRONG_CELLS)
+def test_a_value_that_a_column_cannot_have_is_refused(type: str, value: object) -> None:
+    with pytest.raises(eddy.DataError, match="sql table 't' column 'x': "):
+        query("SELECT x FROM t", {"t": ({"x": type}, [(value,)])})
+
+
+@pytest.mark.parametrize("row", [5, None, "x", b"x", {"x": "y"}, {"y"}])
+def test_a_row_that_is_no_sequence_of_values_is_refused(row: object) -> None:
+    for columns in (["x"], {"x": "text"}):
+        with pytest.raises(eddy.DataError, match=r"sql table 't': the row .* a tuple or a list"):
+            query("SELECT x FROM t", {"t": (columns, [row])})  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("tables", ["", [], 0, False])
+def test_tables_that_are_no_mapping_are_refused_although_empty(tables: Any) -> None:
+    with pytest.raises(eddy.TopologyError, match="tables"):
+        query("SELECT 1", tables)
+
+
+@pytest.mark.parametrize("table", [(["x"], None), (["x"], "xy"), (["x"], {"x": 1}), ("x", [(1,)]), ([1], [(1,)])])
+def test_columns_or_rows_of_another_shape_are_refused(table: Any) -> None:
+    with pytest.raises(eddy.TopologyError, match=r"query: table 't' has .* is needed"):
+        query("SELECT 1 FROM t", {"t": table})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'1_0'::double precision",
+        "'1_0'::numeric",
+        "'٣'::integer",
+        "'٣'::numeric",
+        "'1e99999999'::numeric",
+        "'1e999999'::numeric::bigint",
+    ],
+)
+def test_texts_that_are_no_numbers_or_too_large_ones_are_refused(text: str) -> None:
+    with pytest.raises((eddy.TopologyError, eddy.DataError)):
+        query(f"SELECT {text}")
+
+
 def test_long_expressions_are_cut_and_too_long_ones_refused() -> None:
     table = (["x"], [(1,)])
     assert query(f"SELECT {' + '.join(['x'] * 120)} FROM t", {"t": table}).rows == [(120,)]

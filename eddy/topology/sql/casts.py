@@ -14,7 +14,17 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.topology.sql.types import Type
 
-__all__ = ["CONTEXT", "LIMITS", "Cast", "cast_function", "numeric_text", "one_nan", "out_of_range", "unchanged"]
+__all__ = [
+    "CONTEXT",
+    "LIMITS",
+    "Cast",
+    "cast_function",
+    "finite_numeric",
+    "numeric_text",
+    "one_nan",
+    "out_of_range",
+    "unchanged",
+]
 
 Cast = Callable[[Any], Any]
 
@@ -22,6 +32,8 @@ CONTEXT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP, traps=[])
 """The precision of numerics: the 39 digits of Materialize's type."""
 
 LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+_MOST_DIGITS = 131_072
+"""The digits that a numeric may have before its point: PostgreSQL's."""
 _TRUE = {"t", "true", "y", "yes", "on", "1"}
 _FALSE = {"f", "false", "n", "no", "off", "0"}
 _SINGLE = struct.Struct(">f")
@@ -103,17 +115,13 @@ def _to_integer(source: Type, kind: str) -> Cast | None:
         return lambda value: checked(int(value.to_integral_value(decimal.ROUND_HALF_UP)))
     if source.kind == "boolean":
         return int
-    return (lambda value: checked(_parsed(_integer, value, kind))) if source.kind == "text" else None
-
-
-def _integer(text: str) -> int:
-    if "_" in text:
-        raise ValueError(text)
-    return int(text)
+    return (lambda value: checked(_parsed(int, value, kind))) if source.kind == "text" else None
 
 
 def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
     try:
+        if "_" in text or not text.isascii():  # Python reads 1_0 and digits of other scripts
+            raise ValueError(text)
         return parse(text.strip())
     except (ValueError, decimal.InvalidOperation) as error:
         raise DataError(f"{text!r} is no {kind}; a text that reads as one is needed") from error
@@ -122,9 +130,9 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
 def _to_numeric(source: Type, target: Type) -> Cast | None:
     convert: Callable[[Any], decimal.Decimal]
     if source.floating:
-        convert = lambda value: _finite(decimal.Decimal(repr(value)))  # noqa: E731
+        convert = lambda value: finite_numeric(decimal.Decimal(repr(value)))  # noqa: E731
     elif source.kind == "text":
-        convert = lambda value: _finite(_parsed(decimal.Decimal, value, "numeric"))  # noqa: E731
+        convert = lambda value: finite_numeric(_parsed(decimal.Decimal, value, "numeric"))  # noqa: E731
     elif source.number:
         convert = decimal.Decimal
     else:
@@ -140,10 +148,15 @@ def _to_numeric(source: Type, target: Type) -> Cast | None:
     return fitted
 
 
-def _finite(number: decimal.Decimal) -> decimal.Decimal:
-    if number.is_finite():
-        return number
-    raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
+def finite_numeric(number: decimal.Decimal) -> decimal.Decimal:
+    """The number, with 0 for -0. Raises: DataError if it is not finite, or has more digits than a numeric may have."""
+    if not number.is_finite():
+        raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
+    if number.adjusted() >= _MOST_DIGITS:
+        raise DataError(
+            f"{number} is out of range of numeric; at most {_MOST_DIGITS} digits before the point are allowed"
+        )
+    return number or number.copy_abs()
 
 
 def _to_float(source: Type, target: Type) -> Cast | None:

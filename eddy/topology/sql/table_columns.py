@@ -8,8 +8,8 @@ from typing import Any
 
 from eddy.errors import DataError, TopologyError
 from eddy.topology.sql.algebra import NamedColumn
-from eddy.topology.sql.casts import LIMITS, cast_function
-from eddy.topology.sql.types import BIGINT, PYTHON_TYPES, TEXT, TYPE_NAMES, Type, parse_type
+from eddy.topology.sql.casts import LIMITS, cast_function, finite_numeric
+from eddy.topology.sql.types import BIGINT, DOUBLE, NUMERIC, PYTHON_TYPES, REAL, TEXT, TYPE_NAMES, Type, parse_type
 
 __all__ = ["Columns", "columns_named", "reader_of"]
 
@@ -45,10 +45,11 @@ def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | N
 def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
     """A function that converts a Python value to this type, and raises DataError if it cannot."""
     accepted = _ACCEPTED[type.kind]
+    as_it_is = None if type.kind in _ALWAYS_CONVERTED else accepted[0]
     fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None
 
     def read(value: Any) -> Any:
-        if value is None or (value.__class__ is accepted[0] and value == value):
+        if value is None or (value.__class__ is as_it_is and value == value):
             return value if fit is None or value is None else _fitted(value)
         return _converted(value)
 
@@ -62,13 +63,14 @@ def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
             raise DataError(f"{where}: {value!r} is no {type}; a value of that type is needed, or another type")
         try:
             return _CONVERSIONS[type.kind](value)
-        except (ValueError, decimal.InvalidOperation) as error:
-            raise DataError(f"{where}: {value!r} is no {type}") from error
+        except (ValueError, OverflowError, decimal.InvalidOperation, DataError) as error:
+            raise DataError(
+                f"{where}: {value!r} is no {type}; a value of that type is needed, or another type"
+            ) from error
 
     if type.precision is None:
         return read
-    scaled = cast_function(Type("numeric"), type)
-    assert scaled is not None
+    scaled = _cast(NUMERIC, type)
     return lambda value: None if value is None else scaled(read(value))
 
 
@@ -85,11 +87,14 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 }
 
 
+_ALWAYS_CONVERTED = {"real", "numeric", "timestamp"}
+"""The types with fewer values than Python's: floats of four bytes, finite numbers, moments without a time zone."""
+
+
 def _number(value: Any) -> decimal.Decimal:
-    number = decimal.Decimal(value)
-    if not number.is_finite():
-        raise ValueError(value)
-    return number
+    if isinstance(value, float):
+        value = repr(value)
+    return _NUMERIC_OF_TEXT(value) if isinstance(value, str) else finite_numeric(decimal.Decimal(value))
 
 
 def _moment(value: Any) -> datetime.datetime:
@@ -97,13 +102,20 @@ def _moment(value: Any) -> datetime.datetime:
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
+def _cast(source: Type, target: Type) -> Callable[[Any], Any]:
+    function = cast_function(source, target)
+    assert function is not None
+    return function
+
+
+_NUMERIC_OF_TEXT, _REAL = _cast(TEXT, NUMERIC), _cast(DOUBLE, REAL)
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "boolean": bool,
     "smallint": int,
     "integer": int,
     "bigint": int,
-    "numeric": lambda value: _number(repr(value) if isinstance(value, float) else value),
-    "real": lambda value: float(value) if value == value else math.nan,
+    "numeric": _number,
+    "real": _REAL,
     "double": lambda value: float(value) if value == value else math.nan,
     "text": str,
     "timestamp": _moment,

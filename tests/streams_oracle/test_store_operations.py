@@ -6,8 +6,8 @@ every so often it is punctuated. All rows that it reads are compared, in their o
     punctuations   Kafka Streams: after the first record, and after the record that reaches a moment; eddy: before it
     sessions       with one end are by key, the latest start first, in Kafka Streams' store in memory; in eddy by start
     versions       have the time of the next one in eddy; Kafka Streams' own `get` leaves it out
-    deletions      at the very time of a key's latest version, with no value before it: Kafka Streams forgets them, so
-                   that a value that is put later with an earlier time is the latest one; in eddy it is not
+    deletions      at the very time of a key's latest version, which is not noted as the end of the one before:
+                   Kafka Streams forgets them, and a value that is put later with an earlier time is the latest one
 """
 
 import random
@@ -154,6 +154,7 @@ class VersionedModel(Model):
     def __init__(self, step: Step, streams: bool) -> None:
         super().__init__(step, streams)
         self.versions: dict[str, dict[int, int | None]] = {f"k{number}": {} for number in range(4)}
+        self.noted: set[tuple[str, int]] = set()  # times of versions that are noted as the end of the one before
 
     def punctuate(self) -> None:
         found = {key: self.version(key) for key in self.versions}
@@ -181,11 +182,15 @@ class VersionedModel(Model):
             return False
         self.observed = max(self.observed, at)
         versions = self.versions[key]
-        if self.streams and value is None and at == max(versions, default=None) and versions[at] is not None:
-            before = max((time for time in versions if time < at), default=None)
-            if before is None or versions[before] is None:
-                del versions[at]
-                return True
+        latest = max(versions, default=-1)
+        is_there = versions.get(latest) is not None
+        if at == latest and is_there and value is None and self.streams and (key, at) not in self.noted:
+            del versions[at]
+            return True
+        if is_there and at < latest and at >= max((time for time in versions if time < latest), default=-1):
+            self.noted.add((key, latest))
+        if at >= latest and (value is None or (is_there and at > latest)):
+            self.noted.add((key, at))
         versions[at] = value
         return True
 

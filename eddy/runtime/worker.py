@@ -314,8 +314,9 @@ class Worker:
             self._isolate(error, part)
             return 0
         self.trouble = None
-        self.statistics.epoch_s.add(self._clock() - began)
-        self._room.learn(taken, self._clock() - began)
+        took_s = self._clock() - began
+        self.statistics.epoch_s.add(took_s)
+        self._room.learn(taken, took_s)
         self._advance()
         loops = self.circuit.statistics().values()
         self.statistics.waves = sum(loop.waves for loop in loops)

@@ -86,6 +86,12 @@ def lived(seed: int) -> World:
         pytest.fail(f"{trace}\nseed {seed}: {error!r}\nreplay: python -m tests.simulation {seed}")
 
 
+@pytest.mark.parametrize("seed", [73994820])
+def test_seeds_that_have_failed(seed: int) -> None:
+    """Messages of one partition are read behind those of another one, so that two reviews overlap."""
+    lived(seed)
+
+
 @pytest.mark.parametrize("first", [*chunks()])
 def test_every_invariant_holds_whatever_goes_wrong(first: int) -> None:
     for seed in range(first, first + CHUNK):

@@ -152,6 +152,7 @@ rows_of_keys = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.inte
 @example(rows=[("a", 10), ("a", 13), ("a", 12)], size=50, partitions=1, hasty=False)
 @example(rows=[("a", 13)] * 20 + [("a", 12)], size=50, partitions=1, hasty=False)
 @example(rows=[("a", 13)] * 9, size=50, partitions=1, hasty=False)
+@example(rows=[("a", 10), ("a", 10), ("a", 10), ("b", 13)], size=8, partitions=3, hasty=True)
 def test_result_is_that_of_the_input_without_them(
     program: Callable[[], eddy.Topology], rows: list[Row], size: int, partitions: int, hasty: bool
 ) -> None:

@@ -161,7 +161,7 @@ class Agreement:
             self._tell(number)
         review.begins += 1
         if review.begins == len(self._gate.owned):  # all messages of earlier reviews have arrived
-            self._reviews = {number: review}
+            self._reviews = {later: found for later, found in self._reviews.items() if later >= number}
 
     def _tell(self, number: int) -> None:
         there = [row for row in self._withheld.suspects if self._is_there(row)]

@@ -40,11 +40,16 @@ def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, i
     """`one_row`, which raises the error for several rows."""
 
     def only(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-        if sum(values.values()) > 1:
-            raise refusal(key, values)
+        if error := _refused(refusal, key, values):
+            raise error
         return one_row(key, values)
 
     return only
+
+
+def _refused(refusal: Refusal | None, key: Any, values: Mapping[Any, int]) -> Exception | None:
+    """The error for several rows, if they are refused."""
+    return refusal(key, values) if refusal is not None and sum(values.values()) > 1 else None
 
 
 class OneRow(Keyed):
@@ -66,7 +71,12 @@ class OneRow(Keyed):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Move the keys that now have one row into the table, and the other keys of the batch out of it."""
-        return self._step(self.with_keys(inputs[0]), self._refuse)
+
+        def refuse(key: Any, rows: Mapping[Any, int]) -> None:
+            if error := _refused(self._refusal, key, rows):
+                raise error
+
+        return self._step(self.with_keys(inputs[0]), refuse)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that cannot be written: the two states have the same serdes. Withhold keys with several
@@ -74,8 +84,8 @@ class OneRow(Keyed):
         """
 
         def withhold(key: Any, rows: Mapping[Any, int]) -> None:
-            if self._refusal is not None and sum(rows.values()) > 1:
-                aside.withhold(key, rows, self._refusal(key, rows))
+            if error := _refused(self._refusal, key, rows):
+                aside.withhold(key, rows, error)
             else:
                 aside.release(key)
 
@@ -128,10 +138,6 @@ class OneRow(Keyed):
             news[key] = next(iter(one_row(key, rows)), None)
         self.several.integrate({row: -1 for row in news.items() if row[1] is not None})
         return news
-
-    def _refuse(self, key: Any, rows: Mapping[Any, int]) -> None:
-        if self._refusal is not None and sum(rows.values()) > 1:
-            raise self._refusal(key, rows)
 
     def _check(self, delta: ZSet) -> None:
         for row, bag in zip(delta, self.several.get_many([key for key, _ in delta]), strict=True):

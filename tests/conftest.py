@@ -29,28 +29,25 @@ __all__ = [
 LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 """Where single tests take longest. Next to the groups of Spark's they come first; else one would be left at the end."""
 
-OUTSIDE = (
-    "tests/spark/",
-    "tests/client/",
-    "tests/faust/",
-    "tests/streams_oracle/",
-    "tests/upgrade/",
-    "tests/test_docker.py",
-    "tests/test_wordnet_demo.py",
-)
-SERVERS = {"brokers_folder", "spark", "page", "browser"}
-TAKE_TURNS = {"spark", "own_broker", "browser"}
-"""What costs so much that its tests take turns, as do those in LONGEST."""
+OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/streams_oracle/", "tests/test_wordnet_demo.py")
+"""What needs Spark, a browser, Faust or Kafka Streams."""
 DEAREST = (
     "tests/cli/test_stopping.py",
     "tests/live/server/test_torture.py",
     "tests/recursion/test_workers.py",
-    "tests/sql/test_random_queries.py",
     "tests/tables/test_torture.py",
+)
+"""Those of the others that cost most: processes that are stopped, and what is killed."""
+OWN_SERVERS = {"spark", "own_broker", "browser"}
+LEFT_OUT = (
+    "tests/sql/test_random_queries.py",
+    "tests/upgrade/",
+    "tests/test_docker.py",
     "tests/test_docs.py::test_programs_of_the_docs_and_the_examples_pass_mypy",
     "tests/test_suite.py",
 )
-"""Those of the others that cost most: processes that are stopped, what is killed, and what is drawn at random."""
+"""What each whole run tries, and a quick one leaves out as it does what takes turns."""
+SHARED_SERVERS = {"brokers_folder", "page"}
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
@@ -83,14 +80,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def takes_turns(item: pytest.Item) -> bool:
     """Whether a test is one of those that cost most."""
-    return item.nodeid.startswith(LONGEST) or not TAKE_TURNS.isdisjoint(getattr(item, "fixturenames", ()))
+    return item.nodeid.startswith((*LONGEST, *OUTSIDE, *DEAREST)) or needs(item, OWN_SERVERS)
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether a test needs a broker, Spark or a browser, or is of those that take longest or cost most."""
-    return item.nodeid.startswith((*LONGEST, *OUTSIDE, *DEAREST)) or not SERVERS.isdisjoint(
-        getattr(item, "fixturenames", ())
-    )
+    """Whether a test is one of those that cost most, needs a server or takes its time."""
+    return takes_turns(item) or item.nodeid.startswith(LEFT_OUT) or needs(item, SHARED_SERVERS)
+
+
+def needs(item: pytest.Item, servers: set[str]) -> bool:
+    """Whether a test has one of these as a fixture."""
+    return not servers.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def pytest_collection() -> None:

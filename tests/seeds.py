@@ -11,7 +11,7 @@ __all__ = ["DAY", "EXAMPLES", "has_turn", "in_turn", "of_today", "on_days", "par
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-EXAMPLES = int(os.environ.get("EDDY_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("EDDY_EXAMPLES", "25"))
 """How many examples Hypothesis draws of a law, unless the law says otherwise; the long form draws 200."""
 
 DAY = int(os.environ.get("EDDY_SEED", datetime.datetime.now(datetime.UTC).date().toordinal()))
@@ -54,12 +54,12 @@ def in_turn(values: Iterable[Any], days: int) -> Iterator[Any]:
 
 
 def has_turn(number: int) -> bool:
-    """Whether one of many tests is tried today: two days in five, which meet all days of `in_turn` and `on_days`.
+    """Whether one of many tests is tried today: one day in five, so that any five days try all of them.
 
     >>> [sum(map(has_turn, range(day, day + 5))) for day in range(3)]
-    [2, 2, 2]
+    [1, 1, 1]
     """
-    return (number + DAY) % 5 in (0, 2)
+    return (number + DAY) % 5 == 0
 
 
 def on_days(chosen: Container[int], days: int) -> Callable[[T], T]:

@@ -5,11 +5,15 @@
     then                          the row before the first change is replaced by the row of now, if they differ
 
 So a reader sees each row as it was at some moment of the last `limit`.
+
+If more changes wait in a partition than may, those that have waited longest are passed on before their moment, or the
+worker ends.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from eddy.errors import StateError
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context, Moment
 from eddy.operators.errors.set_aside import Aside, only_written
@@ -17,21 +21,45 @@ from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead, State
 from eddy.operators.row_clocks import RowClock
 from eddy.operators.windows.due import MOST_A_STEP, DueKeys
-from eddy.state.calendar import Calendar
+from eddy.state.calendar import MOST_MS, Calendar
+from eddy.state.sized_table import Size, SizedTable
 from eddy.state.spec import StateSpec
 from eddy.state.table_state import Table
 
-__all__ = ["RateLimit", "Waiting"]
+__all__ = ["MostWaiting", "RateLimit", "Waiting"]
 
 Waiting = tuple[int, Any, Any]
 """The moment until which a change waits, the value that was passed on before, and the value of now; None for none."""
+_Passed = tuple[Any, Any, Any]
+"""A key, the value that was passed on before, and the value that is passed on."""
+_FIRST_CHUNK = 64
+
+
+class MostWaiting(NamedTuple):
+    """The changes that may wait in a partition: their number and the bytes of their rows, None for any.
+
+    `fails`: one more ends the worker; otherwise the ones that have waited longest are passed on.
+    """
+
+    rows: int | None
+    bytes: int | None
+    fails: bool
+
+    def __str__(self) -> str:
+        bounds = [(self.rows, "changes"), (self.bytes, "bytes")]
+        return " and ".join(f"{most:,} {what}" for most, what in bounds if most is not None)
+
+    def allows(self, size: Size) -> bool:
+        """Whether so many may wait."""
+        return (self.rows is None or size.rows <= self.rows) and (self.bytes is None or size.bytes <= self.bytes)
 
 
 class RateLimit(Keyed):
-    """The delta of a table in and out. `rows` is the spec of its rows.
+    """The delta of a table in and out. `rows` is the spec of its rows. With `bound`, `waiting` is a `SizedTable`.
 
     Invariant: `waiting` has the keys whose row differs from the one that was passed on, `calendar` their moments.
-    Cost: O(log n) for each changed or due key of n that wait.
+    Invariant: after a step the partitions whose keys it has changed are within `bound`.
+    Cost: O(log n) for each changed, due or early key of n that wait.
     """
 
     def __init__(
@@ -42,10 +70,11 @@ class RateLimit(Keyed):
         rows: StateSpec,
         limit_ms: int,
         owned: Callable[[], Collection[int]],
+        bound: MostWaiting | None = None,
         most: int = MOST_A_STEP,
     ) -> None:
         self.name, self.waiting, self.calendar, self._rows, self._limit_ms = name, waiting, calendar, rows, limit_ms
-        self._clock = RowClock("")
+        self._clock, self._bound = RowClock(""), bound
         self.due = DueKeys(calendar, self._clock, owned, most)
 
     def states(self) -> Sequence[State]:
@@ -80,23 +109,87 @@ class RateLimit(Keyed):
         olds = self.waiting.get_many(keys)
         limit = max(self._clock.at(context, 0), 0) + self._limit_ms
         news: dict[Any, Waiting | None] = {}
-        retracted: list[Row] = []
-        inserted: list[Row] = []
+        passed: list[_Passed] = []
         for key, old in zip(keys, olds, strict=True):
             moment, shown, value = (limit, gone.get(key), None) if old is None else old
             if key in gone or key in came:
                 value = came.get(key)
             news[key] = None if key in over or shown == value else (moment, shown, value)
             if key in over and shown != value:
-                retracted += [] if shown is None else [(key, shown)]
-                inserted += [] if value is None else [(key, value)]
-        self.waiting.put_many(news, olds)
-        self.calendar.move(keys, [None if one is None else one[0] for one in olds], map(_moment, news.values()))
-        rows = retracted + inserted
-        if not rows:
+                passed.append((key, shown, value))
+        self._put(news, olds)
+        moments = list(over.values())
+        if early := self._early([key for key, old in zip(keys, olds, strict=True) if old is None], keys):
+            passed += early
+            moments.append(limit - self._limit_ms)
+        if not passed:
             return EMPTY
-        time = max([batch.time, *over.values()]) if context.timestamps is None else 0  # of no record of the epoch
-        return Batch(rows, [-1] * len(retracted) + [1] * len(inserted), time)
+        retracted: list[Row] = [(key, shown) for key, shown, _ in passed if shown is not None]
+        inserted: list[Row] = [(key, value) for key, _, value in passed if value is not None]
+        time = max([batch.time, *moments]) if context.timestamps is None else 0  # of no record of the epoch
+        return Batch(retracted + inserted, [-1] * len(retracted) + [1] * len(inserted), time)
+
+    def _put(self, news: Mapping[Any, Waiting | None], olds: Sequence[Waiting | None]) -> None:
+        self.waiting.put_many(news, olds)
+        self.calendar.move(list(news), map(_moment, olds), map(_moment, news.values()))
+
+    def _early(self, began: Sequence[Any], changed: Sequence[Any]) -> list[_Passed]:
+        """Let changes go that have waited longest, where more wait than may. `began` are the keys that wait since now.
+
+        Raises: StateError if they are not to be passed on.
+        """
+        if self._bound is None or not changed:
+            return []
+        assert isinstance(self.waiting, SizedTable)
+        spec = self.waiting.spec
+        found: list[_Passed] = []
+        for partition in sorted(set(spec.partitions_of(spec.key.identify_many(changed)))):
+            size = self.waiting.size(partition)
+            if self._bound.allows(size):
+                continue
+            if self._bound.fails:
+                raise StateError(
+                    f"suppress '{self.name}': {size.rows:,} changes of {size.bytes:,} bytes wait in partition "
+                    f"{partition}; by full='fail' at most {self._bound} may. Raise the bound, or pass on early those "
+                    "that have waited longest: full='emit'"
+                )
+            homes = spec.partitions_of(spec.key.identify_many(began))
+            here = [key for key, home in zip(began, homes, strict=True) if home == partition]
+            found += self._oldest(self.waiting, self._bound, partition, here)
+        return found
+
+    def _oldest(
+        self, waiting: SizedTable[Any, Waiting], bound: MostWaiting, partition: int, began: Sequence[Any]
+    ) -> list[_Passed]:
+        """Let changes of a partition go, the oldest first, until no more wait than may."""
+        gone: dict[Any, None] = {}
+        olds: list[Waiting] = []
+        rows, size = waiting.size(partition)
+        for keys in self._by_age(partition, began):
+            values = waiting.get_many(keys)
+            for key, value, length in zip(keys, values, waiting.lengths(keys, values), strict=True):
+                if value is None or bound.allows(Size(rows, size)):
+                    continue
+                gone[key], rows, size = None, rows - 1, size - length
+                olds.append(value)
+            if bound.allows(Size(rows, size)):
+                break
+        self._put(gone, olds)
+        return [(key, shown, value) for key, (_, shown, value) in zip(gone, olds, strict=True)]
+
+    def _by_age(self, partition: int, began: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """The keys of a partition that wait, the oldest first: those of earlier epochs, then those that wait since now.
+
+        Cost: proportional to the keys that are taken.
+        """
+        seen, most = 0, _FIRST_CHUNK
+        while True:
+            due = self.calendar.due(partition, MOST_MS, most)
+            yield [key for _, key in due[seen:]]
+            if len(due) < most:
+                break
+            seen, most = most, 2 * most
+        yield began
 
 
 def _sides(batch: Batch) -> tuple[dict[Any, Any], dict[Any, Any]]:

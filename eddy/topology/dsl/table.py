@@ -5,8 +5,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from eddy.errors import TopologyError
+from eddy.operators.rate_limit import MostWaiting
 from eddy.serde import Serde
-from eddy.topology.arguments import check_fits, check_name, check_serdes, name_or, takes_key
+from eddy.topology.arguments import (
+    check_choice,
+    check_fits,
+    check_name,
+    check_serdes,
+    check_whole,
+    name_or,
+    takes_key,
+)
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.foreign_keys import foreign_key_join
 from eddy.topology.dsl.processed import Processed
@@ -69,7 +78,14 @@ class KTable(Processed[K, V]):
         )
         return KStream(self._builder, node)
 
-    def suppress(self, name: str | None = None, until_time_limit: timedelta | None = None) -> "KTable[K, V]":
+    def suppress(
+        self,
+        name: str | None = None,
+        until_time_limit: timedelta | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        full: Literal["emit", "fail"] = "emit",
+    ) -> "KTable[K, V]":
         """The row of each window once, when the window closes: a table of windows, filtered or mapped by its values.
 
         Rows of open windows are in the table `name` until then. To pass on nothing else, windowed_by(…, emit="close")
@@ -78,12 +94,25 @@ class KTable(Processed[K, V]):
         With `until_time_limit`, of any table: a change of a row waits so long by the wall clock, and is passed on
         together with those that follow it until then, as one change.
 
-        Raises: TopologyError for a table without windows, or whose rows come once already; for a time that is none.
+        Args:
+            max_rows: the number of changes that may wait in a partition, from 1.
+            max_bytes: the bytes of their rows in the state `NAME-waiting`, from 1.
+            full: where more wait after an epoch, `emit` passes on the ones that have waited longest; `fail` ends the
+                worker with a StateError.
+
+        Raises: TopologyError for a table without windows, or whose rows come once already; for a time that is none; for
+            a bound without a time.
         """
         name = name_or(name, f"{self._node.label}-suppressed")
         where = f"suppress '{name}'"
+        bound = _most_waiting(where, max_rows, max_bytes, full)
         if until_time_limit is not None:
-            return KTable(self._builder, self._limited(where, name, until_time_limit))
+            return KTable(self._builder, self._limited(where, name, until_time_limit, bound))
+        if bound is not None:
+            raise TopologyError(
+                f"{where}: max_rows and max_bytes bound changes that wait for a time, and until_time_limit= is not "
+                "given; rows of open windows wait on disk, without a bound. Add until_time_limit=timedelta(…)"
+            )
         of = aggregate_of_windows(where, self._node)
         if of.final:
             raise TopologyError(f"{where}: '{of.name}' passes on each window once already; remove suppress()")
@@ -92,14 +121,14 @@ class KTable(Processed[K, V]):
         node = self._builder.add(plan.Suppressed, name, kind="table", inputs=(facts,), **fields)
         return KTable(self._builder, node)
 
-    def _limited(self, where: str, name: str, limit: timedelta) -> plan.Node:
+    def _limited(self, where: str, name: str, limit: timedelta, bound: MostWaiting | None) -> plan.Node:
         check_span(f"{where}: until_time_limit", limit, timedelta(milliseconds=1), "timedelta(seconds=10)")
         if self._builder.open_loops:
             raise TopologyError(
                 f"{where}: it is inside {self._builder.open_loops[-1]}, where no time passes; call it on a table "
                 "outside of the recursion"
             )
-        fields = {"limit": limit, **serdes(self._node)}
+        fields = {"limit": limit, "bound": bound, **serdes(self._node)}
         return self._builder.add(plan.RateLimited, name, kind="table", inputs=(self._node,), **fields)
 
     def to_relation(self) -> "Relation[K, V]":
@@ -293,6 +322,17 @@ class KTable(Processed[K, V]):
 
     def _transform(self, verb: str, function: Any, name: str | None, value: Serde[Any] | None = None) -> Any:
         return KTable(self._builder, self._builder.transform(self._node, verb, function, name, None, value))
+
+
+def _most_waiting(where: str, rows: int | None, size: int | None, full: str) -> MostWaiting | None:
+    """The bound on the changes that wait; None for no bound. Raises: TopologyError."""
+    check_whole(where, 1, max_rows=rows, max_bytes=size)
+    check_choice(where, ("emit", "fail"), full=full)
+    if rows is not None or size is not None:
+        return MostWaiting(rows, size, full == "fail")
+    if full == "fail":
+        raise TopologyError(f"{where}: full='fail' without a bound; one is needed. Add max_rows=100_000, or max_bytes=")
+    return None
 
 
 def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:

@@ -8,6 +8,7 @@ from eddy.operators import rate_limit
 from eddy.operators.operator import Operator
 from eddy.serde import Int64, Native, Tuple
 from eddy.state.calendar import Calendar
+from eddy.state.sized_table import SizedTable
 from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.node import Arrival, Node, StateKept
@@ -32,6 +33,7 @@ class RateLimited(Node):
     only_by_worker = "what has been passed on depends on when the worker saw the changes"
 
     limit: timedelta
+    bound: rate_limit.MostWaiting | None = None
 
     @property
     def arrival(self) -> Arrival:
@@ -47,12 +49,12 @@ class RateLimited(Node):
         """The changes that wait, and their calendar."""
         value = self.value or Native
         spec = states.spec(self, _WAITING.name_of(self.name), "table", Tuple(Int64, value, value))
-        waiting = Table[Any, Any](spec, states.store)
+        waiting = (Table[Any, Any] if self.bound is None else SizedTable[Any, Any])(spec, states.store)
         calendar = Calendar[Any](states.spec(self, _CALENDAR.name_of(self.name), "calendar", Int64), states.store)
         rows = states.spec(self, self.name, "table", value)
         ownership, count = states.ownership, spec.partitions
         return rate_limit.RateLimit(
-            self.name, waiting, calendar, rows, self.limit // _MILLISECOND, lambda: ownership.of(count)
+            self.name, waiting, calendar, rows, self.limit // _MILLISECOND, lambda: ownership.of(count), self.bound
         )
 
     def on_spark(self, spark: Spark) -> None:

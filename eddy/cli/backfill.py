@@ -1,12 +1,14 @@
 """`eddy backfill`: makes an application's states and outputs from the whole history at once, with Spark."""
 
+from typing import Any
+
 import click
 
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, topology_argument
 from eddy.cli.spark_commands import batch_options, ending, inputs_of, session, stages
-from eddy.connectors.spark import backfill
+from eddy.connectors.spark import backfill, backfill_files
 from eddy.connectors.spark.session import ONE_TASK
 
 __all__ = ["command"]
@@ -16,6 +18,15 @@ __all__ = ["command"]
 @topology_argument
 @log_options
 @click.option("--replace", is_flag=True, help="Delete existing states first, and begin anew.")
+@click.option("--out", "folder", metavar="DIR", help="Write the outputs as files below DIR, and nothing to the log.")
+@click.option(
+    "--out-format",
+    "form",
+    type=click.Choice(["parquet", "orc", "delta", "iceberg"]),
+    default="parquet",
+    show_default=True,
+    help="The format of these files; delta and iceberg need their packages.",
+)
 @click.option(
     "--retained-only", is_flag=True, help="Begin with the records that topics still have, if earlier ones were deleted."
 )
@@ -32,6 +43,8 @@ def command(
     program: str,
     target: Target,
     replace: bool,
+    folder: str | None,
+    form: str,
     inputs: tuple[str, ...],
     retained_only: bool,
     on_error: str,
@@ -54,29 +67,33 @@ def command(
     Examples:
       eddy backfill family.py
       eddy backfill family.py --bootstrap localhost:9092 --input nodes=history.parquet
+      eddy backfill family.py --out lake/
     """
     files = inputs_of(inputs)
     topology = load(program).topology
+    options: dict[str, Any] = {
+        "on_error": on_error,
+        "files": files,
+        "empty": empty_of(empty_is_null),
+        "one_task": one_task,
+        "retained_only": retained_only,
+        "replace": replace,
+        "program": MODULE_NAME,
+    }
     with ending(), stages() as stage, opened(target) as log:
-        done = backfill(
-            topology,
-            session(master, memory, confs),
-            log,
-            opener(target),
-            on_error=on_error,
-            files=files,
-            empty=empty_of(empty_is_null),
-            one_task=one_task,
-            retained_only=retained_only,
-            replace=replace,
-            program=MODULE_NAME,
-            stage=stage,
-        )
+        given = topology, session(master, memory, confs), log, opener(target)
+        if folder is None:
+            done = backfill(*given, stage=stage, **options)
+        else:
+            done = backfill_files(*given, folder, form=form, stage=stage, **options)
     for topic, records in sorted(done.written.items()):
         click.echo(f"{topic}: {records:,} records")
     for remark in done.remarks:
         click.echo(remark, err=True)
     if done.left_out:
         click.echo(f"{done.left_out:,} records were rejected", err=True)
+    if folder is not None:
+        click.echo(f"{topology.name}: written to {folder}, as of {done.cut.described()}", err=True)
+        return
     what = "done already, by an earlier run" if done.already else "backfilled"
     click.echo(f"{topology.name}: {what}; eddy run continues from there", err=True)

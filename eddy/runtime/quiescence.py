@@ -126,6 +126,10 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
         """As JSON."""
         return msgspec.json.encode(self, order="sorted")
 
+    def described(self) -> str:
+        """The offsets of the inputs as text: `nodes 6/4, words 3`."""
+        return ", ".join(f"{topic} {'/'.join(map(str, ends))}" for topic, ends in self.inputs.items())
+
     @staticmethod
     def decode(data: bytes) -> "Cut":
         """From JSON."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eddy.connectors.spark.disk_verdict import DiskVerdict
     from eddy.connectors.spark.verdict import Verdict
 
-__all__ = ["backfill", "local_session", "register", "verify", "verify_disk"]
+__all__ = ["backfill", "backfill_files", "local_session", "register", "verify", "verify_disk"]
 
 
 def backfill(
@@ -40,6 +40,19 @@ def backfill(
     from eddy.connectors.spark.backfilling import Backfill
 
     return Backfill(topology, spark, log, open_log, **options).run()
+
+
+def backfill_files(
+    topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], folder: str, **options: Any
+) -> "Backfilled":
+    """Write the outputs that the whole input gives into files below `folder`, and nothing to the log.
+
+    See `BackfillFiles`. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
+    """
+    require_spark()
+    from eddy.connectors.spark.result_files import BackfillFiles
+
+    return BackfillFiles(topology, spark, log, open_log, folder=folder, **options).run()
 
 
 def verify(

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +29,7 @@ from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
-from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
+from eddy.connectors.spark.history import Files, History, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.connectors.spark.session import ONE_TASK
@@ -96,18 +97,8 @@ class Backfill:
             unfinished = self._may_begin(application, files)
             inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
             tick = unfinished.tick if unfinished else self._tick(application)
-            computation = Computation(
-                application,
-                frames,
-                self.open_log,
-                inputs,
-                self.on_error,
-                histories,
-                self.retained_only,
-                one_task=self.one_task,
-                letters_end=unfinished.outputs[application.internal.dead_letter][0] if unfinished else None,
-                clocks=CutClocks(ticks={count: [tick] * count for count in _positions(application).values()}),
-            )
+            letters_end = unfinished.outputs[application.internal.dead_letter][0] if unfinished else None
+            computation = self._computation(application, frames, inputs, histories, tick, letters_end=letters_end)
             self._check(computation)
             self._enter(frames, "compute")
             computation.run()
@@ -133,6 +124,30 @@ class Backfill:
     def _enter(self, frames: Frames, stage: str) -> None:
         self.stage(stage)
         frames.jobs.stage(stage)
+
+    def _computation(
+        self,
+        application: Application,
+        frames: Frames,
+        inputs: dict[str, list[int]],
+        histories: Mapping[str, History],
+        tick: int,
+        **options: Any,
+    ) -> Computation:
+        """The computation of the inputs up to these offsets, at this time of the wall clock."""
+        clocks = CutClocks(ticks={count: [tick] * count for count in _positions(application).values()})
+        return Computation(
+            application,
+            frames,
+            self.open_log,
+            inputs,
+            self.on_error,
+            histories,
+            self.retained_only,
+            one_task=self.one_task,
+            clocks=clocks,
+            **options,
+        )
 
     def _check_steps(self) -> None:
         for node in self.topology.plan.nodes:

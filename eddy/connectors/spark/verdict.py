@@ -144,8 +144,8 @@ class Verdict:
 
     def lines(self) -> Iterator[str]:
         """A summary for people."""
-        inputs = ", ".join(f"{topic} {'/'.join(map(str, ends))}" for topic, ends in self.cut.inputs.items())
-        yield f"{self.application}: {self.word}, at the cut {inputs}; {_QUICK if self.quick else _BY_SPARK}"
+        by = _QUICK if self.quick else _BY_SPARK
+        yield f"{self.application}: {self.word}, at the cut {self.cut.described()}; {by}"
         if self.since is not None:
             yield self.since.text
             if self.since.stale and not self.differs:

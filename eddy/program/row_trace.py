@@ -1,8 +1,8 @@
 """The trace of a row: the rows, joins and iterations that make it, computed again from the tables of a version.
 
-The tables are read at one version, the steps upstream of the row are evaluated from scratch, and the result is compared
-with the row that is served at that version. So a trace also checks the row. Only tables are read, so that steps over
-facts (streams) cannot be traced.
+The tables are read at one version, and the records of streams up to that version's inputs; the steps upstream of the
+row are evaluated from scratch, and the result is compared with the row that is served at that version. So a trace also
+checks the row.
 """
 
 import json
@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from eddy.connectors.log import Log
 from eddy.errors import QueryError
 from eddy.program.open_tables import Tables, TablesSnapshot
+from eddy.program.stream_facts import deleted_records, facts_of_source
 from eddy.tables.key_text import key_of_text
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.receipts import Receipts
+from eddy.topology.tracing.source_clocks import SourceClocks
 from eddy.topology.tracing.summands import DIRECT
 from eddy.topology.tracing.text import text_of, why_not_text
 from eddy.topology.tracing.titles import cut, label
@@ -37,8 +40,10 @@ class RowTrace(msgspec.Struct):
 
     `why_not`: without rows, what has dropped those that would have made one.
     `held`: the recursions that hold keys, each with the cycle that is the reason.
-    `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, or if
-    the version is not exact, so that tables may be of different moments.
+    `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, if
+    the version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
+    `notes`: what a reader has to know of the rows: an open window, a closed one that its table has no more, records
+    that were deleted, and results that the order of arrival decides.
     """
 
     application: str
@@ -51,6 +56,7 @@ class RowTrace(msgspec.Struct):
     rows: list[Derivation]
     why_not: list[DroppedRow]
     held: list[str]
+    notes: list[str] = []
     text: str = ""
 
 
@@ -61,6 +67,8 @@ class _Computed(NamedTuple):
     version: str
     evaluation: Evaluation
     ways: Ways
+    uncertain: list[str]
+    """Why a worker's rows may be others."""
 
 
 class Traces:
@@ -88,14 +96,14 @@ class Traces:
         node = _step(self._plan, tables, name)
         with tables.snapshot() as snapshot:
             version = snapshot.version
-            _, _, evaluation, ways = self._computed(tables, snapshot, node, name)
+            _, _, evaluation, ways, uncertain = self._computed(tables, snapshot, node, name)
             served = tables.catalog.tables.get(name)
             wanted = _keys(key) if served is None else [key_of_text(served, key)]
             value = None if served is None else snapshot[name].get(wanted[0])
         identities = [identity(each) for each in wanted]
         rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
-        is_compared = served is not None and served.kind != "source" and version.exact
-        agrees = _agree(value, rows) if is_compared else None
+        is_compared = served is not None and served.kind != "source" and version.exact and not uncertain
+        agrees = _agree(value, [row for row in rows if not _is_removed(evaluation, node, row)]) if is_compared else None
         receipts = Receipts(self._plan, evaluation, ways, path)
         found = [derive(evaluation, ways, node, row, self._limit, receipts) for row in rows[:_MAX_VALUES]]
         if rows and not receipts.opened:
@@ -109,7 +117,8 @@ class Traces:
         ]
         why_not = [] if rows else WhyNot(self._plan, evaluation).of(node, wanted)
         of = self._plan.name, name, wanted[0], version.token, version.exact
-        made = RowTrace(*of, agrees, value, found, why_not, held)
+        notes = [*(note for row in rows if (note := _note(evaluation, node, row))), *uncertain]
+        made = RowTrace(*of, agrees, value, found, why_not, held, notes)
         made.text = _text(made, len(rows))
         return made
 
@@ -117,9 +126,12 @@ class Traces:
         last, version = self._last, snapshot.version.token
         if last is None or (last.name, last.version) != (name, version):
             self._last = None
-            rows = _Tables(self._plan, tables, snapshot, self._max_rows)
-            evaluation = Evaluation(self._plan, node, rows, self._max_rows)
-            last = self._last = _Computed(name, version, evaluation, Ways(self._plan, evaluation))
+            with tables.log_client() as log:
+                rows = _SourceRows(self._plan, tables, snapshot, log, self._max_rows)
+                clocks = SourceClocks(tables.catalog.inputs, log.partitioner)
+                evaluation = Evaluation(self._plan, node, rows, self._max_rows, clocks)
+            uncertain = [*rows.deleted, *evaluation.by_arrival]
+            last = self._last = _Computed(name, version, evaluation, Ways(self._plan, evaluation), uncertain)
         return last
 
 
@@ -135,19 +147,45 @@ def _step(plan: Plan, tables: Tables, name: str) -> Node:
     return found[name]
 
 
-class _Tables(dict[str, Iterable[Row]]):
-    """The rows of source tables by their topics, which are read when they are first needed."""
+class _SourceRows(dict[str, Iterable[Row]]):
+    """The rows of sources by their topics, which are read when they are first needed.
 
-    def __init__(self, plan: Plan, tables: Tables, snapshot: TablesSnapshot, max_rows: int) -> None:
+    `deleted` says which records of streams were deleted.
+    """
+
+    def __init__(self, plan: Plan, tables: Tables, snapshot: TablesSnapshot, log: Log, max_rows: int) -> None:
         super().__init__()
-        self._names = {source.topic: source.name for source in plan.sources() if source.kind == "table"}
-        self._tables, self._snapshot, self._max_rows = tables, snapshot, max_rows
+        self._sources = {source.topic: source for source in plan.sources()}
+        self._tables, self._snapshot, self._log, self._max_rows = tables, snapshot, log, max_rows
+        self.deleted: list[str] = []
 
     def __missing__(self, topic: str) -> Iterable[Row]:
-        name = self._names[topic]
-        if self._tables.rows.counts[name] > self._max_rows:
-            raise QueryError(f"trace: table '{name}' has more than {self._max_rows:,} rows; a larger limit is needed")
-        return list(self._snapshot[name].all())
+        source = self._sources[topic]
+        if source.kind == "stream":
+            ends = self._snapshot.version.inputs.get(topic, [0] * self._tables.catalog.inputs[topic])
+            self.deleted += [told for told in [deleted_records(self._log, source, len(ends))] if told]
+            return facts_of_source(self._log, source, ends, self._max_rows)
+        if self._tables.rows.counts[source.name] > self._max_rows:
+            raise QueryError(
+                f"trace: table '{source.name}' has more than {self._max_rows:,} rows; a larger limit is needed"
+            )
+        return list(self._snapshot[source.name].all())
+
+
+def _is_removed(evaluation: Evaluation, node: Node, row: Row) -> bool:
+    """Whether the row is of a window that the step's table has no more."""
+    closing = node.closing(row) if node.closes else None
+    return closing is not None and evaluation.clocks.has_removed(closing)
+
+
+def _note(evaluation: Evaluation, node: Node, row: Row) -> str:
+    """The state of a row's window; empty if the row has none."""
+    closing = node.closing(row) if node.closes else None
+    if closing is None:
+        return ""
+    if waits := evaluation.clocks.waits(closing._replace(waits=True)):
+        return f"the window is open, and {waits}"
+    return f"the window is closed{', and the table has it no more' if _is_removed(evaluation, node, row) else ''}"
 
 
 def _keys(text: str) -> list[Any]:
@@ -179,7 +217,7 @@ def _text(made: RowTrace, count: int) -> str:
     lines += [text_of(row) for row in made.rows]
     if count > len(made.rows):
         lines.append(f"… {count - len(made.rows):,} more rows with this key\n")
-    lines += [f"{each}\n" for each in made.held]
+    lines += [f"{each}\n" for each in (*made.held, *made.notes)]
     if made.agrees is not None:
         says = "as computed here from the inputs" if made.agrees else "NOT as computed here from the inputs"
         lines.append(f"served at this version: {json.dumps(made.served, default=repr)}, {says}\n")

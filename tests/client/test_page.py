@@ -3,11 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import eddy
 import eddy.serve.page
 from tests.client.node import run_node
 from tests.client.proxy import Proxy
@@ -118,6 +120,30 @@ def test_row_is_traced_beside_it_and_parts_of_its_sum_open(
     page.wait_for_selector(".receipt .receipt")
     assert len(lines_of(page)) == 12
     assert lines_of(page)[-1] == "292 more 292"
+
+
+def test_window_is_traced_to_its_records_and_says_that_it_is_open(
+    visit: Visit, screenshots: Callable[[Any, str], None]
+) -> None:
+    with ExitStack() as stack:
+        topology = eddy.Topology("pages")
+        clicks = topology.stream("clicks", key=eddy.String, value=eddy.String).group_by_key()
+        clicks.windowed_by(eddy.TimeWindows(timedelta(minutes=1))).count("clicks-a-minute")
+        site = Site(stack, topology)
+        url = site.serve()
+        site.write({"/": "ann", "/cart": "ann"})
+        site.write({"/": "bob"})
+        page = visit(f"{url}#/tables/clicks-a-minute", viewport={"width": 1280, "height": 800})
+        page.click(".row:has-text('\"/\"')")
+        page.click("text=Why is it so?")
+        page.wait_for_selector(".receipt")
+        assert lines_of(page) == [
+            '["/", 0, 60000] 2',
+            "/ 1970-01-01 00:00:00 (clicks-0@0) 1",
+            "/ 1970-01-01 00:00:00 (clicks-0@3) 1",
+        ]
+        page.wait_for_selector(".why >> text=the window is open, and waits for the time of 'clicks': partition 0 is at")
+        screenshots(page, "window")
 
 
 def test_key_without_a_row_is_explained(visit: Visit, site: Site) -> None:

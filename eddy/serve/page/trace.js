@@ -29,7 +29,8 @@ export class Why {
   #draw(found, path) {
     const receipts = found.rows.flatMap(sumsOf);
     const wrong = found.agrees === false ? make("p", { class: "error" }, "The row that is served is not as computed here from the inputs.") : "";
-    this.element.replaceChildren(wrong, ...receipts.map((receipt) => this.#receipt(receipt, path, 0)), make("details", { open: receipts.length ? null : "" }, make("summary", {}, "The trace as text"), make("pre", {}, found.text)));
+    const notes = (found.notes ?? []).map((note) => make("p", { class: "dim" }, note));
+    this.element.replaceChildren(wrong, ...notes, ...receipts.map((receipt) => this.#receipt(receipt, path, 0)), make("details", { open: receipts.length ? null : "" }, make("summary", {}, "The trace as text"), make("pre", {}, found.text)));
     this.element.querySelector(`[data-level="${path.length}"]`)?.focus();
   }
 
@@ -57,7 +58,8 @@ function sumsOf(row) {
 }
 
 function named({ title, key, word, name }) {
-  const keyed = word || title === shown(key) ? title : `${title} (${shown(key)})`;
+  const isKey = title === shown(key) || (typeof key === "object" && title.replace(/([,:]) /g, "$1") === shown(key));
+  const keyed = word || isKey ? title : `${title} (${shown(key)})`;
   return name ? `${keyed} ${name}` : keyed;
 }
 

@@ -9,7 +9,7 @@ from eddy.topology.arguments import name_or, takes_key
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
-from eddy.topology.plan.windowed_steps import sources_of_records
+from eddy.topology.plan.window_assignment import sources_of_records
 
 __all__ = ["as_of_join"]
 

@@ -12,7 +12,7 @@ from eddy.topology.arguments import check_serdes, name_or, takes_record
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.with_record import check_of_row
 from eddy.topology.plan import plan
-from eddy.topology.plan.windowed_steps import sources_of_records
+from eddy.topology.plan.window_assignment import sources_of_records
 from eddy.windows import check_span
 
 __all__ = ["deduplicated"]

@@ -7,7 +7,7 @@ from eddy.errors import TopologyError
 from eddy.serde import Native, Serde
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.plan import plan
-from eddy.topology.plan.windowed_steps import sources_of_records
+from eddy.topology.plan.window_assignment import sources_of_records
 from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, SlidingWindows, TimeWindows, Windows
 
 __all__ = ["assigned_windows", "merger_of", "slide"]

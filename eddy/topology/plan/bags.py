@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from typing import Any, NamedTuple
 
-__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity", "mean_addends"]
+from eddy.topology.plan.facts import Fact
+
+__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity", "is_grouped", "mean_addends"]
 
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
@@ -86,10 +88,15 @@ class Bag:
         return len(self) == len(other) and all(other.weight(row) == weight for row, weight in self)
 
 
+def is_grouped(row: Row) -> bool:
+    """Whether a row is in the group of its key: it has one and, if it is a fact, a value."""
+    return row[0] is not None and (row[1] is not None or not isinstance(row, Fact))
+
+
 def groups(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
     """The rows grouped by key: by the key's identity, the key and its rows."""
     found: dict[Any, list[tuple[Row, int]]] = {}
     for row, weight in rows:
-        if row[0] is not None:
+        if is_grouped(row):
             found.setdefault(identity(row[0]), []).append((row, weight))
     return found

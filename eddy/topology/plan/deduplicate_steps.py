@@ -13,12 +13,14 @@ from eddy.operators.windows.due import DueKeys
 from eddy.serde import Bytes, Int64, Native, Serde, Tuple
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
+from eddy.topology.plan.bags import Bag
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records
 from eddy.topology.plan.topic_steps import Source
-from eddy.topology.plan.windowed_steps import AssignWindows, frontier_of
+from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.windowed_steps import frontier_of
 from eddy.windows import Windows
 
 __all__ = ["Deduplicate", "OrderRecords"]
@@ -43,6 +45,9 @@ class OrderRecords(AssignWindows):
         if not twice:
             return super().only_by_worker
         return f"records of topic '{twice[0]}' reach it through several branches, whose rows a worker puts in an order"
+
+    def rows_from(self, *inputs: Bag) -> None:
+        """None: their order is the operator's."""
 
     def operator(self, states: States) -> Operator:
         """The order of each record."""

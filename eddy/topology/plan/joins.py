@@ -26,6 +26,7 @@ class StreamTableJoin(Node):
 
     keeps_records = True
     derived = ("right",)
+    untraced = "joins each record with the table as it was when the record arrived"
 
     joiner: Callable[[Any, Any], Any]
     left: bool = False

@@ -1,6 +1,7 @@
 """The join of a stream with the values of another one as of each record's time."""
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,16 @@ from eddy.operators.windows.frontier import Frontier, Slower
 from eddy.serde import Int64
 from eddy.state.calendar import Calendar
 from eddy.state.timed_rows import TimedRows
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, Spark
+from eddy.topology.plan.facts import Fact, like, moment_text
+from eddy.topology.plan.joins_in_time import closing_of, plain_key
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import Node, StateKept
-from eddy.topology.plan.windowed_steps import AssignWindows, frontier_of
+from eddy.topology.plan.row_closing import Closing
+from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.windowed_steps import frontier_of
+from eddy.topology.plan.windows_from_scratch import record_of
 
 __all__ = ["AsOfJoin"]
 
@@ -86,3 +94,44 @@ class AsOfJoin(Node):
     def on_spark(self, spark: Spark) -> None:
         """The last version up to each record's time."""
         spark.joined_as_of(self)
+
+    def closing(self, row: Row) -> Closing:
+        """The record's time, at which the other stream's value is final."""
+        assert isinstance(row, Fact)
+        return closing_of(self, 1, row, row.record.timestamp_ms)
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """Each record with the last value up to its time."""
+        return ((made, weight) for made, _, weight in self._made(*inputs) if self.left or made[1][1] is not None)
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The record, and the one with the value, if there is one."""
+        return ((made, way) for made, way, _ in self._made(*inputs))
+
+    @property
+    def factor(self) -> int:
+        """One row for each record."""
+        return 1
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Records for which the other stream had no value, and missing ones."""
+        for made, way, _ in self._made(*inputs):
+            if made[1][1] is None and not self.left:
+                what = "a deletion as the last record" if len(way) > 1 else "no record"
+                at = moment_text(record_of(made).timestamp_ms)
+                reason = f"has {what} with this key on its right side up to {at}"
+                yield Missing(made[0], UNKNOWN, DropReason(self, reason, (made[0], made[1][0])))
+        yield from map(plain_key, missing[0])
+
+    def _made(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Way, int]]:
+        """Each record of the left with the value as of its time, or None; the records of it, and its weight."""
+        versions: dict[Any, dict[int, Row]] = {}
+        for row, _ in right:  # of records of one time the last one
+            versions.setdefault(identity(row[0].key), {})[record_of(row).timestamp_ms] = row
+        times = {key: sorted(found) for key, found in versions.items()}
+        for row, weight in left:
+            place, at_ms = identity(row[0].key), record_of(row).timestamp_ms
+            index = bisect_right(times.get(place, ()), at_ms) - 1
+            other = versions[place][times[place][index]] if index >= 0 else None
+            value = None if other is None else other[1][0]
+            yield like(row, (row[0].key, (row[1], value))), [(0, row), *([] if other is None else [(1, other)])], weight

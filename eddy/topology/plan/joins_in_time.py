@@ -1,6 +1,6 @@
 """The join of two streams in time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +13,18 @@ from eddy.serde import Int64, Native
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.state.timed_rows import TimedRows
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, Spark
+from eddy.topology.plan.facts import Fact, like, span_text
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import Node, StateKept
-from eddy.topology.plan.windowed_steps import AssignWindows, frontier_of
+from eddy.topology.plan.row_closing import Closing, bytes_of
+from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.windowed_steps import frontier_of
+from eddy.topology.plan.windows_from_scratch import record_of
+from eddy.windows import Windowed
 
-__all__ = ["StreamStreamJoin"]
+__all__ = ["StreamStreamJoin", "closing_of", "plain_key"]
 
 _SIDES = ("left", "right")
 
@@ -95,3 +102,76 @@ class StreamStreamJoin(Node):
     def on_spark(self, spark: Spark) -> None:
         """A join of the records by key and span of time."""
         spark.streams_joined(self)
+
+    def closing(self, row: Row) -> Closing | None:
+        """The last moment of a match, for a record without one."""
+        if not isinstance(row, Fact):  # a pair
+            return None
+        side = 0 if row[1][1] is None else 1
+        windows = self.windows.right if side else self.windows.left
+        return closing_of(self, 1 - side, row, windows.due_at(row.record.timestamp_ms))
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """Pairs of records that are near, and records of outer sides without a match, which have their record."""
+        return ((made, weight) for made, _, weight in self._made(*inputs))
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Both records, or the one without a match."""
+        return ((made, way) for made, way, _ in self._made(*inputs))
+
+    @property
+    def factor(self) -> int:
+        """Weights of pairs are multiplied."""
+        return 1
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Records without a match, and missing ones."""
+        matched = {(side, way[side][1]) for _, way, _ in self._made(*inputs) if len(way) > 1 for side in (0, 1)}
+        for side, rows in enumerate(inputs):
+            windows = self.windows.right if side else self.windows.left
+            for row, _ in rows:
+                if (side, row) not in matched and not self.outer[side]:
+                    span = span_text(*windows.others(record_of(row).timestamp_ms))
+                    reason = f"has no record with this key on its {_SIDES[1 - side]} side from {span}"
+                    yield Missing(row[0].key, UNKNOWN, DropReason(self, reason, (row[0].key, row[1])))
+        yield from (plain_key(absent) for side in missing for absent in side)
+
+    def _made(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Way, int]]:
+        """Rows, the records of each, and their weights."""
+        sides = [_by_key(left), _by_key(right)]
+        matched: list[set[Row]] = [set(), set()]
+        for place, ours in sides[0].items():
+            for one, weight in ours:
+                for other, factor in sides[1].get(place, ()):
+                    apart = record_of(other).timestamp_ms - record_of(one).timestamp_ms
+                    if -self.windows.before_ms <= apart <= self.windows.after_ms:
+                        matched[0].add(one)
+                        matched[1].add(other)
+                        yield (one[0].key, (one[1], other[1])), [(0, one), (1, other)], weight * factor
+        for side, rows in enumerate((left, right)):
+            for row, weight in rows if self.outer[side] else ():
+                if row not in matched[side]:
+                    values = (None, row[1]) if side else (row[1], None)
+                    yield like(row, (row[0].key, values)), [(side, row)], weight
+
+
+def _by_key(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
+    """By key without its moment."""
+    found: dict[Any, list[tuple[Row, int]]] = {}
+    for row, weight in rows:
+        found.setdefault(identity(row[0].key), []).append((row, weight))
+    return found
+
+
+def closing_of(join: Any, side: int, row: Fact, at_ms: int) -> Closing:
+    """The event time of the side with this number that lets a record of the other one go on."""
+    assigned, sends = join.assigned[side], join.inputs[side].sends
+    place = None if sends else bytes_of(assigned.inner_key, row[0])
+    at = at_ms + assigned.windows.lag_ms
+    return Closing(assigned.topics_of_windows, place, at, True, at)
+
+
+def plain_key(absent: Missing) -> Missing:
+    """A missing record of a side, as a row of the join."""
+    key = absent.key.key if isinstance(absent.key, Windowed) else absent.key
+    return absent._replace(key=key, value=UNKNOWN)

@@ -12,9 +12,10 @@ from eddy.operators.nested.operators import NestedReduce, NestedWeights
 from eddy.operators.operator import Operator
 from eddy.operators.reduce import Function
 from eddy.serde import Serde
-from eddy.topology.plan.bags import Addend, Bag, Way, Weighted
+from eddy.topology.plan.bags import Addend, Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.missing import Missing
+from eddy.topology.plan.row_closing import Closing
 
 __all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
 
@@ -358,6 +359,14 @@ class Node:
     """Whether each row of the step is a row of an input, so that derivations skip the step."""
     explained_by_key: ClassVar[bool] = False
     """Whether `ways` has the keys of the step's rows instead of rows."""
+
+    def closing(self, row: Row) -> Closing | None:
+        """The event times for which a row waits, or after which the step's table has it no more, if there are any."""
+        return None
+
+    def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
+        """Why the step has no row with one of these keys, as a verb with its object; empty if its inputs tell it."""
+        return ""
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
         """The rows that the step would have, too, if it, or a step upstream, had dropped none.

@@ -30,8 +30,8 @@ from eddy.topology.plan.topic_patterns import TopicPattern
 from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
 from eddy.topology.plan.valid_relations import ValidRows
+from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.topology.plan.windowed_steps import (
-    AssignWindows,
     SessionAggregate,
     SessionCount,
     Slide,

@@ -153,7 +153,10 @@ class Sum(_Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reduce(_Reduction):
-    """The rows that `function(key, {value: weight})` returns for each key."""
+    """The rows that `function(key, {value: weight})` returns for each key.
+
+    If it has an attribute `row_of`, each of these is one input row with more in it, whose value `row_of` returns.
+    """
 
     folds = True
     keeps = (StateKept("", "arrangement", "inputs"),)
@@ -177,6 +180,23 @@ class Reduce(_Reduction):
     def addends(self) -> tuple[Addend, ...]:
         """Those that SQL has noted with its function."""
         return getattr(self.function, "addends", ())
+
+    @property
+    def explained_by_key(self) -> bool:  # type: ignore[override]
+        """Unless each row is of one input row."""
+        return not hasattr(self.function, "row_of")
+
+    @property
+    def factor(self) -> int | None:
+        """One, if each row is of one input row."""
+        return None if self.explained_by_key else 1
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """All rows of the key, or the one row."""
+        if self.explained_by_key:
+            return super().ways(*inputs)
+        row_of = self.function.row_of  # type: ignore[attr-defined]
+        return ((row, [(0, (row[0], row_of(row[1])))]) for row, _ in Bag(self.rows_from(*inputs)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

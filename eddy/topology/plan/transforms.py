@@ -1,6 +1,6 @@
 """Steps without a state, and tables of the last facts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -9,12 +9,13 @@ from eddy.operators import stateless, upsert
 from eddy.operators.operator import Operator, RowWise
 from eddy.operators.with_records import WithRecords
 from eddy.source_lines import line_of
-from eddy.topology.plan.bags import Bag, Row, Way, Weighted
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
+from eddy.topology.plan.facts import like
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
 from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, Node
 
-__all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb"]
+__all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb", "changed_table"]
 
 Verb = Literal[
     "filter", "filter-not", "map", "map-values", "flat-map", "flat-map-values", "select-key", "peek", "negate"
@@ -189,6 +190,8 @@ class Transform(Node):
                 made = [(function(key, value), value)]
             case _:
                 made = [row]
+        if self.kind == "stream":
+            return [like(row, new) for new in made]
         return [new for new in made if new[1] is not None] if self.kind == "table" else made
 
 
@@ -244,6 +247,21 @@ class Latest(Node):
             "into epochs"
         )
 
+    untraced = "has each change of a table, and how many there are depends on the epochs"
+
+    def rows_from(self, *inputs: Bag) -> Weighted | None:
+        """The table's rows, if each comes once."""
+        return inputs[0] if self.inputs[0].final else None
+
+    @property
+    def passes(self) -> bool:  # type: ignore[override]
+        """Whether each row comes once."""
+        return self.inputs[0].final
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing rows of the table."""
+        return missing[0]
+
     def operator(self, states: States) -> Operator:
         """Replacements become facts."""
         return stateless.Latest(self.name)
@@ -274,10 +292,7 @@ class Upsert(Node):
     @property
     def same_rows_as(self) -> Node | None:
         """The table, if the facts are a table's changes."""
-        (facts,) = self.inputs
-        while facts.passes and len(facts.inputs) == 1:
-            (facts,) = facts.inputs
-        return facts.inputs[0] if facts.tells_changes else None
+        return changed_table(self.inputs[0])
 
     def operator(self, states: States) -> Operator:
         """The table."""
@@ -286,3 +301,32 @@ class Upsert(Node):
     def on_spark(self, spark: Spark) -> None:
         """The last value of each key."""
         spark.last_values(self)
+
+    explained_by_key = True
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The last value of each key; None deletes it."""
+        return ((row, 1) for row in self._last(inputs[0]) if row[1] is not None)
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """The last record of the key."""
+        return ((row[0], [(0, row)]) for row in self._last(inputs[0]) if row[1] is not None)
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Keys whose last record deletes them, and missing records of keys without another one."""
+        rows = self._last(inputs[0])
+        for row in rows:
+            if row[1] is None:
+                yield Missing(row[0], UNKNOWN, DropReason(self, "deletes it: the last record of the key is null", row))
+        yield from by_key(missing[0], (row[0] for row in rows))
+
+    @staticmethod
+    def _last(rows: Bag) -> Collection[Row]:
+        return {identity(row[0]): row for row, _ in rows if row[0] is not None}.values()
+
+
+def changed_table(facts: Node) -> Node | None:
+    """The table whose changes some facts are; None if they are other facts."""
+    while facts.passes and len(facts.inputs) == 1:
+        (facts,) = facts.inputs
+    return facts.inputs[0] if facts.tells_changes else None

@@ -1,4 +1,4 @@
-"""Steps of windows: records get windows before any exchange, aggregates of windows close."""
+"""Steps of windows behind their assignment: sliding windows are made, aggregates of windows close."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Any
 from eddy.errors import TopologyError
 from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
-from eddy.operators.windows import assignment
 from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition, SourceFrontier
 from eddy.operators.windows.session_fold import SessionFold
@@ -17,16 +16,19 @@ from eddy.serde import Bytes, Int64, Native, Serde
 from eddy.state.arrangement import Arrangement
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.missing import Missing
 from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
-from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
-from eddy.topology.plan.topic_steps import Source
-from eddy.windows import SlidingWindows, Windows
+from eddy.topology.plan.row_closing import Closing, bytes_of
+from eddy.topology.plan.transforms import changed_table
+from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.windows_from_scratch import Made, no_such_window, slid
+from eddy.windows import SlidingWindows
 
 __all__ = [
-    "AssignWindows",
     "SessionAggregate",
     "SessionCount",
     "Slide",
@@ -36,71 +38,7 @@ __all__ = [
     "WindowedSum",
     "aggregate_of_windows",
     "frontier_of",
-    "sources_of_records",
 ]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class AssignWindows(Node):
-    """Records, each under its key with each of its windows that is not over."""
-
-    keeps_records = True
-    does = "windows"
-
-    windows: Windows
-    inner_key: Serde[Any]
-    """The serde of the keys without windows."""
-    sources: tuple[Source, ...]
-    """The sources whose event times decide what is late."""
-
-    @property
-    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """None: its keys are others."""
-        return ()
-
-    @property
-    def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A row remains in its partition, unless keys have changed before."""
-        return [] if self.rekeyed else [(self, self.inputs[0])]
-
-    @property
-    def marked(self) -> Windows:
-        """The windows whose ends are the moments of its frontiers."""
-        return self.windows
-
-    @property
-    def merges(self) -> bool:
-        """Whether windows of records merge: they are sessions."""
-        return self.windows.closes_at(0) > 0
-
-    @property
-    def topics_of_windows(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The topics of the sources."""
-        return tuple(source.user_topic or "" for source in self.sources)
-
-    def operator(self, states: States) -> Operator:
-        """The windows of each record."""
-        return assignment.AssignWindows(self.label, self.windows, self.topics_of_windows)
-
-    @property
-    def only_by_worker(self) -> str:  # type: ignore[override]
-        """Which records are late after an idle time, if partitions may be idle."""
-        idle = [source.topic for source in self.sources if source.idle_after_ms]
-        if not idle:
-            return ""
-        return f"topic '{idle[0]}' has idle_after, so that records may be late by the wall clock of a worker"
-
-    @property
-    def arrival(self) -> Arrival | None:
-        """The wall clock, if partitions may be idle."""
-        return Arrival(self.only_by_worker) if self.only_by_worker else None
-
-    def on_spark(self, spark: Spark) -> None:
-        """The windows of each record, by the event time of its partition at it."""
-        if self.only_by_worker:
-            spark.by_a_worker(self)
-        else:
-            spark.windows_assigned(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -175,6 +113,32 @@ class Slide(_ByFrontier):
         """The windows that there are, and the records of each, by Spark's own join."""
         spark.slid(self)
 
+    @property
+    def factor(self) -> int:
+        """A row for each window."""
+        return 1
+
+    def rows_from(self, *inputs: Bag) -> Weighted:
+        """The records under each window that there is with their moments."""
+        return ((row, 1) for row, _ in self._made(inputs[0]))
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """One record each."""
+        return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing records, under the windows that end with them."""
+        return missing[0]
+
+    def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
+        """No record in the window."""
+        return no_such_window(keys, self._made(inputs[0]), inputs[0])
+
+    def _made(self, rows: Bag) -> Iterable[Made]:
+        windows = self.assigned.windows
+        assert isinstance(windows, SlidingWindows)
+        return slid(rows, windows)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Windowed(_ByFrontier):
@@ -214,6 +178,15 @@ class _Windowed(_ByFrontier):
     def aggregate(self) -> "_Windowed":
         """The aggregate of the windows."""
         return self
+
+    def closing(self, row: Row) -> Closing:
+        """The end of its window, and of its retention."""
+        windows, key = self.assigned.windows, row[0]
+        end = windows.closes_at(key.end_ms)
+        last = windows.next_end(end + self.retention_ms) if self.retention_ms else end
+        place = None if self.exchange is not None else bytes_of(self.assigned.inner_key, key.key)
+        topics = self.assigned.topics_of_windows
+        return Closing(topics, place, end + windows.lag_ms, self.final, last + windows.lag_ms)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold, over the table."""
@@ -409,6 +382,15 @@ class Suppressed(_Windowed):
         """The aggregate of the windows."""
         return self.of
 
+    @property
+    def same_rows_as(self) -> Node | None:
+        """The table whose changes they are."""
+        return changed_table(self.inputs[0])
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
+        """The missing rows of that table."""
+        return missing[0]
+
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The last value."""
         return upsert.Upsert(self.name, table)
@@ -450,34 +432,3 @@ def aggregate_of_windows(where: str, table: Node) -> _Windowed:
             )
         (node,) = node.inputs
     return node
-
-
-def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Source, ...]:
-    """The sources whose records these facts are, in their partitions. `call` is the method that needs them.
-
-    Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
-    """
-    found: list[Source] = []
-    for node in record_steps(facts):
-        if is_source_of_records(node):
-            found.append(node)
-            continue
-        if node.matches:
-            raise TopologyError(
-                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
-                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
-                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
-            )
-        if node.sends:
-            raise TopologyError(
-                f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "
-                f"sent records to others; call {call} before it. A group_by between the source and {call} is no such "
-                "step"
-            )
-        if node.kind != "stream" or not node.keeps_records:
-            raise TopologyError(
-                f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
-                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
-                "to a topic and read that: topology.stream('…')"
-            )
-    return tuple(found)

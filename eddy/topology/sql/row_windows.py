@@ -70,7 +70,7 @@ def fixed_windows(windows: FixedWindows) -> Callable[[Any], Iterator[Any]]:
 
 def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int]], list[Any]]:
     """The function for `Relation.reduce`: the rows of a partition, each with its session. Its attribute `written` is
-    `sessions`.
+    `sessions`, and `row_of` takes the session from a row again.
 
     A session ends a gap after its last row; a row at that moment begins another one. Raises: as `fixed_windows`.
     """
@@ -92,6 +92,7 @@ def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int
 
     made: Any = in_sessions
     made.written = sessions
+    made.row_of = lambda row: row[:-2]
     return made
 
 

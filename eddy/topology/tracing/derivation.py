@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.facts import Fact
 from eddy.topology.plan.plan import Node
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.receipts import Receipt, Receipts
@@ -31,6 +32,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
         repeated: whether the row is explained elsewhere in this derivation.
         more: the number of further ways, or rows, that are not shown.
         sums: the counts and sums in the value, each as the sum of its parts, in place of `of`.
+        record: for a row of a stream, the place and the event time of its record.
     """
 
     step: str
@@ -43,6 +45,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
     repeated: bool = False
     more: int = 0
     sums: list[Receipt] = []
+    record: str = ""
 
 
 def derive(
@@ -82,4 +85,6 @@ def derive(
 def _shown(evaluation: Evaluation, node: Node, row: Row) -> Derivation:
     """A row by itself."""
     iteration = evaluation.iteration(node, row) if node.variables else None
-    return Derivation(node.name, node.does, row[0], row[1], evaluation.bags[node].weight(row), iteration)
+    made = Derivation(node.name, node.does, row[0], row[1], evaluation.bags[node].weight(row), iteration)
+    made.record = str(row.record) if isinstance(row, Fact) else ""
+    return made

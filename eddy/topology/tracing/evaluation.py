@@ -6,20 +6,23 @@
 Rows on a cycle of a linear op, and the rows that follow from them, have no finite weight: they are held, as a worker
 holds them, and their keys have no row downstream.
 
-The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Not evaluated are
-facts (streams), which are not in tables, and recursions with algorithms of their own.
+The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Facts are those of all
+records; rows of windows are passed on as the event times of the records say. Not evaluated are recursions of facts,
+recursions with algorithms of their own, and steps whose rows only a worker can tell.
 """
 
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
 from eddy.errors import QueryError
 from eddy.topology.plan.bags import Bag, Row, identity
+from eddy.topology.plan.facts import Fact
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.tracing.row_cycles import CyclicRows, cyclic_rows
+from eddy.topology.tracing.source_clocks import SourceClocks
 
 __all__ = ["Evaluation"]
 
@@ -32,10 +35,13 @@ _NONE_HELD = CyclicRows({}, ())
 
 
 class Evaluation:
-    """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source table by its topic.
+    """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source by its topic: those of a
+    table, or the facts of a stream, by rising offset of each partition.
 
     `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
     formula holds, with F(0), F(1), … if the depth of rows is bounded; `held` has the rows that loops hold.
+    `waiting` has the rows that steps do not pass on yet, with the reasons, `by_arrival` the reasons why a worker's rows
+    may be others. The rows of windows of `wanted` itself are all that there ever were.
 
     `max_rows` bounds the different rows of all steps and iterations together; up to twenty times as many may be
     computed before equal rows are merged.
@@ -43,15 +49,23 @@ class Evaluation:
     """
 
     def __init__(
-        self, plan: Plan, wanted: Node, tables: Mapping[str, Iterable[Row]], max_rows: int = 5_000_000
+        self,
+        plan: Plan,
+        wanted: Node,
+        tables: Mapping[str, Iterable[Row]],
+        max_rows: int = 5_000_000,
+        clocks: SourceClocks | None = None,
     ) -> None:
-        self._tables, self._left, self._scopes = tables, max_rows, Scopes(plan)
-        self._topics = {source: source.topic for source in plan.sources() if source.kind == "table"}
+        self._tables, self._left, self._scopes, self._wanted = tables, max_rows, Scopes(plan), wanted
+        self._topics = {source: source.topic for source in plan.sources()}
+        self.clocks = clocks or SourceClocks({})
         self._left_to_make = _MADE_EACH * max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
         self.waves: dict[Node, list[Bag]] = {}
         self.held: dict[Node, CyclicRows] = {}
+        self.waiting: dict[Node, list[tuple[Row, str]]] = {}
+        self.by_arrival: list[str] = []
         needed = self._needed(wanted)
         for node in plan.nodes:
             if node in needed and node not in self._scopes.around:
@@ -89,26 +103,53 @@ class Evaluation:
         if node.as_loop is not None:
             self._loop(node.as_loop)
         elif node.same_rows_as is not None:
-            self.bags[node] = self.bags[node.same_rows_as]
+            self.bags[node] = self._passed_on(node, self.bags[node.same_rows_as])
         else:
-            self.bags[node] = self._made(node, [self.bags[source] for source in node.inputs])
+            inputs = [self.bags[source] for source in node.inputs]
+            self._note_arrival(node, inputs)
+            self.bags[node] = self._passed_on(node, self._made(node, inputs))
+            if node.begins:
+                self.clocks.see(row for row, _ in self.bags[node])
+
+    def _passed_on(self, node: Node, rows: Bag) -> Bag:
+        """The rows of a step that do not wait for event times; all of a table of windows that is wanted itself."""
+        if not node.waits_for:
+            return rows
+        there, waiting = Bag(), self.waiting.setdefault(node, [])
+        for row, weight in rows:
+            closing = node.closing(row)
+            reason = self.clocks.waits(closing) if closing is not None and closing.waits else ""
+            if reason:
+                waiting.append((row, reason))
+            if not reason or (node is self._wanted and node.closes):
+                there.add([(row, weight)])
+        return there
+
+    def _note_arrival(self, node: Node, inputs: Sequence[Bag]) -> None:
+        """Note the reason why a worker's rows may be others: the order of arrival, where it decides."""
+        found = node.arrival
+        if found is not None and (not found.mixed or any(map(_is_mixed, inputs))):
+            self.by_arrival.append(f"step '{node.name}' ({node.does}) has {found.reason}")
 
     def _made(self, node: Node, inputs: list[Bag]) -> Bag:
         if node in self._topics:
-            return self._bag((row, 1) for row in self._tables[self._topics[node]] if row[0] is not None)
-        made = None if node.kind == "stream" else node.rows_from(*inputs)
+            rows = self._tables[self._topics[node]]
+            return self._bag((row, 1) for row in rows if row[0] is not None or node.kind == "stream")
+        made = None if node.only_by_worker else node.rows_from(*inputs)
         if made is None:
-            why = "has facts, which are in no table" if node.kind == "stream" else node.untraced
-            raise QueryError(
-                f"trace: step '{node.name}' ({node.does}), on which the rows depend, {why}; steps of tables and "
-                "relations are traced. `eddy verify` computes steps of facts again, from the topics"
-            )
+            raise self._refused(node, node.only_by_worker or f"it {node.untraced}")
         try:
             return self._bag(made)
         except QueryError:
             raise
         except Exception as error:
             raise QueryError(f"trace: step '{node.name}' fails on a row: {error!r}") from error
+
+    def _refused(self, node: Node, why: str) -> QueryError:
+        return QueryError(
+            f"trace: step '{node.name}' ({node.does}), on which the rows depend, is not computed again here: {why}. "
+            "`eddy verify` computes what it can again, from the topics"
+        )
 
     def _bag(self, rows: Iterable[tuple[Row, int]]) -> Bag:
         """The rows of a step. Raises: QueryError as soon as there are too many."""
@@ -124,8 +165,10 @@ class Evaluation:
         return bag
 
     def _loop(self, loop: Loop) -> None:
+        if loop.kind == "stream":
+            raise self._refused(loop, "it is a recursion of facts")
         inner = any(node.variables for node in self._scopes.body[loop])
-        if loop.waves and not inner and loop.kind != "stream":
+        if loop.waves and not inner:
             self._waves(loop)
         else:
             self._iterate(loop)
@@ -236,6 +279,17 @@ class Evaluation:
                 f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
                 "iterations. `eddy status` names the path; mend the data"
             )
+
+
+def _is_mixed(rows: Bag) -> bool:
+    """Whether facts of one key are of several partitions."""
+    places: dict[Any, tuple[str, int]] = {}
+    for row, _ in rows:
+        if isinstance(row, Fact):
+            place = row.record.topic, row.record.partition
+            if places.setdefault(identity(row[0]), place) != place:
+                return True
+    return False
 
 
 def _leads_to(node: Node, loop: Loop) -> bool:

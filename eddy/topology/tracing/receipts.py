@@ -3,9 +3,10 @@
     f(X) = Σ weight(row) · f(row)        a count has f = 1, a sum has f(row) = the row's number
 
 A step whose rows are linear in its input's rows hands f on: the input row gets what its own results have, so that the
-same number is a sum over the rows upstream. That ends at rows of source tables, at steps that are not linear, and at
-the rows of a recursion X = seed + op(X). If all of those have one key, they are opened: what came from the seed is
-*direct*, and the rest are the rows of X that op was applied to, by their keys, each of which can be opened in turn.
+same number is a sum over the rows upstream. That ends at rows of source tables and records of streams, at steps that
+are not linear, and at the rows of a recursion X = seed + op(X). If all of those have one key, they are opened: what
+came from the seed is *direct*, and the rest are the rows of X that op was applied to, by their keys, each of which can
+be opened in turn.
 
 Sums over the subtrees of a forest, such as `tree_totals`, and numbers of rows that are below one another, such as those
 of `recursive_fixpoint`, are the number of the node's *own* and the sums of the subtrees below it.
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.topology.plan.bags import Addend, Row, identity
+from eddy.topology.plan.bags import Addend, Row, identity, is_grouped
+from eddy.topology.plan.facts import Fact, moment_text
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.summands import DIRECT, OWN, RowGroup, RowShare, RowShares, SubtreeSums, add_share, not_zero
@@ -138,7 +140,7 @@ class Receipts:
         (source,), key = node.inputs, identity(row[0])
         level = RowGroup(source, row[0], label(row[0]))
         for one, weight in self._bags[source]:
-            if identity(one[0]) == key and (number := addend.of_row(one)):
+            if is_grouped(one) and identity(one[0]) == key and (number := addend.of_row(one)):
                 level.add(one, Fraction(number), weight)
         return level
 
@@ -234,7 +236,7 @@ class Receipts:
                 key = row[0] if joined_by is None else joined_by
                 part = around.setdefault(identity(key), self._group(loop, row, key, self._turns(loop, level)))
             else:
-                key = row[1] if by_value else row[0]
+                key = row.record.place if isinstance(row, Fact) else row[1] if by_value else row[0]
                 part = direct.setdefault((node, identity(key)), self._group(node, row, key))
             part.add(row, number, self._weight(part, row))
         for tree in trees:
@@ -261,6 +263,10 @@ class Receipts:
 
     def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> RowGroup:
         """A part without rows yet, with the name of its row, or of its key in a table that the recursion joins."""
+        if isinstance(row, Fact):
+            return RowGroup(
+                node, key, f"{title_of(row[1]) or label(row[0])} {moment_text(row.record.timestamp_ms)}", turns
+            )
         named = title_of(row[1]) if node.as_loop is None else self._named(node.as_loop).get(identity(key))
         return RowGroup(node, key, named or label(key), turns)
 

@@ -56,6 +56,7 @@ def _line(row: Derivation) -> str:
     does = row.does if NUMBERED.fullmatch(row.step) else f"{row.step} ({row.does})"
     text = f"{_shown(row.key)} = {_shown(row.value)}"
     notes = [f"{row.weight:,} times"] if row.weight != 1 else []
+    notes += [row.record] if row.record else []
     if row.iteration:
         notes.append(f"iteration {row.iteration}")
     if row.repeated:

@@ -5,7 +5,7 @@ row with the wanted key would be there without its drop. For a side of a join wi
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -69,7 +69,7 @@ class WhyNot:
         found = [self._told(drops, depth, False) for drops in sure.values()]
         if not found:
             found = [self._told(drops, _DEEPEST, True) for drops in maybe.values()]
-        return found[:_SHOWN] + ([] if sure else self._ends(node, wanted))
+        return found[:_SHOWN] + ([] if sure else self._ends(node, keys))
 
     def _told(self, drops: list[DropReason], depth: int, maybe: bool) -> DroppedRow:
         first = min(drops, key=lambda drop: repr(drop.row))
@@ -89,11 +89,15 @@ class WhyNot:
     def _made(self, node: Node) -> Iterable[Missing]:
         if node in self._variables or node.begins:
             return ()
+        waiting = [
+            Missing(*row, DropReason(node, reason, row)) for row, reason in self._evaluation.waiting.get(node, ())
+        ]
         if node.same_rows_as is not None:
-            return self._of(node.same_rows_as)
+            return [*waiting, *self._of(node.same_rows_as)]
         if node.results:
             return [*self._held(node), *(row for source in (*node.inputs, *node.results) for row in self._of(source))]
-        return node.missing([self._bags[source] for source in node.inputs], list(map(self._of, node.inputs)))
+        missing = node.missing([self._bags[source] for source in node.inputs], list(map(self._of, node.inputs)))
+        return missing if not waiting else chain(waiting, missing)
 
     def _held(self, loop: Node) -> list[Missing]:
         """The keys that a recursion holds."""
@@ -103,7 +107,7 @@ class WhyNot:
         reason = f"holds it: the path {held.path} is a cycle. Mend the data"
         return [Missing(row[0], UNKNOWN, DropReason(loop, reason, row, held=True)) for row in held.rows.values()]
 
-    def _ends(self, node: Node, wanted: set[Any]) -> list[DroppedRow]:
+    def _ends(self, node: Node, keys: Sequence[Any]) -> list[DroppedRow]:
         """The steps upstream that have no row with the key, where its way ends: at tables, and where keys are made."""
         found: list[DroppedRow] = []
         todo, seen = [node], {node}
@@ -113,6 +117,9 @@ class WhyNot:
                 found.append(DroppedRow(at.name, at.in_words, reason))
                 continue
             sources = [at.same_rows_as] if at.same_rows_as is not None else [*at.inputs, *at.results]
+            if reason := at.outside(keys, [self._bags[source] for source in sources]):
+                found.append(DroppedRow(at.name, at.in_words, reason))
+                continue
             if at.rekeys or (at.bilinear and at.rekeyed):
                 size = max(len(self._bags[source]) for source in sources)
                 found.append(DroppedRow(at.name, at.in_words, f"makes this key of none of its {size:,} rows"))

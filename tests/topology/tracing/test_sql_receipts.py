@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 import eddy
+from tests.seeds import of_today
 from tests.topology.tracing.traced import NAMES, Traced, below, check
 
 S = eddy.String
@@ -73,3 +74,49 @@ def test_counts_of_sets_are_sums_of_their_rows(text: str) -> None:
     rows = {"b": Person("b", "a", 1), "c": Person("c", "a", 1), "d": Person("d", "b", 1)}
     receipt = Traced(view(text), "view-group", {"people": rows}).trace(("a",))[0].sums[0]
     check(receipt, {("a", "b"): 1, ("a", "c"): 1, ("a", "d"): 1}, 0)
+
+
+class Click(msgspec.Struct, frozen=True):
+    page: str
+    at: int
+    seen: int
+
+
+WINDOWS = {
+    "tumble": "TUMBLE(clicks, at, INTERVAL '10 milliseconds')",
+    "hop": "HOP(clicks, at, INTERVAL '5 milliseconds', INTERVAL '10 milliseconds')",
+    "session": "TABLE(SESSION(TABLE clicks PARTITION BY page, DESCRIPTOR(at), INTERVAL '4' MILLISECONDS))",
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("seed", of_today(3))
+def test_parts_of_windows_are_the_rows_of_the_table(kind: str, seed: int) -> None:
+    draw = random.Random(seed)
+    clicks = {f"c{n}": Click(draw.choice("ab"), draw.randrange(60), draw.randint(1, 9)) for n in range(20)}
+    topology = eddy.Topology("view")
+    table = topology.table("clicks", key=S, value=eddy.Struct(Click))
+    text = f"SELECT page, window_start, window_end, COUNT(*), SUM(seen) FROM {WINDOWS[kind]} GROUP BY 1, 2, 3"
+    topology.sql(text, name="view", tables={"clicks": table})
+    traced = Traced(topology, "view-group", {"clicks": clicks})
+    spans = {name: spans_of(kind, name, clicks) for name in clicks}
+    for key in {(click.page, *span) for name, click in clicks.items() for span in spans[name]}:
+        there = {name: click for name, click in clicks.items() if click.page == key[0] and key[1:] in spans[name]}
+        count, total = traced.trace(key)[0].sums
+        check(count, dict.fromkeys(there, 1), 0)
+        check(total, {name: click.seen for name, click in there.items()}, 0)
+
+
+def spans_of(kind: str, name: str, clicks: dict[str, Click]) -> list[tuple[int, int]]:
+    """The windows of a click."""
+    at = clicks[name].at
+    if kind != "session":
+        step = 10 if kind == "tumble" else 5
+        return [(start, start + 10) for start in range(step - 10, 60, step) if 0 <= at - start < 10]
+    first = last = at
+    moments = {click.at for click in clicks.values() if click.page == clicks[name].page}
+    while earlier := [moment for moment in moments if first - 4 < moment < first]:
+        first = min(earlier)
+    while later := [moment for moment in moments if last < moment < last + 4]:
+        last = max(later)
+    return [(first, last + 4)]

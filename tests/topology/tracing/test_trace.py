@@ -219,9 +219,11 @@ def test_long_derivations_are_cut_and_say_so() -> None:
 
 def test_what_cannot_be_traced_is_refused_with_the_step() -> None:
     topology = eddy.Topology("facts")
-    topology.stream("words", key=S, value=S).group_by(lambda k, v: v, key=S).count("counts")
-    with pytest.raises(QueryError, match=r"'words' \(row of topic words\), on which the rows depend, has facts"):
-        evaluated(topology, "counts", {})
+    names = topology.table("names", key=S, value=S)
+    named = topology.stream("words", key=S, value=S).join(names, lambda word, name: name, name="named")
+    named.group_by(lambda k, v: v, key=S).count("counts")
+    with pytest.raises(QueryError, match=r"'named' .*: it joins each record with the table as it was"):
+        evaluated(topology, "counts", {"words": {}, "names": {}})
     cyclic: Tables = {"nodes": {"a": "b", "b": "a"}}
     with pytest.raises(QueryError, match="'far' has no finite answer"):
         evaluated(distances(), "far", cyclic)
@@ -237,19 +239,20 @@ HOUR = timedelta(hours=1)
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        ("windows", r"'clicks' \(row of topic clicks\), on which the rows depend, has facts"),
-        ("sessions", r"'clicks' \(row of topic clicks\), on which the rows depend, has facts"),
-        ("changes", r"'KSTREAM-[^']*' \(latest\), on which the rows depend, has facts"),
-        ("calm", r"'calm' \(suppress\), on which the rows depend, passes changes on after a time"),
-        ("now", r"'now' \(valid rows\), on which the rows depend, has other rows as time passes"),
+        ("first", r"'.*' \(order\), on which the rows depend, is not computed again here: it has an algo"),
+        (
+            "changes",
+            r"'KSTREAM-[^']*' \(latest\), .*: it has each change of a table, and how many there are",
+        ),
+        ("calm", r"'calm' \(suppress\), .*: what has been passed on depends on when the worker saw the changes"),
+        ("now", r"'now' \(valid rows\), on which .*: it has other rows as time passes"),
         ("errors", r"has messages that a worker makes"),
     ],
 )
 def test_step_that_cannot_be_computed_again_is_named_with_the_reason(step: str, reason: str) -> None:
     topology = eddy.Topology("timely")
-    clicks = topology.stream("clicks", key=S, value=S).group_by_key()
-    clicks.windowed_by(eddy.TimeWindows(HOUR)).count("windows")
-    clicks.windowed_by(eddy.SessionWindows(HOUR)).count("sessions")
+    clicks = topology.stream("clicks", key=S, value=S)
+    clicks.deduplicate(within=HOUR, by=lambda key, value: value, name="first").group_by_key().count("first-clicks")
     words = topology.table("words", key=S, value=S)
     words.to_stream().group_by(lambda key, value: value, key=S).count("changes")
     words.suppress("calm", until_time_limit=HOUR)
@@ -259,7 +262,7 @@ def test_step_that_cannot_be_computed_again_is_named_with_the_reason(step: str, 
     )
     found.errors.map(lambda key, text: (key, text), name="errors")
     with pytest.raises(QueryError, match=reason):
-        evaluated(topology, step, {"words": {"a": "b"}})
+        evaluated(topology, step, {"words": {"a": "b"}, "clicks": {}})
 
 
 @pytest.mark.parametrize("different", [True, False])

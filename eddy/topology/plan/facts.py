@@ -1,0 +1,80 @@
+"""Facts with their records, for the evaluation of a plan from scratch.
+
+A `Fact` is a row (key, value) of a stream that knows the record it is made of, so that equal rows of two records are
+two. Steps that keep records hand it on; a table or a relation made of facts has plain rows.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Self
+
+__all__ = ["Fact", "FactRecord", "like", "moment_text", "span_text"]
+
+_Row = tuple[Any, Any]
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last that has a name."""
+
+
+class FactRecord(NamedTuple):
+    """A record's place and event time, and the event time of its partition: the greatest one up to it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    event_time_ms: int
+
+    @property
+    def place(self) -> str:
+        """Its place as text, such as `clicks-0@17`."""
+        return f"{self.topic}-{self.partition}@{self.offset}"
+
+    def __str__(self) -> str:
+        return f"{self.place}, {moment_text(self.timestamp_ms)}"
+
+
+class Fact(tuple[Any, Any]):
+    """A row of a stream, made of a record."""
+
+    record: FactRecord
+
+    def __new__(cls, row: _Row, record: FactRecord) -> Self:
+        """The row, of this record."""
+        made = super().__new__(cls, row)
+        made.record = record
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fact) and self.record == other.record and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((*self, self.record))
+
+    def __repr__(self) -> str:
+        return f"Fact({super().__repr__()}, {self.record!r})"
+
+
+def like(row: _Row, made: _Row) -> _Row:
+    """A row made of another one, with its record if it has one."""
+    return Fact(made, row.record) if isinstance(row, Fact) else made
+
+
+def moment_text(time_ms: int) -> str:
+    """A moment in UTC, without parts of a second that are 0.
+
+    >>> moment_text(90_000), moment_text(1)
+    ('1970-01-01 00:01:30', '1970-01-01 00:00:00.001')
+    """
+    if not 0 <= time_ms <= _LATEST_MS:
+        return f"{time_ms:,} ms"
+    seconds, ms = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}{f'.{ms:03}' if ms else ''}"
+
+
+def span_text(start_ms: int, end_ms: int) -> str:
+    """A window's two moments.
+
+    >>> span_text(60_000, 120_000)
+    '1970-01-01 00:01:00 to 00:02:00'
+    """
+    start, end = moment_text(start_ms), moment_text(end_ms)
+    return f"{start} to {end[11:] if start[:10] == end[:10] and end[10:11] == ' ' else end}"

@@ -1,0 +1,165 @@
+"""The assignment of windows to records, before any exchange; the sources whose event times decide what is late."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eddy.errors import TopologyError
+from eddy.join_windows import JoinSide
+from eddy.operators.operator import Operator
+from eddy.operators.windows import assignment
+from eddy.serde import Serde
+from eddy.topology.plan.bags import Bag, Way, Weighted
+from eddy.topology.plan.compilers import Spark, States
+from eddy.topology.plan.facts import Fact
+from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
+from eddy.topology.plan.node import Arrival, Node
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
+from eddy.topology.plan.topic_steps import Source
+from eddy.topology.plan.windows_from_scratch import (
+    Made,
+    in_sessions,
+    late_spans,
+    late_text,
+    no_such_window,
+    timely_rows,
+)
+from eddy.windows import SlidingWindows, Windowed, Windows
+
+__all__ = ["AssignWindows", "sources_of_records"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AssignWindows(Node):
+    """Records, each under its key with each of its windows that is not over."""
+
+    keeps_records = True
+    does = "windows"
+
+    windows: Windows
+    inner_key: Serde[Any]
+    """The serde of the keys without windows."""
+    sources: tuple[Source, ...]
+    """The sources whose event times decide what is late."""
+
+    @property
+    def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
+        """None: its keys are others."""
+        return ()
+
+    @property
+    def same_partitions(self) -> Iterable[tuple[Node, Node]]:
+        """A row remains in its partition, unless keys have changed before."""
+        return [] if self.rekeyed else [(self, self.inputs[0])]
+
+    @property
+    def marked(self) -> Windows:
+        """The windows whose ends are the moments of its frontiers."""
+        return self.windows
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows of records merge: they are sessions."""
+        return self.windows.closes_at(0) > 0
+
+    @property
+    def topics_of_windows(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The topics of the sources."""
+        return tuple(source.user_topic or "" for source in self.sources)
+
+    def operator(self, states: States) -> Operator:
+        """The windows of each record."""
+        return assignment.AssignWindows(self.label, self.windows, self.topics_of_windows)
+
+    @property
+    def only_by_worker(self) -> str:  # type: ignore[override]
+        """Which records are late after an idle time, if partitions may be idle."""
+        idle = [source.topic for source in self.sources if source.idle_after_ms]
+        if not idle:
+            return ""
+        return f"topic '{idle[0]}' has idle_after, so that records may be late by the wall clock of a worker"
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """The wall clock, if partitions may be idle."""
+        return Arrival(self.only_by_worker) if self.only_by_worker else None
+
+    def on_spark(self, spark: Spark) -> None:
+        """The windows of each record, by the event time of its partition at it."""
+        if self.only_by_worker:
+            spark.by_a_worker(self)
+        else:
+            spark.windows_assigned(self)
+
+    # Evaluation from scratch
+
+    @property
+    def factor(self) -> int:
+        """A row for each window."""
+        return 1
+
+    def rows_from(self, *inputs: Bag) -> Weighted | None:
+        """The records under their windows; sessions are merged here already, since all records are at hand."""
+        return ((row, 1) for row, _ in self._made(inputs[0]))
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """One record each."""
+        return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
+
+    def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
+        """Late records under each window that was over, and missing ones under the windows they would have."""
+        windows = self.windows
+        for fact, (start, end) in late_spans(windows, inputs[0]):
+            drop = DropReason(self, late_text(fact, end, windows.lag_ms), fact)
+            yield Missing(self._key(fact[0], start, end), fact[1], drop)
+        for absent in missing[0]:
+            row = absent.drop.row
+            if isinstance(row, Fact) and absent.key is not UNKNOWN and row.record.timestamp_ms >= 0:
+                for start, end in windows.of(row.record.timestamp_ms):
+                    yield absent._replace(key=self._key(absent.key, start, end))
+
+    def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
+        """No record in the window; nothing for the moments of a join, whose rows have no windows."""
+        if isinstance(self.windows, JoinSide):
+            return ""
+        return no_such_window(keys, self._made(inputs[0]), inputs[0])
+
+    def _made(self, rows: Bag) -> Iterable[Made]:
+        made = timely_rows(self.windows, rows)
+        return in_sessions(made, self.windows.closes_at(0)) if self.merges else made
+
+    def _key(self, key: Any, start: int, end: int) -> Windowed[Any]:
+        """The key of the window with these bounds; of sliding windows the one that ends with the record."""
+        windows = self.windows
+        return Windowed(key, *(windows.ending_with(start) if isinstance(windows, SlidingWindows) else (start, end)))
+
+
+def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Source, ...]:
+    """The sources whose records these facts are, in their partitions. `call` is the method that needs them.
+
+    Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
+    """
+    found: list[Source] = []
+    for node in record_steps(facts):
+        if is_source_of_records(node):
+            found.append(node)
+            continue
+        if node.matches:
+            raise TopologyError(
+                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
+                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
+                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
+            )
+        if node.sends:
+            raise TopologyError(
+                f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "
+                f"sent records to others; call {call} before it. A group_by between the source and {call} is no such "
+                "step"
+            )
+        if node.kind != "stream" or not node.keeps_records:
+            raise TopologyError(
+                f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
+                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
+                "to a topic and read that: topology.stream('…')"
+            )
+    return tuple(found)

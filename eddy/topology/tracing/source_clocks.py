@@ -1,0 +1,57 @@
+"""The event times of source partitions at the version of a trace, and whether they let rows of windows go on.
+
+The event time of a partition is the greatest one of its records; -1 if it has none.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eddy.partitioner import Partitioner, partition_of
+from eddy.topology.plan.bags import Row
+from eddy.topology.plan.facts import Fact, moment_text
+from eddy.topology.plan.row_closing import Closing
+
+__all__ = ["Slowest", "SourceClocks"]
+
+Slowest = tuple[int, str, int]
+"""The least event time, with its topic and partition."""
+
+
+@dataclass
+class SourceClocks:
+    """The clocks of a plan's sources. `partitions` has the number of partitions of each topic."""
+
+    partitions: Mapping[str, int]
+    partitioner: Partitioner = partition_of
+    _times: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def see(self, facts: Iterable[Row]) -> None:
+        """Take the event times of a source's records."""
+        for row in facts:
+            if isinstance(row, Fact):
+                place = row.record.topic, row.record.partition
+                self._times[place] = max(self._times.get(place, -1), row.record.event_time_ms)
+
+    def slowest(self, closing: Closing) -> Slowest:
+        """The partition that closes last among those of a row."""
+        places = [
+            (topic, partition)
+            for topic in closing.topics
+            for partition in range(self.partitions[topic])
+            if closing.key is None or partition == self.partitioner(closing.key, self.partitions[topic])
+        ]
+        return min((self._times.get(place, -1), *place) for place in places)
+
+    def waits(self, closing: Closing) -> str:
+        """Why a row waits, as a verb with its object; empty if it does not."""
+        time, topic, partition = self.slowest(closing)
+        if time >= closing.at_ms:
+            return ""
+        stands = f"has no record yet, and {moment_text(closing.at_ms)} is needed" if time < 0 else ""
+        return f"waits for the time of '{topic}': partition {partition} " + (
+            stands or f"is at {moment_text(time)}, and {moment_text(closing.at_ms)} is needed"
+        )
+
+    def has_removed(self, closing: Closing) -> bool:
+        """Whether the step's table has the row no more."""
+        return self.slowest(closing)[0] >= closing.removed_at_ms

@@ -28,14 +28,23 @@ from eddy.state.table_state import Table
 __all__ = ["Aggregate", "Count", "check_new"]
 
 
+_SAMPLE = 64
+"""The number of keys that decide whether it is worth asking if all keys differ, as after a recursion that counts."""
+
+
 def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
     """The sum of the weights of each key's rows. Raises: DataError if a key cannot be hashed."""
     try:
         if batch.weights.count(1) == len(batch.weights):
             return Counter(keys_of(batch.rows))
-        sums: dict[Any, int] = {}
+        keys = list(keys_of(batch.rows))
+        if len(set(keys[:_SAMPLE])) == len(keys[:_SAMPLE]):
+            sums = dict(zip(keys, batch.weights, strict=True))
+            if len(sums) == len(keys):
+                return sums
+        sums = {}
         get = sums.get
-        for (key, _), weight in zip(batch.rows, batch.weights, strict=True):
+        for key, weight in zip(keys, batch.weights, strict=True):
             sums[key] = get(key, 0) + weight
         return sums
     except TypeError as error:

@@ -15,7 +15,7 @@ headers. Consolidating merges equal rows, so it keeps only `time`, and the heade
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, repeat
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 from eddy.errors import DataError
@@ -146,6 +146,8 @@ class Batch:
     def consolidated(self, where: str) -> "Batch":
         """The same rows, merged, without weight 0. Raises: DataError as `zset` does."""
         if len(self.rows) > 1:
+            if len(self.rows) >= _MANY_OF_ONE and self.headers is None and _have_one_value(self.rows, self.weights):
+                return self._counted(where)
             zset = self.zset(where)
             whole = Batch.of(zset, self.time)
             if self.headers is not None:
@@ -159,12 +161,24 @@ class Batch:
             raise unhashable(self.rows, where) from error
         return self
 
+    def _counted(self, where: str) -> "Batch":
+        """The same where only keys differ: they are counted without a hash of each row."""
+        value, weight = self.rows[0][1], self.weights[0]
+        try:
+            hash(value)
+            counts = Counter(keys_of(self.rows))
+        except TypeError as error:
+            raise unhashable(self.rows, where) from error
+        weights = [weight * count for count in counts.values()]
+        return Batch(list(zip(counts, repeat(value), strict=False)), weights, self.time)
+
     def zset(self, where: str) -> ZSet:
         """Merge equal rows. Raises: DataError naming `where` and the row that cannot be hashed."""
         return consolidate(self.rows, self.weights, where)
 
 
 _MANY = 16  # the number of rows from which a C loop is faster
+_MANY_OF_ONE = 10_000  # the number of rows from which it is worth asking whether they have one value
 
 EMPTY = Batch([], [])
 """The batch without rows."""
@@ -200,7 +214,9 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
         if len(rows) >= _MANY and weights.count(weights[0]) == len(weights):
             zset: ZSet = Counter(rows)
             first = weights[0]
-            return zset if first == 1 else {row: first * count for row, count in zset.items()}
+            if first == 1:
+                return zset
+            return {row: first * count for row, count in zset.items()} if first else {}
         # One row replaces another, as in most changes of live data.
         if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:
             return {rows[0]: weights[0], rows[1]: weights[1]}
@@ -209,6 +225,21 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
         return zset
     except TypeError as error:
         raise unhashable(rows, where) from error
+
+
+def _have_one_value(rows: Sequence[Row], weights: Sequence[int]) -> bool:
+    """Whether all rows are pairs with the same object as their value, and of the same weight, not 0.
+
+    Such rows are equal if their keys are. Cost: 0.1 µs a row; next to nothing if the first rows differ.
+    """
+    value, weight = rows[0][1], weights[0]
+    return (
+        weight != 0
+        and weights.count(weight) == len(weights)
+        and all(map(is_, map(itemgetter(1), rows), repeat(value)))
+        and set(map(type, rows)) == {tuple}
+        and set(map(len, rows)) == {2}
+    )
 
 
 def merge_into(zset: ZSet, rows: Iterable[Row], weights: Iterable[int]) -> None:

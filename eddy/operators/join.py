@@ -48,6 +48,8 @@ class Bags(Protocol):
 Merge = Callable[[Any, Any, Any], Row]
 
 
+_BLOCK = 1_024
+"""The number of rows that are looked up in a table at a time: so few remain in the processor's cache."""
 _MANY = 256
 """The number of rows on both sides from which on equal rows are merged before the join."""
 
@@ -214,23 +216,32 @@ def matches(batch: Batch, state: Lookup | Bags, merge: Callable[[Any, Any, Any],
         ((key, value),) = batch.rows
         other = state.get(key)
         return EMPTY if other is None else Batch([merge(key, value, other)], batch.weights, batch.time)
-    keys = list(map(_KEY, batch.rows))
     if isinstance(state, Table):
-        others = state.get_many(keys)
-        if None in others:
-            mask = [other is not None for other in others]
-            if True not in mask:
-                return EMPTY
-            batch = batch.select(mask)
-            keys, others = list(compress(keys, mask)), list(compress(others, mask))
-        rows = list(map(merge, keys, map(_VALUE, batch.rows), others))
-        return Batch(rows, batch.weights, batch.time)
+        return _table_matches(batch, state, merge)
+    keys = list(map(_KEY, batch.rows))
     bags = state.get_many(keys)
     rows, weights = [], []
     for (key, value), weight, bag in compress(zip(batch.rows, batch.weights, bags, strict=True), bags):
         for other, factor in pairs_of(bag):
             rows.append(merge(key, value, other))
             weights.append(weight * factor)
+    return Batch(rows, weights, batch.time)
+
+
+def _table_matches(batch: Batch, table: Table[Any, Any], merge: Callable[[Any, Any, Any], Row]) -> Batch:
+    """The matches in a table, by blocks of rows."""
+    rows: list[Row] = []
+    weights: list[int] = []
+    for start in range(0, len(batch.rows), _BLOCK):
+        lefts, factors = batch.rows[start : start + _BLOCK], batch.weights[start : start + _BLOCK]
+        keys = list(map(_KEY, lefts))
+        others = table.get_many(keys)
+        if None in others:
+            mask = [other is not None for other in others]
+            lefts, factors = list(compress(lefts, mask)), list(compress(factors, mask))
+            keys, others = list(compress(keys, mask)), list(compress(others, mask))
+        rows += map(merge, keys, map(_VALUE, lefts), others)
+        weights += factors
     return Batch(rows, weights, batch.time)
 
 

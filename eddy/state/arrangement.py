@@ -9,6 +9,7 @@ Invariant: `_undo` holds the deltas of the current epoch, so the state before it
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from eddy.state.cache import Cache
@@ -17,6 +18,10 @@ from eddy.state.spec import Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["Arrangement", "Bag", "pairs_of", "weight_in"]
+
+_KEY, _VALUE = itemgetter(0), itemgetter(1)
+_MANY = 256
+"""The number of rows from which on it is worth asking whether they are the first ones, of a key each."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -43,6 +48,11 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             self._touched.update(key for key, _ in delta)
         self._undo.append(delta)
         fresh = self._fresh
+        if not fresh and self._complete and len(delta) >= _MANY:
+            bags = dict(zip(map(_KEY, delta), zip(map(_VALUE, delta), delta.values(), strict=True), strict=True))
+            if len(bags) == len(delta):  # the first rows, one for each key
+                fresh.update(bags)
+                return
         for (key, value), weight in delta.items():
             bag = fresh.get(key)
             if bag is None:

@@ -49,6 +49,16 @@ def test_count_replaces_the_count_of_a_key_and_drops_groups_without_rows() -> No
     }
 
 
+def test_count_adds_weights_of_a_key_that_comes_back_after_many_others() -> None:
+    bench = Bench(built(count))
+    rows = [((n, "x"), 1 + n % 3) for n in range(200)]
+    expected = {(n, 1 + n % 3): 1 for n in range(200)}
+    assert bench.epoch(**{"in": batch(rows)}) == expected
+    back = [((n, "y"), -(n % 3) - 1) for n in range(200)] + [((199, "z"), 5)]
+    gone = dict.fromkeys(expected, -1) | {(199, 5): 1}
+    assert bench.epoch(**{"in": batch(back)}) == gone
+
+
 def test_count_names_the_row_when_its_key_cannot_be_hashed() -> None:
     with pytest.raises(DataError, match=r"count 'c': row \(\[\], 1\) cannot be hashed"):
         Count("c", Wiring().table("c")).step(OUTSIDE, batch([(([], 1), 1)]))

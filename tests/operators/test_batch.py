@@ -20,6 +20,7 @@ def test_consolidate_adds_the_weights_of_equal_rows_and_drops_zeros() -> None:
 def test_consolidate_counts_when_all_weights_are_equal() -> None:
     assert consolidate([("a", 1), ("a", 1)], [1, 1], "here") == {("a", 1): 2}
     assert consolidate([("a", 1), ("a", 1)], [-2, -2], "here") == {("a", 1): -4}
+    assert consolidate([("a", 1)] * 20, [0] * 20, "here") == {}
     assert consolidate([], [], "here") == {}
 
 
@@ -28,6 +29,36 @@ def test_consolidate_names_the_place_and_the_row_when_a_row_cannot_be_hashed() -
         consolidate([("a", 1), ("b", [1])], [1, 1], "step 'x'")
     with pytest.raises(DataError, match="cannot be hashed"):
         Batch([("a", {}), ("b", 1)], [1, -1]).zset("step 'x'")
+
+
+keys = st.one_of(st.integers(-3, 3), st.sampled_from(["a", 1.0, 2.0, None, (1, "x")]))
+
+
+@given(st.lists(keys, min_size=1, max_size=8), st.sampled_from([1, "one", None, (1, 2)]), st.sampled_from([1, -2, 0]))
+def test_rows_of_one_value_are_merged_by_key(few: list[object], value: object, weight: int) -> None:
+    rows = [(few[n % len(few)], value) for n in range(10_000)]
+    made = Batch(list(rows), [weight] * 10_000, 7).consolidated("here")
+    expected = {row: weight * count for row, count in Counter(rows).items() if weight}
+    assert dict(zip(made.rows, made.weights, strict=True)) == expected
+    assert [(type(key), key) for key, _ in made.rows] == [(type(key), key) for key, _ in expected]
+    assert not weight or made.time == 7
+
+
+@pytest.mark.parametrize(
+    ("other", "weight"), [(("a", 2), 1), (("a", 1.0), 1), (("a", 1), 3), (("b", True), 1), (("a", 1), 0)]
+)
+def test_one_row_that_differs_among_many_equal_ones_is_merged_as_a_row(other: tuple[str, float], weight: int) -> None:
+    made = Batch([("a", 1)] * 10_000 + [other], [1] * 10_000 + [weight]).consolidated("here")
+    merged = other == ("a", 1)
+    assert dict(zip(made.rows, made.weights, strict=True)) == (
+        {("a", 1): 10_000 + weight} if merged else {("a", 1): 10_000, other: weight}
+    )
+
+
+@pytest.mark.parametrize("row", [("b", [1]), ([1], "b"), ["b", 1]])
+def test_many_equal_rows_that_cannot_be_hashed_are_refused(row: tuple[object, object]) -> None:
+    with pytest.raises(DataError, match=r"step 'x': row .* cannot be hashed"):
+        Batch([row] * 10_000, [1] * 10_000).consolidated("step 'x'")
 
 
 def test_merge_into_adds_in_place_and_drops_zeros() -> None:

@@ -53,6 +53,14 @@ def tables(kind: Any, joiner: Any = lambda left, right: (left, right)) -> Any:
     return build
 
 
+def test_a_join_of_many_rows_with_a_table_finds_each_match() -> None:
+    bench = Bench(built(relation_and_table))
+    bench.epoch(right=facts([(f"k{n}", n) for n in range(0, 5000, 3)]))
+    rows = [((f"k{n % 5000}", 1 + n // 5000), 1 + n % 2) for n in range(7000)]
+    expected = {(left, (key, left * int(key[1:]))): weight for (key, left), weight in rows if int(key[1:]) % 3 == 0}
+    assert bench.epoch(left=batch(rows)) == expected
+
+
 def test_a_join_makes_a_row_for_each_match_and_takes_it_back_with_either_side() -> None:
     bench = Bench(built(relations))
     assert bench.epoch(left=batch([(("a", 2), 1)])) == {}

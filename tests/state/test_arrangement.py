@@ -92,6 +92,23 @@ def test_equal_json_rows_are_one_row() -> None:
     assert dict(Arrangement(spec(value=Json()), store).items()) == {("a", 2): 1}
 
 
+@pytest.mark.parametrize("values", [1, 2])
+def test_the_first_rows_of_many_keys_can_be_changed_and_undone(values: int) -> None:
+    """Many first rows enter at once, if each has a key of its own."""
+    store = MemoryStore()
+    rows: Rows = Arrangement(spec(), store)
+    first = {(n // values, n % values): n + 1 for n in range(600)}
+    rows.integrate(first)
+    assert dict(rows.items()) == first
+    rows.rollback()
+    assert dict(rows.items()) == {}
+    rows.integrate(first)
+    rows.integrate({(0, 0): -1, (1, 0): 4, (0, 7): 2})
+    write(rows, store)
+    expected = oracle.plus(oracle.bag(first.items()), oracle.bag([((0, 0), -1), ((1, 0), 4), ((0, 7), 2)]))
+    assert dict(rows.items()) == dict(Arrangement(spec(), store).items()) == expected
+
+
 def test_rows_lie_in_the_partition_of_their_key() -> None:
     rows: Rows = Arrangement(spec(partitions=5))
     rows.integrate({(n, "v"): 1 for n in range(20)})

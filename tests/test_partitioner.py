@@ -1,10 +1,13 @@
 """The partitioner agrees with Java's producers, to the bit."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddy.partitioner import partition_of
+from eddy import partitioner
+from eddy.partitioner import partition_of, partitions_of
 
 PUBLISHED = {
     b"21": -973932308,
@@ -30,3 +33,26 @@ def test_the_empty_key_has_a_partition() -> None:
 @given(st.binary(max_size=40), st.integers(1, 200))
 def test_a_partition_is_one_of_those_there_are(key: bytes, partitions: int) -> None:
     assert 0 <= partition_of(key, partitions) < partitions
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=20), st.integers(2, 2**31 - 1), st.integers(0, 3))
+def test_many_keys_have_the_partitions_of_each_alone(few: list[bytes], partitions: int, tail: int) -> None:
+    """The C function of Kafka's client, which is installed for tests, and the Python one."""
+    keys = [few[n % len(few)] + bytes([n % 256]) * (tail + n % 7) for n in range(1_000)]
+    alone = [partition_of(key[: len(key) - tail], partitions) for key in keys]
+    assert partitions_of(keys, partitions, partition_of, tail) == alone
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_many_keys_have_partitions_without_kafkas_client(missing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing:
+        monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    partitioner._fastest.cache_clear()  # private: what is installed is asked once
+    try:
+        assert (partitioner._fastest() is partition_of) is missing  # private: the choice has no other effect
+        assert (
+            partitions_of(list(PUBLISHED) * 200, 1 << 20, partition_of)
+            == [(murmur2 & 0x7FFFFFFF) % (1 << 20) for murmur2 in PUBLISHED.values()] * 200
+        )
+    finally:
+        partitioner._fastest.cache_clear()  # private: as above

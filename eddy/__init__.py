@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from eddy.topology.sql.answer import Answer
     from eddy.topology.sql.view import View
     from eddy.topology.topology import Topology
+    from eddy.unlimited_windows import UnlimitedWindows
     from eddy.windows import (
         CalendarWindows,
         SessionWindowed,
@@ -158,6 +159,7 @@ __all__ = [
     "TopologyError",
     "TopologyTestDriver",
     "UnknownSchemaError",
+    "UnlimitedWindows",
     "Version",
     "VersionedRecord",
     "VersionedStore",
@@ -243,6 +245,7 @@ _HOMES = {
         "TimeWindows",
         "Windowed",
     ),
+    "eddy.unlimited_windows": ("UnlimitedWindows",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _RENAMED = {"Views": "Tables", "views": "open_tables"}  # deprecated

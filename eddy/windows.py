@@ -10,7 +10,7 @@ All moments are milliseconds since 1970 in event time. A window is over once the
 """
 
 import calendar
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -35,6 +35,7 @@ __all__ = [
     "Windowed",
     "Windows",
     "check_span",
+    "windowed",
 ]
 
 K = TypeVar("K")
@@ -69,8 +70,8 @@ class Windowed(NamedTuple, Generic[K]):
 
     @property
     def end(self) -> datetime:
-        """`end_ms`, in UTC."""
-        return datetime.fromtimestamp(self.end_ms / 1000, UTC)
+        """`end_ms`, in UTC; of a window without an end the beginning of the year 9999."""
+        return datetime.fromtimestamp(min(self.end_ms, LATEST_MS) / 1000, UTC)
 
 
 class Windows(Protocol):
@@ -233,7 +234,7 @@ class CalendarWindows(_Fixed):
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
         """The serde of keys with a window, given the serde of keys."""
-        return _windowed(f"calendar-windowed({key.name}, {self.unit}, {self.zone})", key, self)
+        return windowed(f"calendar-windowed({key.name}, {self.unit}, {self.zone})", key, self)
 
     def _begin(self, time_ms: int) -> date:
         """The first day of the window with a moment."""
@@ -379,37 +380,32 @@ def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 
     """
     check_span("TimeWindowed: size", size, _MILLISECOND, "timedelta(minutes=5)")
     windows = TimeWindows(size)
-    return _windowed(f"time-windowed({key.name}, {windows.size_ms})", key, windows)
+    return windowed(f"time-windowed({key.name}, {windows.size_ms})", key, windows)
 
 
-def _windowed(name: str, key: Serde[Any], windows: TimeWindows | CalendarWindows) -> Serde[Any]:
+def windowed(name: str, key: Serde[Any], windows: Any) -> Serde[Any]:
+    """The serde of the keys of windows that are known by their start; all but `TimeWindows` have an `end_of` it."""
     inner, identity, decode_key, pack = key.encode, key.identify, key.decode, _START.pack
 
-    def encode(windowed: Windowed[Any]) -> bytes:
-        return inner(windowed[0]) + pack(windowed[1])
+    def encode(made: Windowed[Any]) -> bytes:
+        return inner(made[0]) + pack(made[1])
 
-    def identify(windowed: Windowed[Any]) -> bytes:
-        return (identity or inner)(windowed[0]) + pack(windowed[1])
+    def identify(made: Windowed[Any]) -> bytes:
+        return (identity or inner)(made[0]) + pack(made[1])
 
+    end_of: Callable[[int], int]
+    recipe: Any
     if isinstance(windows, TimeWindows):
-        size = windows.size_ms
-
-        def decode(data: bytes) -> Windowed[Any]:
-            start = cast("int", _START.unpack_from(data, len(data) - 8)[0])
-            return Windowed(decode_key(data[:-8]), start, start + size)
-
-        recipe: Any = (TimeWindowed, (key, windows.size))
+        end_of, recipe = windows.size_ms.__add__, (TimeWindowed, (key, windows.size))
     else:
-        end_of = windows.end_of
+        end_of, recipe = windows.end_of, (_serde_of, (windows, key))
 
-        def decode(data: bytes) -> Windowed[Any]:
-            start = cast("int", _START.unpack_from(data, len(data) - 8)[0])
-            return Windowed(decode_key(data[:-8]), start, end_of(start))
-
-        recipe = (_serde_of, (windows, key))
+    def decode(data: bytes) -> Windowed[Any]:
+        start = cast("int", _START.unpack_from(data, len(data) - 8)[0])
+        return Windowed(decode_key(data[:-8]), start, end_of(start))
 
     def in_topic(topic: str, part: Part) -> Serde[Any]:
-        return _windowed(name, key.in_topic(topic, part), windows)
+        return windowed(name, key.in_topic(topic, part), windows)
 
     return _WindowedSerde(
         name,

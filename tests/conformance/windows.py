@@ -1,6 +1,6 @@
 """The conformance cases of windows. Record number n has timestamp n."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import eddy
@@ -33,6 +33,15 @@ def windows_count(t: eddy.Topology) -> None:
 def windows_close(t: eddy.Topology) -> None:
     windows = eddy.TimeWindows(TEN, grace=timedelta(milliseconds=3))
     told(t.stream("in", S, S).group_by_key().windowed_by(windows, "close").count("n")).to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 12, ("b", "x"), ("b", "y")), *LATER]],
+    out={("a", 5): 8, ("b", 5): 2},
+)
+def windows_without_an_end(t: eddy.Topology) -> None:
+    windows = eddy.UnlimitedWindows(datetime(1970, 1, 1, microsecond=5_000, tzinfo=UTC))
+    told(t.stream("in", S, S).group_by_key().windowed_by(windows).count("n")).to_table().to("out", value=N)
 
 
 @case(

@@ -3,7 +3,7 @@
 import functools
 import random
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ def windows(extracted: bool = False) -> eddy.Topology:
     goods.avg("means", of=lambda value: len(value) / 10).to("averages")
     days = sales.group_by_key().windowed_by(eddy.CalendarWindows("day", "Europe/Zurich"))
     days.max("greatest").group_by(lambda key, value: (value, key.key), key=S, value=S).count("days").to("days", value=N)
+    ever = eddy.UnlimitedWindows(datetime(1970, 1, 1, 23, 59, 59, 995_000, tzinfo=UTC))
+    sales.group_by(lambda key, value: value, key=S).windowed_by(ever).count("ever").to("ever", value=N)
     sliding = eddy.SlidingWindows(ms(7), ms(6))
     sales.group_by_key().windowed_by(sliding).count("paces").to("paces", value=N)
     longest = sales.group_by(lambda key, value: value, key=S).windowed_by(sliding, "close", ms(9)).max("longest")
@@ -65,7 +67,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
-        names = ("in", "updates", "finals", "averages", "days", "visits", "sold", "paces", "longest")
+        names = ("in", "updates", "finals", "averages", "days", "visits", "sold", "paces", "longest", "ever")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
 
     def read_times_from_values(self) -> None:
@@ -80,7 +82,7 @@ class WindowsRig(Rig):
     def equal(self) -> None:
         verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
-        windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest")
+        windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest", "ever")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
         others |= {"lengths-totals", "means-totals", "averages", "paces-records", "paces-records-calendar"}

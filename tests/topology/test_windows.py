@@ -1,16 +1,19 @@
 """Windows: what a user of Kafka Streams expects, by the calendar, bad input; the laws are in `test_window_laws.py`."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import eddy
 from eddy.errors import DataError
 
 S, N = eddy.String, eddy.Int64
-Windows = eddy.TimeWindows | eddy.CalendarWindows
+Windows = eddy.TimeWindows | eddy.CalendarWindows | eddy.UnlimitedWindows
 Record = tuple[str | None, str | None, int]
 HOUR_MS = 3_600_000
 
@@ -171,6 +174,42 @@ def test_sessions_merge_whatever_their_order() -> None:
     written = eddy.SessionWindowed(S).encode(eddy.Windowed("a", 1, 11))
     assert written == b"a" + (11).to_bytes(8, "big") + (1).to_bytes(8, "big")
     assert eddy.SessionWindowed(S).decode(written) == eddy.Windowed("a", 1, 11)
+
+
+unlimited_steps = st.lists(
+    st.one_of(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b", "c", None]), st.sampled_from("xyz"), st.integers(0, 90)), max_size=4
+        ),
+        st.sampled_from(["restart", "lose the disk"]),
+    )
+)
+
+
+@given(unlimited_steps, st.integers(0, 60), st.integers(1, 3), st.booleans())
+def test_a_window_without_an_end_has_all_records_from_its_start_on(
+    steps: list[Any], start: int, partitions: int, exchange: bool
+) -> None:
+    windows = eddy.UnlimitedWindows(datetime.fromtimestamp(start / 1000, UTC))
+    topology = eddy.Topology("app")
+    stream = topology.stream("in", S, S)
+    groups = stream.group_by(lambda key, value: value, key=S) if exchange else stream.group_by_key()
+    groups.windowed_by(windows).count("n").to("out", value=N)
+    counts: Counter[str] = Counter()
+    with eddy.TopologyTestDriver(topology, partitions=partitions) as driver:
+        for step in steps:
+            if isinstance(step, str):
+                driver.restart(lose_state=step != "restart")
+                continue
+            for key, value, time in step:
+                driver.input("in").pipe(key, value, timestamp_ms=time)
+                if time >= start and (exchange or key is not None):
+                    counts[value if exchange else key] += 1
+        found = driver.store("n").all()
+        assert {key.key: n for key, n in found.items()} == counts
+        assert {(key.start_ms, key.end_ms, key.end.year) for key in found} <= {(start, 2**63 - 1, 9999)}
+        assert driver.output("out", key=windows.serde(S), value=N).read_map() == found
+        assert driver.worker.statistics.late == 0
 
 
 def test_a_join_with_windows_has_a_table_of_its_own() -> None:
@@ -334,6 +373,11 @@ def test_records_are_kept_until_the_window_behind_them_is_over() -> None:
         (lambda: counting(ms(10)), "windows=datetime.timedelta.* are needed"),  # type: ignore[arg-type]
         (lambda: counting(eddy.TimeWindows(ms(10)), emit="end"), "emit='end'"),
         (lambda: counting(eddy.TimeWindows(ms(10)), retention=5), "retention=5"),
+        (lambda: eddy.UnlimitedWindows(datetime(2026, 1, 1)), "start=.* with a time zone"),
+        (lambda: eddy.UnlimitedWindows(datetime(1969, 1, 1, tzinfo=UTC)), "start=.* 1970 or later"),
+        (lambda: eddy.UnlimitedWindows(ms(5)), "start=.* is needed"),  # type: ignore[arg-type]
+        (lambda: counting(eddy.UnlimitedWindows(), emit="close"), "never close.* Remove emit="),
+        (lambda: counting(eddy.UnlimitedWindows(), retention=ms(5)), "never close.* Remove retention="),
     ],
 )
 def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], object], told: str) -> None:
@@ -364,6 +408,7 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
         ),
         (lambda s: s.to_table("t").suppress(), "have none; a table of windows is needed"),
         (lambda s: s.group_by_key().windowed_by(MINUTE, "close").count("n").suppress(), "passes on each window once"),
+        (lambda s: s.group_by_key().windowed_by(eddy.UnlimitedWindows()).count("n").suppress(), "never close"),
         (
             lambda s: s.recursively(lambda r: r.group_by_key().windowed_by(MINUTE).count("n").to_stream(), "r"),
             "no records of a source",

@@ -117,7 +117,7 @@ def windows_of_rows(
             check_time(name, key, stamp)
             spans, last = of(stamp), stamp
         over = time - lag
-        if spans[0][1] > over:
+        if not spans or spans[0][1] > over:
             made.append([(Windowed(key, start, end), value) for start, end in spans])
         else:
             made.append([(Windowed(key, start, end), value) for start, end in spans if end > over])

@@ -12,7 +12,7 @@ from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Float64, Int64, Native, Serde, Tuple
 from eddy.topology.arguments import check_choice, check_function, check_name, check_serdes, check_whole
 from eddy.topology.dsl.builder import Builder
-from eddy.topology.dsl.windowed_groups import assigned_windows, merger_of, slide
+from eddy.topology.dsl.windowed_groups import assigned_windows, check_ends, merger_of, slide
 from eddy.topology.plan import plan
 from eddy.windows import SessionWindows, SlidingWindows, Windowed, Windows, check_span
 
@@ -233,8 +233,8 @@ class KGroupedStream(_Grouped[K, V]):
 
         Args:
             windows: `TimeWindows(size, advance, grace)`, `CalendarWindows(unit, zone, grace)`,
-                `SlidingWindows(difference, grace)` or `SessionWindows(gap, grace)`. Sessions merge, and so do their
-                aggregates.
+                `SlidingWindows(difference, grace)`, `SessionWindows(gap, grace)` or `UnlimitedWindows(start)`. Sessions
+                merge, and so do their aggregates.
             emit: `update`: each change of a window's row, as an epoch leaves it; `close`: the row of each window once,
                 when it closes. Nothing is retracted when a window closes.
             retention: how long after its end the row of a closed window is in the table, in event time.
@@ -246,6 +246,7 @@ class KGroupedStream(_Grouped[K, V]):
             raise TopologyError(f"{where}: the groups have windows already; one windowed_by is possible")
         check_choice(where, get_args(Emit), emit=emit)
         check_span(f"{where}: retention", retention, timedelta(0), "timedelta(days=1)")
+        check_ends(where, windows, emit, retention)
         assigned = assigned_windows(where, self._builder, self._node, self._key, self._value, windows)
         key = windows.serde(assigned.inner_key)
         groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)

@@ -19,6 +19,7 @@ from eddy.topology.arguments import (
 from eddy.topology.dsl.builder import Builder, pair, same_topology, serdes
 from eddy.topology.dsl.foreign_keys import foreign_key_join
 from eddy.topology.dsl.processed import Processed
+from eddy.topology.dsl.windowed_groups import check_ends
 from eddy.topology.plan import plan
 from eddy.topology.plan.windowed_steps import aggregate_of_windows
 from eddy.windows import check_span
@@ -116,6 +117,7 @@ class KTable(Processed[K, V]):
         of = aggregate_of_windows(where, self._node)
         if of.final:
             raise TopologyError(f"{where}: '{of.name}' passes on each window once already; remove suppress()")
+        check_ends(where, of.assigned.windows, "close", timedelta(0))
         facts = self.to_stream()._node
         fields = {"assigned": of.assigned, "of": of, **serdes(self._node)}
         node = self._builder.add(plan.Suppressed, name, kind="table", inputs=(facts,), **fields)

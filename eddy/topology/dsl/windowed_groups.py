@@ -1,16 +1,19 @@
 """The steps of groups with windows: windows are assigned, records of sliding windows follow them, sessions merge."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from eddy.errors import TopologyError
+from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Native, Serde
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.plan import plan
 from eddy.topology.plan.window_assignment import sources_of_records
+from eddy.unlimited_windows import UnlimitedWindows
 from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, SlidingWindows, TimeWindows, Windows
 
-__all__ = ["assigned_windows", "merger_of", "slide"]
+__all__ = ["assigned_windows", "check_ends", "merger_of", "slide"]
 
 
 def assigned_windows(
@@ -22,10 +25,10 @@ def assigned_windows(
     windows: Windows,
 ) -> plan.AssignWindows:
     """Add the step that gives windows to the records of a group. Raises: TopologyError."""
-    if not isinstance(windows, TimeWindows | CalendarWindows | SlidingWindows | SessionWindows):
+    if not isinstance(windows, TimeWindows | CalendarWindows | SlidingWindows | SessionWindows | UnlimitedWindows):
         raise TopologyError(
-            f"{where}: windows={windows!r}; TimeWindows, CalendarWindows, SlidingWindows or SessionWindows are "
-            "needed, such as eddy.TimeWindows(timedelta(minutes=5))"
+            f"{where}: windows={windows!r}; TimeWindows, CalendarWindows, SlidingWindows, SessionWindows or "
+            "UnlimitedWindows are needed, such as eddy.TimeWindows(timedelta(minutes=5))"
         )
     own, asked = node.key or Native, key or Native
     if not node.rekeyed and own.name != asked.name:
@@ -47,6 +50,16 @@ def assigned_windows(
         inner_key=asked,
         sources=sources_of_records(where, node),
     )
+
+
+def check_ends(where: str, windows: Windows, emit: Emit, retention: timedelta) -> None:
+    """Check that nothing is asked of the ends of windows that have none. Raises: TopologyError."""
+    if isinstance(windows, UnlimitedWindows) and (emit == "close" or retention):
+        asked = "emit='close'" if emit == "close" else f"retention={retention!r}"
+        raise TopologyError(
+            f"{where}: {asked}, and UnlimitedWindows never close; each change of their rows is passed on, and their "
+            f"rows are kept. Remove {asked.partition('=')[0]}="
+        )
 
 
 def slide(

@@ -7,6 +7,8 @@ two. Steps that keep records hand it on; a table or a relation made of facts has
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
+from eddy.unlimited_windows import FOREVER_MS
+
 __all__ = ["Fact", "FactRecord", "like", "moment_text", "span_text"]
 
 _Row = tuple[Any, Any]
@@ -77,4 +79,6 @@ def span_text(start_ms: int, end_ms: int) -> str:
     '1970-01-01 00:01:00 to 00:02:00'
     """
     start, end = moment_text(start_ms), moment_text(end_ms)
+    if end_ms >= FOREVER_MS:
+        return f"{start} on"
     return f"{start} to {end[11:] if start[:10] == end[:10] and end[10:11] == ' ' else end}"

@@ -10,6 +10,7 @@ from eddy.partitioner import Partitioner, partition_of
 from eddy.topology.plan.bags import Row
 from eddy.topology.plan.facts import Fact, moment_text
 from eddy.topology.plan.row_closing import Closing
+from eddy.unlimited_windows import FOREVER_MS
 
 __all__ = ["Slowest", "SourceClocks"]
 
@@ -47,6 +48,8 @@ class SourceClocks:
         time, topic, partition = self.slowest(closing)
         if time >= closing.at_ms:
             return ""
+        if closing.at_ms >= FOREVER_MS:
+            return "has no end"
         stands = f"has no record yet, and {moment_text(closing.at_ms)} is needed" if time < 0 else ""
         return f"waits for the time of '{topic}': partition {partition} " + (
             stands or f"is at {moment_text(time)}, and {moment_text(closing.at_ms)} is needed"

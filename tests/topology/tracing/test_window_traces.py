@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -106,6 +106,18 @@ def test_trace_names_the_records_of_a_window_and_whether_it_is_open() -> None:
             "the window is open, and waits for the time of 'in': partition 0 is at 1970-01-01 00:01:01, and "
             "1970-01-01 00:02:00 is needed"
         ]
+
+
+def test_window_without_an_end_is_open_and_waits_for_nothing() -> None:
+    topology = eddy.Topology("since")
+    windows = eddy.UnlimitedWindows(datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC))
+    topology.stream("in", key=S, value=N).group_by_key().windowed_by(windows).sum("sums").to("out")
+    with served(topology, [("a", 2, 5), ("a", 3, 50), ("a", 7, 4), ("b", 1, 1)], 1) as tables:
+        traces, (key, _) = Traces(topology.plan), *tables["sums"].all()
+        found = traces.trace(tables, "sums", text_of_key(tables.catalog.table("sums"), key))
+        assert (found.agrees, found.served, found.notes) == (True, 5, ["the window is open, and has no end"])
+        none = traces.trace(tables, "sums", f'["b", 5000, {key.end_ms}]')
+        assert "has no record of this key from 1970-01-01 00:00:05 on; the nearest: in-0@4" in none.text
 
 
 def test_window_that_its_table_has_no_more_still_has_its_receipt() -> None:

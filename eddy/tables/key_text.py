@@ -1,9 +1,12 @@
-"""Keys as text: strings and bytes are unchanged, all other keys are JSON.
+"""Keys as text: strings are unchanged, bytes are their text or hexadecimal digits, all other keys are JSON.
+
+Bytes that are no UTF-8 are written as 0x and their digits: FF as 0xff. So is text that looks like that.
 
 In a table whose keys may be strings or other values, text that is not JSON is a string, and a string that is JSON is
 written as JSON: the string 5 is "5".
 """
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +16,8 @@ from eddy.json_text import encode
 from eddy.tables.catalog import ServedTable
 
 __all__ = ["form_of_keys", "key_of_text", "text_of_key"]
+
+_hex = re.compile(r"0x((?:[0-9a-f]{2})*)").fullmatch
 
 
 def form_of_keys(table: ServedTable) -> Literal["text", "bytes", "json"]:
@@ -26,7 +31,8 @@ def key_of_text(table: ServedTable, text: str) -> Any:
     if kind is str:
         return text
     if kind is bytes:
-        return text.encode()
+        digits = _hex(text)
+        return bytes.fromhex(digits[1]) if digits else text.encode(errors="surrogateescape")
     try:
         if kind in (None, Any):
             value = msgspec.json.decode(text)
@@ -41,10 +47,18 @@ def key_of_text(table: ServedTable, text: str) -> Any:
 def text_of_key(table: ServedTable, key: Any) -> str:
     """The inverse of `key_of_text`."""
     if isinstance(key, bytes):
-        return key.decode(errors="replace")
+        return _text_of_bytes(key)
     if isinstance(key, str) and (table.key.type is str or (table.key.type in (None, Any) and not _is_json(key))):
         return key
     return encode(key).decode()
+
+
+def _text_of_bytes(key: bytes) -> str:
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    return f"0x{key.hex()}" if _hex(text) else text
 
 
 def _is_json(text: str) -> bool:

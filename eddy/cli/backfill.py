@@ -7,7 +7,7 @@ import click
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, topology_argument
-from eddy.cli.spark_commands import batch_options, ending, inputs_of, session, stages
+from eddy.cli.spark_commands import batch_options, columns_of, ending, inputs_of, session, stages
 from eddy.connectors.spark import backfill, backfill_files
 from eddy.connectors.spark.session import ONE_TASK
 
@@ -46,6 +46,7 @@ def command(
     folder: str | None,
     form: str,
     inputs: tuple[str, ...],
+    maps: tuple[str, ...],
     retained_only: bool,
     on_error: str,
     one_task: int,
@@ -60,8 +61,8 @@ def command(
     sets the positions: eddy run then continues from there. No worker may run meanwhile, and there may be no states yet,
     unless --replace deletes them. If it is killed, run it again: it continues. Exit status 0, or 2 with the reason.
 
-    Topics have to exist. Files are .parquet, .csv or .jsonl, the last two also .gz, with columns key and value, and
-    optionally timestamp.
+    Topics have to exist. Files are .parquet, .orc, .csv or .jsonl, the last two also .gz, with columns key and value,
+    and optionally timestamp; --map names others.
 
     \b
     Examples:
@@ -75,6 +76,7 @@ def command(
         "on_error": on_error,
         "files": files,
         "empty": empty_of(empty_is_null),
+        "columns": columns_of(maps),
         "one_task": one_task,
         "retained_only": retained_only,
         "replace": replace,

@@ -21,7 +21,7 @@ from eddy.cli.stderr_messages import messages_console, show_messages
 from eddy.connectors.spark import local_session
 from eddy.errors import EddyError
 
-__all__ = ["COULD_NOT", "batch_options", "ending", "inputs_of", "session", "stages"]
+__all__ = ["COULD_NOT", "batch_options", "columns_of", "ending", "inputs_of", "session", "stages"]
 
 COULD_NOT = 2
 _OF_A_SESSION = {"master": "--master", "memory": "--memory", "confs": "--spark-conf"}
@@ -37,6 +37,14 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="TOPIC=FILES",
         help="Files with the records before a topic's first record; may be repeated, also for one topic.",
+    )
+    @click.option(
+        "--map",
+        "maps",
+        multiple=True,
+        metavar="TOPIC:ROLE=COLUMN",
+        help="A column of the files of a topic that is its key, value, timestamp or order, or envelope=debezium; may "
+        "be repeated.",
     )
     @click.option(
         "--on-error",
@@ -81,6 +89,18 @@ def inputs_of(pairs: tuple[str, ...]) -> dict[str, list[str]]:
         for topic, files in pairs_of((pair,), "TOPIC").items():
             inputs.setdefault(topic, []).append(files)
     return inputs
+
+
+def columns_of(maps: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """TOPIC:ROLE=COLUMN as a dict: the columns of each topic's files by role."""
+    columns: dict[str, dict[str, str]] = {}
+    for text in maps:
+        topic, colon, pair = text.partition(":")  # the name of a topic has no colon
+        role, equals, column = pair.partition("=")
+        if not (topic and colon and equals) or role in columns.get(topic, {}):
+            raise click.BadParameter(f"'{text}' is not TOPIC:ROLE=COLUMN, or its role is given twice.")
+        columns.setdefault(topic, {})[role] = column
+    return columns
 
 
 def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:

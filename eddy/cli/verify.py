@@ -14,7 +14,7 @@ from eddy.cli.exits import message
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
 from eddy.cli.options import empty_of, timeout_option, topology_argument
-from eddy.cli.spark_commands import COULD_NOT, batch_options, ending, inputs_of, session, stages
+from eddy.cli.spark_commands import COULD_NOT, batch_options, columns_of, ending, inputs_of, session, stages
 from eddy.connectors.spark import verify, verify_disk
 from eddy.connectors.spark.session import TOLERANCE
 from eddy.errors import EddyError
@@ -154,6 +154,7 @@ def command(
     commutes: tuple[str, ...],
     accept: tuple[str, ...],
     inputs: tuple[str, ...],
+    maps: tuple[str, ...],
     tolerance: float,
     max_age: float | None,
     timeout: float,
@@ -191,7 +192,6 @@ def command(
         click.echo(f"--one-task is deprecated here: {instead}", err=True)
     if disk is not None:
         _check_alone()
-    files = inputs_of(inputs)
     with ending(), _reporting(form) as report:
         topology = load(program).topology
         report.application = topology.name
@@ -215,8 +215,9 @@ def command(
                 repair=repair,
                 tolerance=tolerance,
                 max_age_s=max_age,
-                files=files,
+                files=inputs_of(inputs),
                 empty=empty_of(empty_is_null),
+                columns=columns_of(maps),
                 quick=quick or bool(one_task),
                 program=MODULE_NAME,
                 stage=stage,

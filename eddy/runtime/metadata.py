@@ -55,7 +55,7 @@ class FilesRead(msgspec.Struct, frozen=True):
     """The files that a backfill read before the records of a topic: the options, and a fingerprint.
 
     `first` and `last` are the first and the last file in their order, `digest` is a hash of their rows. `empty` is the
-    stated meaning of CSV's empty cells.
+    stated meaning of CSV's empty cells, `columns` are the columns that were named by their roles.
     """
 
     given: list[str]
@@ -65,6 +65,7 @@ class FilesRead(msgspec.Struct, frozen=True):
     rows: int
     digest: str
     empty: str = ""
+    columns: dict[str, str] = {}
 
     def same_rows(self, other: "FilesRead") -> bool:
         """Whether both have the same rows, wherever the files are."""

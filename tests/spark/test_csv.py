@@ -155,8 +155,8 @@ def test_columns_that_are_there_twice_and_broken_gzip_are_named(spark: Any, tmp_
 def test_a_reader_that_takes_an_empty_text_for_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right: Callable[..., Any] = csv_files.csv_rows
     files, lines = csv_files.CsvFiles("files", "null"), ["key,value\n", 'a,""\n']
-    assert list(files.rows_of(iter(lines), "here")) == [(b"a", b"", None)]
+    assert list(files.rows_of(iter(lines), "here")) == [(b"a", b"", None, None, None)]
     monkeypatch.setattr(
         csv_files, "csv_rows", lambda of: ((at, [cell or None for cell in row]) for at, row in right(of))
     )
-    assert list(files.rows_of(iter(lines), "here")) == [(b"a", None, None)]
+    assert list(files.rows_of(iter(lines), "here")) == [(b"a", None, None, None, None)]

@@ -29,7 +29,7 @@ from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
-from eddy.connectors.spark.history import Files, History, described, noted, options, read_histories, unlike
+from eddy.connectors.spark.history import Columns, Files, History, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.connectors.spark.session import ONE_TASK
@@ -75,6 +75,7 @@ class Backfill:
     on_error: str = "fail"
     files: Files = field(default_factory=dict)
     empty: Empty = None
+    columns: Columns = field(default_factory=dict)
     retained_only: bool = False
     replace: bool = False
     one_task: int = ONE_TASK
@@ -90,7 +91,9 @@ class Backfill:
         try:
             self._check_steps()
             self._check_idle()
-            histories = read_histories(frames, self.topology.name, application.sources, self.files, self.empty)
+            histories = read_histories(
+                frames, self.topology.name, application.sources, self.files, self.empty, self.columns
+            )
             files = noted(histories)
             if (done := self._done(application, files)) is not None:
                 return done

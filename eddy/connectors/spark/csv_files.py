@@ -6,40 +6,49 @@ file before it: files are not split, and several files are read at a time.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty, check_width, csv_rows, meant
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
+from eddy.connectors.spark.file_columns import FileColumns
 from eddy.connectors.spark.frames import Frames
 from eddy.errors import ConfigurationError, ConnectorError, DataError
 
-__all__ = ["TEXT_ROWS", "csv_frame"]
+__all__ = ["TEXT_ROWS", "csv_frame", "whole_files"]
 
-TEXT_ROWS = "k binary, v binary, t long, path string, place long"
-"""Columns of the rows of text files: UTF-8, milliseconds or null, and the row's index in its file."""
+TEXT_ROWS = "k binary, v binary, t long, seq long, wrong string, path string, place long"
+"""Columns of the rows of text files: UTF-8, milliseconds or null, the number that orders rows or null, the reason why
+a row is no record, and the row's index in its file."""
 
 _WHOLE = str(1 << 60)
 _SETTINGS = {"spark.sql.files.maxPartitionBytes": _WHOLE, "spark.sql.files.openCostInBytes": _WHOLE}
 _ROWS_A_BATCH = 10_000
 _INT64 = range(-(2**63), 2**63)
+_MILLISECONDS = "the timestamp {!r} is no number of milliseconds since 1970"
+_ORDER = "{!r} is no whole number, and orders the rows"
 
 
-def csv_frame(frames: Frames, path: str, where: str, empty: Empty) -> DataFrame:
-    """The rows of a path's files in `TEXT_ROWS` columns. Raises: an error of Spark's for a path without files."""
+def whole_files(frames: Frames) -> SparkSession:
+    """A session in which one task reads a whole file."""
     session = frames.spark.newSession()
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
-    lines = session.read.option("lineSep", "\n").text(path)
+    return session
+
+
+def csv_frame(frames: Frames, path: str, where: str, empty: Empty, columns: FileColumns) -> DataFrame:
+    """The rows of a path's files in `TEXT_ROWS` columns. Raises: an error of Spark's for a path without files."""
+    lines = whole_files(frames).read.option("lineSep", "\n").text(path)
     place = f.col("_metadata.file_path"), f.col("_metadata.file_block_start"), f.col("_metadata.file_block_length")
     whole = (place[1] == 0) & (place[2] == f.col("_metadata.file_size"))
     chosen = lines.select(f.col("value").cast("binary").alias("text"), place[0].alias("path"), whole.alias("whole"))
-    return frames.through(chosen.coalesce(frames.partitions), CsvFiles(where, empty), TEXT_ROWS)
+    return frames.through(chosen.coalesce(frames.partitions), CsvFiles(where, empty, columns), TEXT_ROWS)
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class CsvFiles:
 
     where: str
     empty: Empty
+    columns: FileColumns = field(default_factory=FileColumns)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Columns `text path whole` → `TEXT_ROWS` columns. Raises: DataError; ConfigurationError; ConnectorError."""
@@ -74,42 +84,51 @@ class CsvFiles:
                 raise ConnectorError(f"{self.where}: Spark has split a file; one task has to read all of it")
             yield text.decode(errors="surrogateescape") + "\n"
 
-    def rows_of(self, lines: Iterator[str], where: str) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
-        """Key, value and timestamp of the rows of one file. Raises: DataError."""
+    def rows_of(self, lines: Iterator[str], where: str) -> Iterator[tuple[Any, ...]]:
+        """Key, value, timestamp, order and no reason of the rows of one file. Raises: DataError."""
         rows = csv_rows(lines)
         names = [name or "" for name in next(rows, (0, []))[1]]
-        for name in ("key", "value", "timestamp"):
-            if (there := names.count(name)) != 1 and names and not (name == "timestamp" and there == 0):
-                raise ConfigurationError(
-                    f"{where}: there {'are two columns' if there else 'is no column'} '{name}' among "
-                    f"{', '.join(names)}; the columns key and value are needed, and timestamp, in milliseconds, may be "
-                    "there"
-                )
         if not names:
             return
-        key, value = names.index("key"), names.index("value")
-        time = names.index("timestamp") if "timestamp" in names else None
+        at = self._places(names, where)
+        time, order = at.get(self.columns.timestamp), at.get(self.columns.order)
         for number, row in rows:
             try:
                 check_width(row, len(names))
                 moment = None if time is None else row[time]
                 yield (
-                    _bytes(meant(row[key], self.empty, "key")),
-                    _bytes(meant(row[value], self.empty, "value")),
-                    None if moment is None else _milliseconds(moment),
+                    _bytes(meant(row[at[self.columns.key]], self.empty, "key")),
+                    _bytes(meant(row[at[self.columns.values[0]]], self.empty, "value")),
+                    None if moment is None else _number(moment, _MILLISECONDS),
+                    None if order is None else _number(row[order] or "", _ORDER),
+                    None,
                 )
             except DataError as error:
                 raise DataError(f"line {number}: {error}") from error
+
+    def _places(self, names: list[str], where: str) -> dict[str, int]:
+        """The places of columns. Raises: ConfigurationError for one that is missing, or there twice."""
+        columns = self.columns
+        named = [columns.key, columns.values[0], columns.timestamp, *([columns.order] if columns.order else [])]
+        for name in named:
+            there = names.count(name)
+            if there > 1 or (not there and name != "timestamp"):
+                raise ConfigurationError(
+                    f"{where}: there {'are two columns' if there else 'is no column'} '{name}' among "
+                    f"{', '.join(names)}; the columns key and value are needed, and timestamp, in milliseconds, may be "
+                    "there. Name others: --map TOPIC:key=COLUMN"
+                )
+        return {name: names.index(name) for name in named if name in names}
 
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode(errors="surrogateescape")
 
 
-def _milliseconds(text: str) -> int:
+def _number(text: str, what: str) -> int:
     try:
         if (number := int(text)) in _INT64:
             return number
     except ValueError:
         pass
-    raise DataError(f"the timestamp {text!r} is no number of milliseconds since 1970")
+    raise DataError(what.format(text))

@@ -1,37 +1,42 @@
 """Files with records that a source's topic no longer holds: their order, and their fingerprint in the metadata.
 
-Records of files precede the topic's records. If all records of files have a timestamp, they are in timestamp order.
-Records of one time, and all records if one has no timestamp, are in the order of their files by path, and then of their
-places in the file. All files of a topic are one history, however many options name them.
+Records of files precede the topic's records. If a column orders them, they are in its order. Otherwise, if all records
+of files have a timestamp, they are in timestamp order. Records of one number or time, and all records if one has no
+timestamp, are in the order of their files by path, and then of their places in the file. All files of a topic are one
+history, however many options name them.
 
 Rows that a backfill has read from files are in its states and not in the topics. So a fingerprint of them is stored
 with the application, and a computation without the same rows cannot prove a difference.
 """
 
+import contextlib
 import hashlib
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import Reader
+from eddy.connectors.spark.file_columns import FileColumns
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.inputs import RAW
 from eddy.connectors.spark.record_files import FileRows, file_rows
-from eddy.errors import ConfigurationError, ConnectorError
+from eddy.errors import ConfigurationError, ConnectorError, DataError
 from eddy.runtime.metadata import FilesRead
 from eddy.topology.plan.plan import Source
 
-__all__ = ["Files", "History", "described", "noted", "options", "read_histories", "unlike"]
+__all__ = ["Columns", "Files", "History", "described", "noted", "options", "read_histories", "unlike"]
 
 Files = Mapping[str, str | Sequence[str]]
 """By topic, one path of files or several."""
+Columns = Mapping[str, Mapping[str, str]]
+"""By topic, roles and the columns that have them: see `file_columns.py`."""
 
 _PLACE_BITS = 40
 """The low bits of the offset of a row of a file are its place, the high bits the number of the file."""
@@ -61,7 +66,12 @@ class History:
 
 
 def read_histories(
-    frames: Frames, application: str, sources: Iterable[Source], files: Files, empty: Empty = None
+    frames: Frames,
+    application: str,
+    sources: Iterable[Source],
+    files: Files,
+    empty: Empty = None,
+    columns: Columns | None = None,
 ) -> dict[str, History]:
     """The histories by topic. One job for each counts the rows. `empty` is the meaning of CSV's empty cells.
 
@@ -73,8 +83,19 @@ def read_histories(
             f"application '{application}': files are given for '{unknown[0]}', which is no source; the sources are "
             f"{', '.join(sorted(by_topic))}"
         )
+    if without := sorted(set(columns or {}) - set(files)):
+        raise ConfigurationError(
+            f"application '{application}': columns are named for files of '{without[0]}', and no files are given. Give "
+            f"them: --input {without[0]}=FILES"
+        )
     return {
-        topic: _history(frames, by_topic[topic], [paths] if isinstance(paths, str) else list(paths), empty)
+        topic: _history(
+            frames,
+            by_topic[topic],
+            [paths] if isinstance(paths, str) else list(paths),
+            empty,
+            (columns or {}).get(topic, {}),
+        )
         for topic, paths in files.items()
     }
 
@@ -98,7 +119,12 @@ def options(files: Mapping[str, FilesRead]) -> str:
     """The command-line options that name these files."""
     meanings = {f"--empty-is-{read.empty}": None for read in files.values() if read.empty}
     named = [f"--input {shlex.quote(f'{topic}={path}')}" for topic in sorted(files) for path in files[topic].given]
-    return " ".join([*named, *meanings])
+    maps = [
+        f"--map {shlex.quote(f'{topic}:{role}={column}')}"
+        for topic in sorted(files)
+        for role, column in files[topic].columns.items()
+    ]
+    return " ".join([*named, *maps, *meanings])
 
 
 def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Mapping[str, str]:
@@ -116,41 +142,67 @@ def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Map
     return found
 
 
-def _history(frames: Frames, source: Source, paths: list[str], empty: Empty) -> History:
-    read = [file_rows(frames, source, path, empty) for path in paths]
+def _history(frames: Frames, source: Source, paths: list[str], empty: Empty, roles: Mapping[str, str]) -> History:
+    columns = FileColumns.of(source.topic, roles)
+    read = [file_rows(frames, source, path, empty, columns) for path in paths]
     rows = sorted(_counted(frames, source.topic, read), key=lambda row: unquote(row["path"]))
-    if twice := [row["path"] for row, other in pairwise(rows) if row["path"] == other["path"]]:
-        raise ConfigurationError(
-            f"files for topic '{source.topic}': {unquote(twice[0])} is given twice, by {' and by '.join(paths)}; its "
-            "rows would be there twice. Name each file once"
-        )
+    _check_rows(source.topic, paths, rows)
     index = frames.rows([(row["path"], number) for number, row in enumerate(rows)], "path string, number long")
     timeless, total = sum(row["timeless"] for row in rows), sum(row["rows"] for row in rows)
     digest = hashlib.sha256("".join(f"{row['rows']} {row['hash']}\n" for row in rows).encode()).hexdigest()[:16]
     first, last = (unquote(rows[at]["path"]) if rows else "" for at in (0, -1))
-    return History(
-        [(_raw(part, index, source.topic), part.reader) for part in read],
-        not timeless,
-        timeless,
-        FilesRead(paths, len(rows), first, last, total, digest, empty or ""),
-    )
+    raw: list[tuple[DataFrame, Reader]]
+    raw = [(_raw(_placed(part.frame, index), source.topic), part.reader) for part in read]
+    if columns.order:
+        _check_order(frames, source.topic, read, columns.order)
+        raw = _in_order(frames, source.topic, read, index)
+    by_time = not timeless and not columns.order
+    noted_files = FilesRead(paths, len(rows), first, last, total, digest, empty or "", dict(roles))
+    return History(raw, by_time, 0 if columns.order else timeless, noted_files)
+
+
+def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
+    """Raises: ConfigurationError for a file that is given twice; DataError for rows that are no records."""
+    if twice := [row["path"] for row, other in pairwise(rows) if row["path"] == other["path"]]:
+        raise ConfigurationError(
+            f"files for topic '{topic}': {unquote(twice[0])} is given twice, by {' and by '.join(paths)}; its rows "
+            "would be there twice. Name each file once"
+        )
+    for row in rows:
+        if row["wrong"] is not None:
+            raise DataError(
+                f"files for topic '{topic}': {unquote(row['path'])}: {row['wrongs']:,} of {row['rows']:,} rows are no "
+                f"records, such as one whose reason is: {row['wrong']}; records are needed. Mend the file, or "
+                f"name other columns: --map {topic}:key=COLUMN"
+            )
 
 
 def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row]:
-    """For each non-empty file the number of rows, of rows without a time, and an order-independent hash."""
+    """For each non-empty file the number of rows, of rows without a time and of wrong ones, and an order-independent
+    hash.
+    """
     each = [
         part.frame.select(
             f.lit(number).alias("given"),
             "path",
-            f.xxhash64("k", "v", "t").cast("decimal(20,0)").alias("hash"),
+            f.xxhash64("k", "v", "t", "seq").cast("decimal(20,0)").alias("hash"),
             f.col("t").isNull().alias("timeless"),
+            "wrong",
         )
         for number, part in enumerate(read)
     ]
-    totals = f.count("*").alias("rows"), f.count_if("timeless").alias("timeless"), f.sum("hash").alias("hash")
+    totals = [f.count("*").alias("rows"), f.count_if("timeless").alias("timeless"), f.sum("hash").alias("hash")]
+    totals += [f.count("wrong").alias("wrongs"), f.max("wrong").alias("wrong")]
+    with _named_errors(topic), frames.jobs.step(f"files of topic '{topic}'"):
+        return frames.union(each, "").groupBy("given", "path").agg(*totals).collect()
+
+
+@contextlib.contextmanager
+def _named_errors(topic: str) -> Iterator[None]:
+    """Errors of Spark's with the cause that it names last, and the topic."""
     try:
-        with spark_errors(), frames.jobs.step(f"files of topic '{topic}'"):
-            return frames.union(each, "").groupBy("given", "path").agg(*totals).collect()
+        with spark_errors():
+            yield
     except ConfigurationError:
         raise
     except ConnectorError as error:
@@ -161,18 +213,49 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
         ) from error
 
 
-def _raw(part: FileRows, index: DataFrame, topic: str) -> DataFrame:
-    """The columns of `RAW`; a broadcast join keeps the rows in their splits, and in their order."""
-    return (
-        part.frame.join(f.broadcast(index), "path")
-        .withColumns(
-            {
-                "o": f.shiftleft("number", _PLACE_BITS) + f.col("place"),
-                "t": f.coalesce("t", f.lit(0)),
-                "h": f.lit(None).cast("binary"),
-                "p": f.lit(-1),
-                "topic": f.lit(topic),
-            }
+def _check_order(frames: Frames, topic: str, read: Collection[FileRows], order: str) -> None:
+    """Refuse two files with rows of one key and number: one of them is an earlier writing of the other's rows."""
+    rows = frames.union([part.frame.select("k", "seq", "path") for part in read], "")
+    found = rows.groupBy("k", "seq").agg(f.min("path").alias("one"), f.max("path").alias("other"))
+    with spark_errors(), frames.jobs.step(f"order of topic '{topic}'"):
+        twice = found.where("one <> other").first()
+    if twice is not None:
+        key = None if twice["k"] is None else bytes(twice["k"])
+        raise DataError(
+            f"files for topic '{topic}': key {key!r} has a row with {order} {twice['seq']} in {unquote(twice['one'])} "
+            f"and in {unquote(twice['other'])}; files that have no rows in common are needed. Name each row's file once"
         )
-        .select(*names(RAW))
-    )
+
+
+def _in_order(
+    frames: Frames, topic: str, read: Collection[FileRows], index: DataFrame
+) -> list[tuple[DataFrame, Reader]]:
+    """Rows in the order of their numbers, then of files and places, sorted once."""
+    each = [
+        _placed(part.frame, index).withColumns({"given": f.lit(at), "seen": f.monotonically_increasing_id()})
+        for at, part in enumerate(read)
+    ]
+    rows = frames.union(each, "").orderBy("seq", "number", "place", "seen")
+    rows = frames.kept(rows.withColumn("sorted", f.monotonically_increasing_id()))
+    return [
+        (_raw(rows.where(f.col("given") == at), topic, f.col("sorted")), part.reader.numbered())
+        for at, part in enumerate(read)
+    ]
+
+
+def _placed(rows: DataFrame, index: DataFrame) -> DataFrame:
+    """Rows with the number of their file; a broadcast join keeps them in their splits, and in their order."""
+    return rows.join(f.broadcast(index), "path")
+
+
+def _raw(rows: DataFrame, topic: str, offset: Column | None = None) -> DataFrame:
+    """The columns of `RAW`."""
+    place = f.shiftleft("number", _PLACE_BITS) + f.col("place") if offset is None else offset
+    columns = {
+        "o": place,
+        "t": f.coalesce("t", f.lit(0)),
+        "h": f.lit(None).cast("binary"),
+        "p": f.lit(-1),
+        "topic": f.lit(topic),
+    }
+    return rows.withColumns(columns).select(*names(RAW))

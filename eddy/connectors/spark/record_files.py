@@ -1,21 +1,21 @@
-"""Files of records: Parquet, CSV, JSON lines; the last two also compressed with gzip.
+"""Files of records: Parquet, ORC, Avro, CSV, JSON lines; the last two also compressed with gzip.
 
-The columns are `key` and `value`, and `timestamp` where there is one, in milliseconds or as Parquet's own type. Binary
-columns have the bytes that the topic would have. Text is converted for the source's serde: a string is unchanged, a
-number is read from its digits, JSON is parsed.
+The columns are those of `file_columns.py`: `key` and `value`, and `timestamp` where there is one, in milliseconds or as
+the format's own type. Binary columns have the bytes that the topic would have. Text is converted for the source's
+serde: a string is unchanged, a number is read from its digits, JSON is parsed. Structs and lists are JSON.
 
 Spark gives several small files to one task, in its own order, and splits large ones of Parquet and JSON lines. A row's
 place is known nevertheless:
 
     Parquet             its index in the file, a column that Spark provides
-    CSV                 its index in the file, which one task reads
+    CSV, ORC, Avro      its index in the file, which one task reads
     JSON lines          the offset of its split plus its index in the split: a line takes more than one byte, so
                         the places in a split are lower than the places in the next split
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -23,53 +23,73 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.csv_files import csv_frame
+from eddy.connectors.spark.csv_files import csv_frame, whole_files
+from eddy.connectors.spark.file_columns import FileColumns, as_bytes, event_rows, order_of
+from eddy.connectors.spark.file_schemas import has_nanoseconds
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.parquet_times import has_nanoseconds
+from eddy.connectors.spark.lake_formats import check_format
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan.plan import Source
 
 __all__ = ["FileRows", "FromText", "file_rows"]
 
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+_FORMATS = {
+    ".parquet": "parquet",
+    ".orc": "orc",
+    ".avro": "avro",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+}
 _NANOSECONDS = 1_000_000
 """The number of nanoseconds in a millisecond."""
 _SHOWN = 80
-_TEXT = "key string, value string, timestamp long"
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of files with columns `k v t path place` (`t` may be null), and the reader that returns `RAW` columns."""
+    """Rows of files with columns `k v t seq wrong path place`, and the reader that returns `RAW` columns.
+
+    `t` may be null. `seq` is null unless a column orders the rows. `wrong` is the reason why a row is no record.
+    """
 
     frame: DataFrame
     reader: "FromText"
 
 
-def file_rows(frames: Frames, source: Source, path: str, empty: Empty = None) -> FileRows:
+def file_rows(
+    frames: Frames, source: Source, path: str, empty: Empty = None, columns: FileColumns | None = None
+) -> FileRows:
     """The rows of the files of one path. `empty` is the meaning of CSV's empty cells.
 
     Raises: ConfigurationError for an unknown ending, a missing column, or text that the serde cannot read.
     """
+    columns = columns or FileColumns()
     where = f"files {path} for topic '{source.topic}'"
     form = _format(path)
     if form is None:
         raise ConfigurationError(f"{where}: the ending tells no format; one of {', '.join(_FORMATS)} is needed")
+    if form in {"csv", "json"} and not columns.single and not (form == "json" and columns.envelope):
+        raise ConfigurationError(
+            f"{where}: a value of several columns is made of typed columns, and text has none; one column is needed. "
+            f"Write --map {source.topic}:value=COLUMN"
+        )
     if form == "csv":
-        rows, types = _found(where, lambda: csv_frame(frames, path, where, empty)), {"key": "text", "value": "text"}
+        rows = _found(where, lambda: csv_frame(frames, path, where, empty, columns))
+        types = {"key": "text", "value": "text"}
     else:
-        rows, types = _columns(frames, path, form, where)
+        rows, types = _typed_columns(frames, path, form, where, columns)
     serdes = (("key", source.key), ("value", source.value))
     for name, serde in serdes:
         if types[name] != "binary" and serde is not None and _reader(serde) is None:
             raise ConfigurationError(
-                f"{where}: column '{name}' is text, and {serde.name} is not read from text; a column of bytes is "
-                "needed, in a Parquet file"
+                f"{where}: the {name} is text, and {serde.name} is not read from text; a column of bytes is needed, in "
+                "a Parquet file"
             )
     readers = tuple(None if types[name] == "binary" else serde for name, serde in serdes)
-    return FileRows(rows, FromText(where, readers, form == "json"))
+    return FileRows(rows, FromText(where, readers, form in {"json", "orc", "avro"}))
 
 
 def _format(path: str) -> str | None:
@@ -80,26 +100,48 @@ def _format(path: str) -> str | None:
     return None if form == "parquet" and plain != name else form
 
 
-def _columns(frames: Frames, path: str, form: str, where: str) -> tuple[DataFrame, dict[str, str]]:
-    """The rows of files with typed columns, and the types of the columns. Raises: ConfigurationError."""
-    reader = frames.spark.read
+def _typed_columns(
+    frames: Frames, path: str, form: str, where: str, columns: FileColumns
+) -> tuple[DataFrame, dict[str, str]]:
+    """The rows of files with typed columns, and the types of key and value. Raises: ConfigurationError."""
+    check_format(frames.spark, form, where)
+    session = whole_files(frames) if form in {"orc", "avro"} else frames.spark
+    reader = session.read
     if form == "json":
-        reader = reader.schema(_TEXT).option("mode", "FAILFAST")  # otherwise a line that is no JSON is a row of nulls
+        # Without a mode a line that is no JSON is a row of nulls.
+        reader = reader.schema(columns.text_schema()).option("mode", "FAILFAST")
     frame = _found(where, lambda: reader.format(form).load(path))
-    if missing := sorted({"key", "value"} - set(frame.columns)):
-        raise ConfigurationError(
-            f"{where}: there is no column '{missing[0]}' among {', '.join(frame.columns)}; the columns key and value "
-            "are needed, and timestamp, in milliseconds, may be there"
-        )
-    nanoseconds = form == "parquet" and has_nanoseconds(frames.spark, frame, where)
+    columns.check(frame.columns, where)
+    named = columns.all_of(frame.columns)
+    nanoseconds = has_nanoseconds(frames.spark, frame, form, named, columns.timestamp, where)
+    if columns.envelope:
+        rows, types = event_rows(frame, columns, where)
+    else:
+        rows, types = _plain_rows(frame, columns, nanoseconds, where)
+    place = "row_index" if form == "parquet" else "file_block_start"
+    rows = rows.withColumns({"path": f.col("_metadata.file_path"), "place": f.col(f"_metadata.{place}")})
+    rows = rows.select("k", "v", "t", "seq", "wrong", "path", "place")
+    return (rows.coalesce(frames.partitions) if session is not frames.spark else rows), types
+
+
+def _plain_rows(
+    frame: DataFrame, columns: FileColumns, nanoseconds: bool, where: str
+) -> tuple[DataFrame, dict[str, str]]:
+    """Rows of typed columns with `k v t seq wrong`, and the types of key and value."""
     types = dict(frame.dtypes)
-    rows = frame.select(
-        *(_bytes(name, types[name]).alias(alias) for name, alias in (("key", "k"), ("value", "v"))),
-        _time("nanoseconds" if nanoseconds else types.get("timestamp")).alias("t"),
-        f.col("_metadata.file_path").alias("path"),
-        f.col(f"_metadata.{'row_index' if form == 'parquet' else 'file_block_start'}").alias("place"),
-    )
-    return rows, types
+    value, value_type = columns.value_of(types)
+    order, wrong = f.lit(None).cast("bigint"), f.lit(None).cast("string")
+    if columns.order:
+        order = order_of(columns.order, types, where)
+        wrong = f.when(order.isNull(), f.lit(f"column '{columns.order}' has no value, and orders the rows"))
+    made = {
+        "k": as_bytes(f.col(f"`{columns.key}`"), types[columns.key]),
+        "v": as_bytes(value, value_type),
+        "t": _time(columns.timestamp, "nanoseconds" if nanoseconds else types.get(columns.timestamp)),
+        "seq": order,
+        "wrong": wrong,
+    }
+    return frame.withColumns(made), {"key": types[columns.key], "value": value_type}
 
 
 def _found(where: str, load: Callable[[], DataFrame]) -> DataFrame:
@@ -110,17 +152,16 @@ def _found(where: str, load: Callable[[], DataFrame]) -> DataFrame:
         raise ConfigurationError(f"{where}: {error}; files that Spark can read are needed. Mend the path") from error
 
 
-def _bytes(name: str, kind: str) -> Column:
-    return f.col(name) if kind == "binary" else f.col(name).cast("string").cast("binary")
-
-
-def _time(kind: str | None) -> Column:
-    """The column `timestamp`, of this type, in milliseconds."""
+def _time(name: str, kind: str | None) -> Column:
+    """The column of times, of this type, in milliseconds."""
+    if kind is None:
+        return f.lit(None).cast("long")
+    column = f.col(f"`{name}`")
     if kind == "nanoseconds":
-        return f.expr(f"(timestamp - pmod(timestamp, {_NANOSECONDS})) div {_NANOSECONDS}")
-    if kind is not None and kind.startswith("timestamp"):
-        return f.unix_millis(f.col("timestamp").cast("timestamp"))
-    return (f.lit(None) if kind is None else f.col("timestamp")).cast("long")
+        return f.expr(f"(`{name}` - pmod(`{name}`, {_NANOSECONDS})) div {_NANOSECONDS}")
+    if kind.startswith("timestamp") or kind == "date":
+        return f.unix_millis(column.cast("timestamp"))
+    return column.cast("long")
 
 
 def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:
@@ -145,6 +186,10 @@ class FromText:
     where: str
     serdes: tuple[Serde[Any] | None, ...]
     splits: bool
+
+    def numbered(self) -> "FromText":
+        """The same for rows whose `o` has their places already."""
+        return replace(self, splits=False)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """`RAW` columns in, the same out."""

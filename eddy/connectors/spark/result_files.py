@@ -62,7 +62,9 @@ class BackfillFiles(Backfill):
                     f"{where}: '{there[0]}' is there already; a folder without it is needed. Name another folder, "
                     "or overwrite the files: --replace"
                 )
-            histories = read_histories(frames, self.topology.name, application.sources, self.files, self.empty)
+            histories = read_histories(
+                frames, self.topology.name, application.sources, self.files, self.empty, self.columns
+            )
             inputs, tick = self._ends(application.inputs()), self._tick(application)
             computation = self._computation(application, frames, inputs, histories, tick, traced=False)
             computation.check()

@@ -44,7 +44,7 @@ from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.global_joins import GlobalJoins
 from eddy.connectors.spark.held_rows import HeldRows
-from eddy.connectors.spark.history import Files, described, noted, options, read_histories, unlike
+from eddy.connectors.spark.history import Columns, Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OpenLog
 from eddy.connectors.spark.mismatches import Mismatches
 from eddy.connectors.spark.readable import Readable, sink_forms
@@ -94,6 +94,7 @@ class Verify:
     stage: Callable[[str], None] = lambda name: None
     files: Files = field(default_factory=dict)
     empty: Empty = None
+    columns: Columns = field(default_factory=dict)
     max_age_s: float | None = None
     wall: Callable[[], float] = time.time
     _global_joins: GlobalJoins = field(init=False)
@@ -111,7 +112,7 @@ class Verify:
         cut, since = self._cut(application)
         frames = Frames(self.spark, self.program, f"verify {name}")
         try:
-            histories = read_histories(frames, name, application.sources, self.files, self.empty)
+            histories = read_histories(frames, name, application.sources, self.files, self.empty, self.columns)
             self._global_joins = self._joins(application, cut)
             other = unlike(application.metadata.files, noted(histories))
             computation = Computation(

@@ -101,6 +101,8 @@ def _text_of_float(value: float) -> str:
     """The shortest text that reads as the same number, with an exponent from 1e+15 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "0"
     text = repr(value)
     if "e" in text or abs(value) < 1e15:
         return text[:-2] if text.endswith(".0") else text

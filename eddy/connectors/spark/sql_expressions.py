@@ -25,6 +25,7 @@ from eddy.topology.sql.moment_of_row import MomentOfRow
 from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.series import SeriesBounds
 from eddy.topology.sql.types import Type
+from eddy.topology.sql.value_limits import MOST_NUMBERS
 
 __all__ = ["own"]
 
@@ -137,6 +138,8 @@ class _Series:
             return []
         if not step:
             raise DataError("generate_series by steps of 0; another number is needed")
+        if (many := (last - first) // step + 1) > MOST_NUMBERS:
+            raise DataError(f"generate_series has {many:,} numbers; at most {MOST_NUMBERS:,} are possible")
         rows = []
         while (first <= last) if step > 0 else (first >= last):
             rows.append((*row, first))

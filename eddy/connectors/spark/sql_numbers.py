@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.topology.sql.value_limits import MOST_DIGITS
 
 __all__ = [
     "BITS",
@@ -89,8 +90,15 @@ def _whole(sign: str, one: int, other: int) -> int:
 
 def _exact(sign: str, one: decimal.Decimal, other: decimal.Decimal) -> decimal.Decimal:
     if sign == "%":
-        return NUMERIC.remainder(one, other)
-    return nearest(_FLOATING[sign](Fraction(one), Fraction(other)))
+        left, right = Fraction(one), Fraction(other)
+        return nearest(left - right * math.trunc(left / right))
+    return _in_range(nearest(_FLOATING[sign](Fraction(one), Fraction(other))))
+
+
+def _in_range(number: decimal.Decimal) -> decimal.Decimal:
+    if abs(number) < decimal.Decimal(10) ** MOST_DIGITS:
+        return number
+    raise DataError(f"numeric out of range; at most {MOST_DIGITS:,} digits before the point are possible")
 
 
 def nearest(number: Fraction) -> decimal.Decimal:
@@ -118,7 +126,14 @@ def in_precision(value: float, kind: str) -> float:
 
 def rounded(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
     """A numeric with so many decimals, or, if negative, rounded to a power of ten."""
-    return value.quantize(decimal.Decimal((0, (1,), -digits)), rounding, NUMERIC)
+    step = decimal.Decimal((0, (1,), -digits))
+    found = value.quantize(step, rounding, NUMERIC)
+    if found.is_finite():
+        return found
+    _, figures, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent >= -digits:
+        return value
+    return value.quantize(step, rounding, decimal.Context(prec=len(figures) + 2))
 
 
 def _power(base: float, exponent: float) -> float:
@@ -131,11 +146,18 @@ def _power(base: float, exponent: float) -> float:
     return float(found)
 
 
+def _exponential(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError as error:
+        raise DataError(f"exp({value}) is out of range; a smaller number is needed") from error
+
+
 def _numeric_power(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:
     found = NUMERIC.power(base, exponent)
     if not found.is_finite():
         raise DataError(f"power({base}, {exponent}) is no number")
-    return found
+    return _in_range(found)
 
 
 def _root(value: Any) -> Any:
@@ -173,7 +195,7 @@ FLOAT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "trunc": _floating(math.trunc),
     "sqrt": _root,
     "ln": _logarithm,
-    "exp": math.exp,
+    "exp": _exponential,
     "power": _power,
 }
 """Functions of floats; `abs` is also that of whole numbers."""

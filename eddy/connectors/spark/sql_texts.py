@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eddy.errors import DataError
+from eddy.topology.sql.value_limits import MOST_CHARACTERS
 
 __all__ = ["TEXT_FUNCTIONS"]
 
@@ -24,11 +25,29 @@ def _split_part(text: str, separator: str, index: int) -> str:
     return dict(enumerate(parts, 1)).get(place, "")
 
 
+def _fitting(name: str, characters: int) -> None:
+    if characters > MOST_CHARACTERS:
+        raise DataError(f"{name} makes a text of {characters:,} characters; at most {MOST_CHARACTERS:,} are possible")
+
+
+def _repeated(text: str, times: int) -> str:
+    _fitting("repeat", len(text) * times)
+    return "".join(text for _ in range(times if text else 0))
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    if not old:
+        return text
+    _fitting("replace", len(text) + text.count(old) * (len(new) - len(old)))
+    return new.join(text.split(old))
+
+
 def _padding(left: bool) -> Callable[..., str]:
     def padded(text: str, length: int, fill: str = " ") -> str:
         length = max(length, 0)
         if len(text) >= length or not fill:
             return text[:length]
+        _fitting("lpad" if left else "rpad", length)
         filling = "".join(fill[i % len(fill)] for i in range(length - len(text)))
         return filling + text if left else text + filling
 
@@ -102,7 +121,7 @@ TEXT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "upper": str.upper,
     "initcap": _initcap,
     "reverse": lambda text: "".join(reversed(text)),
-    "repeat": lambda text, times: "".join(text for _ in range(times)),
+    "repeat": _repeated,
     "substring": _substring,
     "position": lambda text, part: text.index(part) + 1 if part in text else 0,
     "left": lambda text, count: text[:count] if count >= 0 else text[: max(len(text) + count, 0)],
@@ -110,7 +129,7 @@ TEXT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "trim": _trimming(True, True),
     "ltrim": _trimming(True, False),
     "rtrim": _trimming(False, True),
-    "replace": lambda text, old, new: new.join(text.split(old)) if old else text,
+    "replace": _replaced,
     "split_part": _split_part,
     "starts_with": lambda text, start: text[: len(start)] == start,
     "lpad": _padding(True),

@@ -6,14 +6,17 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.sql.casts import CONTEXT, one_nan
+from eddy.topology.sql.value_limits import MOST_DIGITS
 
 __all__ = [
     "divide_float",
     "divide_int",
     "divide_numeric",
+    "exponential",
     "float_equal",
     "float_less",
     "float_less_equal",
+    "in_range",
     "logarithm",
     "modulo",
     "modulo_numeric",
@@ -25,6 +28,10 @@ __all__ = [
     "square_root_numeric",
     "truncate_numeric",
 ]
+
+
+_WIDE = decimal.Context(prec=4 * MOST_DIGITS, traps=[])
+"""The precision of results between, which have more digits than a numeric."""
 
 
 def _check(divisor: Any) -> None:
@@ -46,16 +53,24 @@ def modulo(dividend: int, divisor: int) -> int:
     return -rest if dividend < 0 else rest
 
 
+def in_range(number: decimal.Decimal) -> decimal.Decimal:
+    """A numeric that was computed. Raises: DataError if it has too many digits before its point."""
+    if number.is_finite() and number.adjusted() < MOST_DIGITS:
+        return number
+    raise DataError(f"numeric out of range; at most {MOST_DIGITS:,} digits before the point are possible")
+
+
 def divide_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decimal.Decimal:
     """The quotient, to 39 digits."""
     _check(divisor)
-    return CONTEXT.divide(dividend, divisor)
+    return in_range(CONTEXT.divide(dividend, divisor))
 
 
 def modulo_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decimal.Decimal:
     """The remainder, with the sign of the dividend."""
     _check(divisor)
-    return CONTEXT.remainder(dividend, divisor)
+    found = CONTEXT.remainder(dividend, divisor)
+    return found if found.is_finite() else in_range(CONTEXT.plus(_WIDE.remainder(dividend, divisor)))
 
 
 def divide_float(dividend: float, divisor: float) -> float:
@@ -83,12 +98,21 @@ def round_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
     """The number rounded to `digits` decimals, or, if `digits` is negative, to a power of ten; halves are rounded away
     from 0.
     """
-    return value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, CONTEXT)
+    return _quantized(value, digits, decimal.ROUND_HALF_UP)
 
 
 def truncate_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
     """Truncated after `digits` decimals."""
-    return value.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_DOWN, CONTEXT)
+    return _quantized(value, digits, decimal.ROUND_DOWN)
+
+
+def _quantized(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
+    step = decimal.Decimal((0, (1,), -digits))
+    found = value.quantize(step, rounding, CONTEXT)
+    if found.is_finite():
+        return found
+    exponent = value.as_tuple().exponent  # the result has more than 39 digits
+    return value if isinstance(exponent, int) and exponent >= -digits else value.quantize(step, rounding, _WIDE)
 
 
 def round_float(value: float) -> float:
@@ -117,6 +141,14 @@ def logarithm(value: float) -> float:
     return math.log(value)
 
 
+def exponential(value: float) -> float:
+    """The exponential function."""
+    try:
+        return math.exp(value)
+    except OverflowError as error:
+        raise DataError(f"exp({value}) is out of range; a smaller number is needed") from error
+
+
 def power(base: float, exponent: float) -> float:
     """The base to the power of the exponent."""
     try:
@@ -133,4 +165,4 @@ def power_numeric(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.D
     found = CONTEXT.power(base, exponent)
     if not found.is_finite():
         raise DataError(f"power({base}, {exponent}) is no number; a whole exponent or a base above 0 is needed")
-    return found
+    return in_range(found)

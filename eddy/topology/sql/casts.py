@@ -13,6 +13,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.sql.types import Type
+from eddy.topology.sql.value_limits import MOST_DIGITS
 
 __all__ = [
     "CONTEXT",
@@ -32,8 +33,6 @@ CONTEXT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP, traps=[])
 """The precision of numerics: the 39 digits of Materialize's type."""
 
 LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
-_MOST_DIGITS = 131_072
-"""The digits that a numeric may have before its point: PostgreSQL's."""
 _TRUE = {"t", "true", "y", "yes", "on", "1"}
 _FALSE = {"f", "false", "n", "no", "off", "0"}
 _SINGLE = struct.Struct(">f")
@@ -87,10 +86,10 @@ def numeric_text(value: decimal.Decimal, scale: int | None = None) -> str:
 
 
 def _float_text(value: float) -> str:
-    """The shortest text that is read as the same number, in PostgreSQL's form."""
+    """The shortest text that is read as the same number, in PostgreSQL's form; 0 for -0, which is equal to it."""
     if not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    text = repr(value)
+    text = repr(value or 0.0)
     if "e" not in text and abs(value) >= 1e15:
         digits = text.removesuffix(".0").lstrip("-")
         mantissa = digits.rstrip("0")
@@ -152,9 +151,9 @@ def finite_numeric(number: decimal.Decimal) -> decimal.Decimal:
     """The number, with 0 for -0. Raises: DataError if it is not finite, or has more digits than a numeric may have."""
     if not number.is_finite():
         raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
-    if number.adjusted() >= _MOST_DIGITS:
+    if number.adjusted() >= MOST_DIGITS:
         raise DataError(
-            f"{number} is out of range of numeric; at most {_MOST_DIGITS} digits before the point are allowed"
+            f"{number} is out of range of numeric; at most {MOST_DIGITS} digits before the point are allowed"
         )
     return number or number.copy_abs()
 

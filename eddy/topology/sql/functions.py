@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from eddy.errors import DataError
@@ -88,7 +89,7 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
         yield ("%", kind), Call("%", arithmetic.modulo, raises=True)
     exact = {"+": CONTEXT.add, "-": CONTEXT.subtract, "*": CONTEXT.multiply}
     for sign, function in exact.items():
-        yield (sign, "numeric"), Call(sign, function)
+        yield (sign, "numeric"), Call(sign, _of_numerics(function), raises=True)
     yield ("neg", "numeric"), Call("-", CONTEXT.minus)
     yield ("/", "numeric"), Call("/", arithmetic.divide_numeric, raises=True)
     yield ("%", "numeric"), Call("%", arithmetic.modulo_numeric, raises=True)
@@ -97,6 +98,11 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
         for sign, floating in _FLOATING.items():
             yield (sign, kind), Call(sign, _rounded(floating, single), raises=True)
         yield ("neg", kind), Call("-", lambda value: -value if value == value else math.nan)
+
+
+def _of_numerics(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
+    """The function, with an error for a result that is out of range."""
+    return lambda one, other: arithmetic.in_range(function(one, other))
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
@@ -193,7 +199,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "upper": _one("upper", str.upper, TEXT, TEXT),
     "initcap": _one("initcap", string_functions.initcap, TEXT, TEXT),
     "reverse": _one("reverse", lambda text: text[::-1], TEXT, TEXT),
-    "repeat": _one("repeat", lambda text, times: text * times, TEXT, TEXT, INTEGER),
+    "repeat": _one("repeat", string_functions.repeat, TEXT, TEXT, INTEGER),
     "substring": [
         *_one("substring", string_functions.substring_from, TEXT, TEXT, INTEGER),
         *_one("substring", string_functions.substring, TEXT, TEXT, INTEGER, INTEGER),
@@ -204,7 +210,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     "trim": _one("trim", string_functions.trimmed(str.strip), TEXT, TEXT, TEXT, optional=1),
     "ltrim": _one("ltrim", string_functions.trimmed(str.lstrip), TEXT, TEXT, TEXT, optional=1),
     "rtrim": _one("rtrim", string_functions.trimmed(str.rstrip), TEXT, TEXT, TEXT, optional=1),
-    "replace": _one("replace", lambda text, old, new: text.replace(old, new) if old else text, TEXT, TEXT, TEXT, TEXT),
+    "replace": _one("replace", string_functions.replace, TEXT, TEXT, TEXT, TEXT),
     "split_part": _one("split_part", string_functions.split_part, TEXT, TEXT, TEXT, INTEGER),
     "starts_with": _one("starts_with", str.startswith, BOOLEAN, TEXT, TEXT),
     "lpad": _one("lpad", string_functions.pad(True), TEXT, TEXT, INTEGER, TEXT, optional=1),
@@ -232,7 +238,7 @@ FUNCTIONS: dict[str, list[Overload]] = {
     ],
     "sqrt": _each("sqrt", double=arithmetic.square_root, numeric=arithmetic.square_root_numeric),
     "ln": _each("ln", double=arithmetic.logarithm),
-    "exp": _each("exp", double=math.exp),
+    "exp": _each("exp", double=arithmetic.exponential),
     "power": [
         *_one("power", arithmetic.power, DOUBLE, DOUBLE, DOUBLE),
         *_one("power", arithmetic.power_numeric, NUMERIC, NUMERIC, NUMERIC),

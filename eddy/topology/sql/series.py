@@ -6,6 +6,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.topology.sql.expressions import Written
+from eddy.topology.sql.value_limits import MOST_NUMBERS
 
 __all__ = ["SeriesBounds", "series_function"]
 
@@ -26,7 +27,10 @@ def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[
             return
         if step == 0:
             raise DataError("generate_series by steps of 0; another number is needed")
-        for number in range(first, last + (1 if step > 0 else -1), step):
+        numbers = range(first, last + (1 if step > 0 else -1), step)
+        if (many := (last - first) // step + 1) > MOST_NUMBERS:
+            raise DataError(f"generate_series has {many:,} numbers; at most {MOST_NUMBERS:,} are possible")
+        for number in numbers:
             yield (*row, number)
 
     made: Any = series

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from eddy.errors import DataError
 from eddy.like_pattern import like_pattern
+from eddy.topology.sql.value_limits import MOST_CHARACTERS
 
 __all__ = [
     "initcap",
@@ -13,6 +14,8 @@ __all__ = [
     "like",
     "pad",
     "position",
+    "repeat",
+    "replace",
     "right",
     "split_part",
     "substring",
@@ -48,6 +51,27 @@ def right(text: str, count: int) -> str:
     return text[max(len(text) - count, 0) :] if count > 0 else text[-count:] if count else ""
 
 
+def repeat(text: str, times: int) -> str:
+    """The text so many times."""
+    _check_size("repeat", len(text) * times)
+    return text * times
+
+
+def replace(text: str, old: str, new: str) -> str:
+    """The text with `new` in each place of `old`."""
+    if not old:
+        return text
+    if len(new) > len(old):
+        _check_size("replace", len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
+
+
+def _check_size(name: str, characters: int) -> None:
+    """Raises: DataError for a text that is too long."""
+    if characters > MOST_CHARACTERS:
+        raise DataError(f"{name} makes a text of {characters:,} characters; at most {MOST_CHARACTERS:,} are possible")
+
+
 def pad(at_left: bool) -> Callable[..., str]:
     """The function `lpad` or `rpad`: pads or cuts a text to a length."""
 
@@ -55,6 +79,7 @@ def pad(at_left: bool) -> Callable[..., str]:
         missing = length - len(text)
         if missing <= 0 or not fill:
             return text[: max(length, 0)]
+        _check_size("lpad" if at_left else "rpad", length)
         filling = (fill * (missing // len(fill) + 1))[:missing]
         return filling + text if at_left else text + filling
 

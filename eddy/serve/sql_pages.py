@@ -4,12 +4,15 @@ GET  /v1/sql    the tables with their columns, for completion
 POST /v1/sql    {"sql": "SELECT …"}: the answer
 
 It reads, and nothing else. A query reads MAX_READ rows of its tables at most, those that its caller may read, has some
-seconds, and 1,000 rows of its answer are sent. One is answered at a time.
+seconds, and 1,000 rows of its answer are sent. One is answered at a time, and a few may wait. No error tells the number
+of rows that its caller may not read.
 """
 
 import asyncio
 import re
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -28,14 +31,17 @@ from eddy.serve.http_server import RENEW
 from eddy.serve.live_pages import Authorize, body_of
 from eddy.topology.sql.answer import AnswerTable
 
-__all__ = ["MAX_READ", "SqlPages"]
+__all__ = ["MAX_READ", "MAX_WAITING", "SqlPages"]
 
 MAX_READ = 100_000
 """The rows that one query reads."""
 SECONDS = 10.0
+MAX_WAITING = 8
+"""The queries that wait for their turn: each of them holds one of the server's places for requests."""
 _SAMPLE = 100
 _WAIT_S = 80.0
 """Seconds that a connection waits for its turn, and then for its answer."""
+_LOOK = 1_000
 _NAME = "query"
 Allowed = Callable[[Any, Any], Any] | None
 
@@ -51,6 +57,7 @@ class SqlPages:
         self._tables, self._authorize = tables, authorize
         self._processes = SqlProcesses(SECONDS)
         self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
 
     def routes(self) -> list[Route]:
         """The routes of the answers."""
@@ -71,7 +78,8 @@ class SqlPages:
         found = []
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             for name, may_read in allowed.items():
-                table = _table(snapshot, name, may_read, _SAMPLE, cut=True)
+                rows = [row for row in snapshot[name].range(limit=_SAMPLE) if may_read is None or may_read(*row)]
+                table = _table(name, rows, cut=True)
                 columns = [{"name": column.name, "type": str(column.type)} for column in table.columns]
                 found.append({"name": name, "columns": columns})
         return found
@@ -89,12 +97,30 @@ class SqlPages:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise QueryError(f'sql: this is no request: {error}; {{"sql": "SELECT …"}} is needed') from error
         allowed = self._allowed(request)
-        _renew(request)
-        async with self._one_at_a_time:
-            _renew(request)
+        async with self._turn(request):
             if await request.is_disconnected():
                 return Response(status_code=408)  # the client does not wait any more
             return await asyncio.to_thread(self._answer, asked.sql, allowed)
+
+    @asynccontextmanager
+    async def _turn(self, request: Request) -> AsyncIterator[None]:
+        """Wait until no other query is answered. Raises: QueryLimitError if too many wait already."""
+        if self._waiting >= MAX_WAITING:
+            raise QueryLimitError(
+                f"sql: {self._waiting} queries wait for their turn, which is the limit; one place is needed. Try again "
+                "later"
+            )
+        _renew(request)
+        self._waiting += 1
+        try:
+            await self._one_at_a_time.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            _renew(request)
+            yield
+        finally:
+            self._one_at_a_time.release()
 
     def _answer(self, text: str, allowed: dict[str, Allowed]) -> Response:
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
@@ -110,14 +136,9 @@ class SqlPages:
         left = MAX_READ
         for name, may_read in allowed.items():
             is_named = re.search(re.escape(name.replace('"', '""')), text, re.IGNORECASE) is not None
-            count = snapshot[name].count()
-            if is_named and count > left:
-                raise QueryLimitError(
-                    f"sql '{_NAME}': table '{name}' has {count:,} rows; {left:,} more can be read here. Read more "
-                    "with: eddy sql, or keep the answer up to date with: topology.sql(…)"
-                )
-            left -= count if is_named else 0
-            found[name] = _table(snapshot, name, may_read, None if is_named else 0)
+            rows = _readable(snapshot, name, may_read, left) if is_named else []
+            left -= len(rows)
+            found[name] = _table(name, rows)
         return found
 
     def _allowed(self, request: Request) -> dict[str, Allowed]:
@@ -138,13 +159,36 @@ def _renew(request: Request) -> None:
         renew(_WAIT_S)
 
 
-def _table(
-    snapshot: TablesSnapshot, name: str, may_read: Allowed, limit: int | None, *, cut: bool = False
-) -> AnswerTable:
-    """The rows of a table that may be read, as SQL has them. `cut`: without rows, if SQL cannot have one of them."""
-    rows = () if limit == 0 else snapshot[name].range(limit=limit)
-    shown = [(key, value) for key, value in rows if may_read is None or may_read(key, value)]
-    found = [(f"table '{name}' key {key!r}", row_of(key, value)) for key, value in shown]
+def _readable(snapshot: TablesSnapshot, name: str, may_read: Allowed, most: int) -> list[tuple[Any, Any]]:
+    """The rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if looking for
+    them takes longer than a query may.
+    """
+    if may_read is None and (count := snapshot[name].count()) > most:
+        raise _too_many(f"table '{name}' has {count:,} rows", most)
+    end, rows = time.monotonic() + SECONDS, []
+    for number, row in enumerate(snapshot[name].range()):
+        if may_read is None or may_read(*row):
+            rows.append(row)
+        if len(rows) > most:
+            raise _too_many(f"table '{name}' has more rows that may be read", most)
+        if number % _LOOK == 0 and time.monotonic() > end:
+            raise QueryLimitError(
+                f"sql '{_NAME}': the rows of table '{name}' that may be read were not found in {SECONDS:g} seconds, "
+                "which is the limit; a smaller table is needed"
+            )
+    return rows
+
+
+def _too_many(what: str, most: int) -> QueryLimitError:
+    return QueryLimitError(
+        f"sql '{_NAME}': {what}; {most:,} more can be read here. Read more with: eddy sql, or keep the answer up to "
+        "date with: topology.sql(…)"
+    )
+
+
+def _table(name: str, rows: Iterable[tuple[Any, Any]], *, cut: bool = False) -> AnswerTable:
+    """Rows of a table, as SQL has them. `cut`: without rows, if SQL cannot have one of them."""
+    found = [(f"table '{name}' key {key!r}", row_of(key, value)) for key, value in rows]
     try:
         return named_rows(found, None, ["key"] if found else ["key", "value"])
     except EddyError:

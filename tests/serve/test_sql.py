@@ -1,8 +1,10 @@
 """SQL over HTTP: the answers of `eddy sql`'s engine, within bounds, to callers that may read the tables."""
 
+import http.client
 import json
 import os
 import random
+import select
 import subprocess
 import sys
 import urllib.error
@@ -153,6 +155,48 @@ def test_rows_that_are_read_and_answered_are_bounded(shop: Shop, monkeypatch: py
     status, found = shop.ask('SELECT count(*) FROM orders, "customers-of"')
     assert (status, found["code"]) == (429, "QUERY_LIMIT")
     assert "table 'orders' has 300 rows; 299 more can be read here" in found["error"]
+
+
+def test_bound_of_rows_tells_nothing_of_rows_that_the_caller_may_not_read(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = sum(order["by"] == "c3" for order in shop.orders.values())
+    monkeypatch.setattr(sql_pages, "MAX_READ", mine)
+    assert shop.ask("SELECT count(*) FROM orders", "c3")[1]["answer"]["rows"] == [[str(mine)]]
+    monkeypatch.setattr(sql_pages, "MAX_READ", mine - 1)
+    status, found = shop.ask("SELECT count(*) FROM orders", "c3")
+    assert (status, found["code"]) == (429, "QUERY_LIMIT")
+    assert f"table 'orders' has more rows that may be read; {mine - 1} more can be read here" in found["error"]
+    assert "300" not in found["error"]
+    monkeypatch.setattr(sql_pages, "SECONDS", -1.0)
+    status, found = shop.ask("SELECT count(*) FROM orders", "c3")
+    assert (status, "that may be read were not found in" in found["error"]) == (429, True)
+
+
+def test_few_queries_wait_and_others_are_refused_while_the_server_answers_all_else(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_pages, "MAX_WAITING", 2)
+    endless = "WITH RECURSIVE t (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 99999999) SELECT 1 FROM t"
+    data, headers = json.dumps({"sql": endless}), {"Content-Type": "application/json"}
+    with ExitStack() as stack:
+        sent = []
+        for _ in range(6):
+            client = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", shop.port)))
+            client.request("POST", "/v1/sql", data, headers)
+            sent.append(client)
+        wait_for(lambda: len(answered(sent)) == 3, PATIENCE_S, "one that is answered, two that wait, three refused")
+        for client in answered(sent):
+            answer = client.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+            assert "2 queries wait for their turn, which is the limit" in answer.read().decode()
+        assert fetch(shop.port, "/v1/tables").status == 200
+    wait_for(lambda: shop.ask("SELECT 1")[0] == 200, PATIENCE_S, "the places of clients that have gone")
+
+
+def answered(clients: list[http.client.HTTPConnection]) -> list[http.client.HTTPConnection]:
+    ready = select.select([client.sock for client in clients], [], [], 0)[0]
+    return [client for client in clients if client.sock in ready]
 
 
 @pytest.mark.parametrize(

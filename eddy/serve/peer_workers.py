@@ -1,22 +1,20 @@
 """All workers of an application, for the page of one of them: it asks the others, whose addresses it is given.
 
 /worker     this worker: its name, state, partitions with their lag
-/workers    the same of this worker and of each other one; one that does not answer is away, with the reason
+/workers    the same of this worker and of each other one, once; one that does not answer is away, with the reason
 
 Workers do not know one another's addresses from the group. A browser may ask only the server of its page, so that this
 server asks the others, with its own token, each within two seconds and at the same time.
 """
 
 import asyncio
-import http.client
-import io
-import socket
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
+import h11
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,10 +43,12 @@ class OwnedPartition(msgspec.Struct, frozen=True):
 class WorkerTold(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as it tells of itself; of one that is away only the address, the reason and since when.
 
-    `in_loops` are the rows in loops and repartitions as counted on its partitions: the sum over all workers counts.
+    `server` is a random name of its server, by which a worker knows itself among its peers. `in_loops` are the rows in
+    loops and repartitions as counted on its partitions: the sum over all workers counts.
     """
 
     address: str = ""
+    server: str = ""
     member: str | None = None
     state: str = ""
     reason: str = ""
@@ -81,7 +81,7 @@ class _Peer:
             return self._away(f"it has not answered within {_ANSWER_S:g} seconds")
         except ConnectionRefusedError:
             return self._away("the connection is refused")
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError, h11.ProtocolError) as error:
             return self._away(str(error) or type(error).__name__)
         self.heard_at = time.monotonic()
         return msgspec.structs.replace(told, address=self.address)
@@ -90,38 +90,35 @@ class _Peer:
         return WorkerTold(address=self.address, reason=reason, away_s=round(time.monotonic() - self.heard_at, 1))
 
     async def _answered(self, token: bytes | None) -> bytes:
-        """The whole answer to a request for the worker, up to `_MAX_BYTES`. Raises: OSError; UnicodeError."""
+        """The body of the answer to a request for the worker. Raises: OSError; h11.ProtocolError; ValueError."""
         host, _, port = self.address.rpartition(":")
+        asking = h11.Connection(h11.CLIENT)
+        headers = [("Host", self.address), ("Connection", "close")]
+        headers += [] if token is None else [("Authorization", f"Bearer {token.decode()}")]
         reader, writer = await asyncio.open_connection(host.strip("[]") or "127.0.0.1", int(port))
         with closing(writer):
-            lines = [b"GET /worker HTTP/1.1", b"Host: " + self.address.encode(), b"Connection: close"]
-            lines += [] if token is None else [b"Authorization: Bearer " + token]
-            writer.write(b"\r\n".join([*lines, b"", b""]))
-            data = b""
-            while len(data) < _MAX_BYTES and (more := await reader.read(_MAX_BYTES)):
-                data += more
-        return data
+            request = h11.Request(method="GET", target="/worker", headers=headers)
+            writer.write((asking.send(request) or b"") + (asking.send(h11.EndOfMessage()) or b""))
+            body = b""
+            while not isinstance(event := asking.next_event(), h11.EndOfMessage):
+                if event is h11.NEED_DATA:
+                    data = await reader.read(_MAX_BYTES)
+                    if not data and asking.their_state is h11.SEND_RESPONSE:
+                        raise OSError("it has closed the connection without an answer")
+                    asking.receive_data(data)
+                elif isinstance(event, h11.Response) and event.status_code != 200:
+                    raise OSError(f"it answers with status {event.status_code}")
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                    if len(body) > _MAX_BYTES:
+                        raise ValueError("it answers without end")
+            return body
 
 
-class _Arrived:
-    """The bytes of an answer that has arrived, as `http.client` reads a socket."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        """A file of the bytes."""
-        return io.BytesIO(self._data)
-
-
-def _read(data: bytes) -> WorkerTold:
-    """What an answer tells. Raises: OSError; HTTPException; ValueError if it is no worker's."""
-    found = http.client.HTTPResponse(cast("socket.socket", _Arrived(data)))
-    found.begin()
-    if found.status != 200:
-        raise OSError(f"it answers with status {found.status}")
+def _read(body: bytes) -> WorkerTold:
+    """What an answer tells. Raises: ValueError if it is no worker's."""
     try:
-        told = msgspec.json.decode(found.read(), type=WorkerTold)
+        told = msgspec.json.decode(body, type=WorkerTold)
     except RecursionError as error:
         raise ValueError("it answers with nested lists without end") from error
     if not told.state:
@@ -131,26 +128,35 @@ def _read(data: bytes) -> WorkerTold:
 
 def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) -> list[BaseRoute]:
     """The routes of this worker and of all. Requests for all are answered one at a time."""
-    began = time.monotonic()
+    began, server = time.monotonic(), secrets.token_hex(8)
     others = [_Peer(address, began) for address in peers]
     one_at_a_time = asyncio.Lock()
 
     async def own(request: Request) -> Response:
-        return answer(_own(watch))
+        return answer(_own(watch, server))
 
     async def workers(request: Request) -> Response:
         async with one_at_a_time:
-            asked = [peer.ask(endpoint.token) for peer in others]
-            return answer({"workers": [_own(watch), *await asyncio.gather(*asked)]})
+            asked = await asyncio.gather(*(peer.ask(endpoint.token) for peer in others))
+            return answer({"workers": _each_once([_own(watch, server), *asked])})
 
     return [Route("/worker", own), Route("/workers", workers)]
 
 
-def _own(watch: WorkerWatch) -> WorkerTold:
+def _each_once(told: Iterable[WorkerTold]) -> list[WorkerTold]:
+    """The workers without those that have told of themselves under another address already."""
+    found: dict[str, WorkerTold] = {}
+    for each in told:
+        found.setdefault(each.server or each.address, each)
+    return list(found.values())
+
+
+def _own(watch: WorkerWatch, server: str) -> WorkerTold:
     found = readiness(watch.facts())
     worker, reading = watch.worker, watch.reading
     lags = {} if reading is None else reading.partition_lags
     return WorkerTold(
+        server=server,
         member=None if worker is None else worker.member,
         state=found.state,
         reason=found.reason,

@@ -103,6 +103,17 @@ def test_each_worker_is_shown_with_its_partitions_and_lag(crew: Crew) -> None:
     assert len(crew.told(second)) == 1  # it was given no peers
 
 
+def test_worker_that_is_its_own_peer_is_listed_once(crew: Crew) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    second = crew.add()
+    topology = family()
+    peers = [f"127.0.0.1:{port}", f"localhost:{port}", f"127.0.0.1:{second}", f"localhost:{second}"]
+    crew.stack.enter_context(monitored(endpoint_of(str(port)), topology, peers=peers))
+    crew.step()
+    assert [told["address"] for told in crew.told(port)] == ["", f"127.0.0.1:{second}"]
+
+
 def test_worker_that_is_away_is_said_with_the_reason(crew: Crew) -> None:
     with ExitStack() as other:
         guest = Crew(other)
@@ -142,8 +153,9 @@ def of_body(body: bytes, status: int = 200) -> Callable[[socket.socket, threadin
         (of_body(b'{"status": "ok"}'), "is no worker"),
         (of_body(b'{"member": "\xff"}'), "can't decode byte 0xff"),
         (of_body(b'{"a":' * 100_000), "nested lists without end"),
-        (saying(b"\x00\xff\r\n\r\n"), "\x00"),
-        (saying(b""), "closed connection without response"),
+        (saying(b"\x00\xff\r\n\r\n"), "illegal"),
+        (saying(b""), "closed the connection without an answer"),
+        (saying(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (3 << 20)), "without end"),
         (saying(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/worker\r\n\r\n"), "status 302"),
         (lambda connection, stop: stop.wait(), "not answered within 2 seconds"),
         (dripping, "not answered within 2 seconds"),

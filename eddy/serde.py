@@ -40,6 +40,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Part = Literal["key", "value"]
 """The part of a record."""
+_Headers = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Serde(Generic[T]):
     """Returns the serde of a user's topic, if its records have another form. Cost: a look-up after the first call."""
     canonical: bool = field(default=False, compare=False, repr=False)
     """Whether `encode` itself gives equal values equal bytes, so that `identify` only serves comparisons."""
+    id_header: str = field(default="", compare=False, repr=False)
+    """The header that may have the first bytes of the data, the id of its schema, in their place; see `with_ids`."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):
@@ -82,6 +85,17 @@ class Serde(Generic[T]):
     def in_topic(self, topic: str, part: "Part") -> "Serde[T]":
         """The serde of the keys, or of the values, in a user's topic."""
         return self if self.topic_form is None else self.topic_form(topic, part)
+
+    def with_ids(self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None) -> Sequence[bytes | None]:
+        """A column of a topic's records, each after the id of its schema if its record has that in a header."""
+        if not self.id_header or headers is None:
+            return data
+        ids = [next((found for name, found in pairs if name == self.id_header), b"") for pairs in headers]
+        return [item if item is None else found + item for found, item in zip(ids, data, strict=True)]
+
+    def without_ids(self, headers: _Headers) -> _Headers:
+        """A record's headers without the id of another writer's schema: what this serde encodes has its own."""
+        return tuple(pair for pair in headers if pair[0] != self.id_header) if self.id_header else headers
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """Canonical bytes of each value: equal values have equal bytes, such as 1, 1.0 and True."""

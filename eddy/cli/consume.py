@@ -46,13 +46,14 @@ class _Decoder:
         for offset, key, value, timestamp, header in columns:
             where = f"topic '{found.topic}' partition {found.partition} offset {offset}"
             yield _Record(
-                self._decoded(self._key, key, where, "key"),
-                self._decoded(self._value, value, where, "value"),
+                self._decoded(self._key, key, header, where, "key"),
+                self._decoded(self._value, value, header, where, "value"),
                 timestamp,
                 header,
             )
 
-    def _decoded(self, type: FieldType, data: bytes | None, where: str, what: str) -> Any:
+    def _decoded(self, type: FieldType, data: bytes | None, headers: Headers, where: str, what: str) -> Any:
+        (data,) = type.serde.with_ids([data], [headers])
         if data is None:
             return None
         try:

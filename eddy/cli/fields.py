@@ -111,4 +111,5 @@ def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldTy
     from eddy.connectors.schema_registry.by_id import TopicById
 
     by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part)
-    return FieldType(Serde(BY_REGISTRY, by_id.encode, by_id.decode), msgspec.json.decode, _json_text, Any)
+    serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=f"__{part}_schema_id")
+    return FieldType(serde, msgspec.json.decode, _json_text, Any)

@@ -204,7 +204,9 @@ def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, 
     )
     found = []
     for records in batches:
-        for offset, k, v in zip(records.offsets, records.keys, records.values, strict=True):
+        keys = key.serde.with_ids(records.keys, records.headers)
+        values = value.serde.with_ids(records.values, records.headers)
+        for offset, k, v in zip(records.offsets, keys, values, strict=True):
             where = f"topic '{source.topic}' partition {records.partition} offset {offset}"
             decoded_key = None if k is None else _decoded(key.serde.decode, k, where, "key")
             decoded = None if v is None else _decoded(value.serde.decode, v, where, "value")

@@ -138,7 +138,8 @@ class RowWriter:
         self._check(timestamp_ms, headers)
         time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         key, value = self._encoded(self._key, key, "key"), self._encoded(self._value, value, "value")
-        self._waiting.append(RowRecord(key, value, time_ms, headers))
+        own = self._key.without_ids(self._value.without_ids(headers))
+        self._waiting.append(RowRecord(key, value, time_ms, own))
         if self._max_records is not None and len(self._waiting) >= self._max_records:
             self.commit()
 

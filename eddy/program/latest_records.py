@@ -124,20 +124,24 @@ def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: 
         is_left = any(position > begins[tp] for tp, position in partitions.items())
         left = {tp.partition: position for tp, position in partitions.items()} if is_left else None
         return FoundRecord(None, searched, left, False)
-    value = None if found[1].value is None else serdes[1].decode(found[1].value)
+    value = _decoded(serdes[1], found[1].value, found[1])
     return FoundRecord(_shown(*found), searched, None, bool(value == tables[name].get(key)))
 
 
 def _is_row_of(served: ServedTable, serdes: tuple[Serde[Any], Serde[Any]], wanted: bytes, row: _Row) -> bool:
     """Whether a record has a key; one whose key or value does not decode is no row's."""
     try:
-        if row.key is None or encode_key(served.key, serdes[0].decode(row.key)) != wanted:
+        if row.key is None or encode_key(served.key, _decoded(serdes[0], row.key, row)) != wanted:
             return False
-        if row.value is not None:
-            serdes[1].decode(row.value)
+        _decoded(serdes[1], row.value, row)
     except Exception:
         return False
     return True
+
+
+def _decoded(serde: Serde[Any], data: bytes | None, row: _Row) -> Any:
+    (whole,) = serde.with_ids([data], [row.headers])
+    return None if whole is None else serde.decode(whole)
 
 
 def _search(

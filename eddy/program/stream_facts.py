@@ -60,8 +60,8 @@ def _facts(source: Source, records: Records, latest: int) -> Iterator[Fact]:
     extractors = TimestampExtractors({source.topic: source})
     (timed,) = extractors.polled([records])
     problems: dict[int, str] = {}
-    keys = decoded(records.keys, source.topic_key, "key", problems)
-    values = decoded(records.values, source.topic_value, "value", problems)
+    keys = decoded(records.keys, source.topic_key, "key", problems, headers=records.headers)
+    values = decoded(records.values, source.topic_value, "value", problems, headers=records.headers)
     if not source.topic_key.hashable:
         note_unhashable(keys, problems)
     for index, offset in enumerate(records.offsets):

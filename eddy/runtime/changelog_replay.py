@@ -82,8 +82,10 @@ class Restore:
         """A source's records as the table's rows, without rejected ones."""
         problems: dict[int, str] = {}
         topic = self.partition.topic
-        keys = decoded(records.keys, self.spec.key.in_topic(topic, "key"), "key", problems)
-        values = decoded(records.values, self.spec.value.in_topic(topic, "value"), "value", problems)
+        keys = decoded(records.keys, self.spec.key.in_topic(topic, "key"), "key", problems, headers=records.headers)
+        values = decoded(
+            records.values, self.spec.value.in_topic(topic, "value"), "value", problems, headers=records.headers
+        )
         if not self.spec.key.hashable:
             note_unhashable(keys, problems)
         rows = [

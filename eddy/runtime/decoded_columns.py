@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from eddy.connectors.log import Headers
 from eddy.errors import ConnectorError, UnknownSchemaError
 from eddy.serde import Serde
 from eddy.source_lines import raised_at
@@ -16,12 +17,15 @@ def decoded(
     what: str,
     problems: dict[int, str],
     causes: dict[int, UnknownSchemaError] | None = None,
+    *,
+    headers: Sequence[Headers] | None,
 ) -> list[Any]:
-    """Decode a column, null for null.
+    """Decode a column, null for null. `headers` are those of the records; None for no headers.
 
     Failures are stored in `problems` by index, and those that a later attempt may not repeat in `causes`, too.
     Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.
     """
+    data = serde.with_ids(data, headers)
     if None not in data:
         try:
             return serde.decode_many(data)  # type: ignore[arg-type]

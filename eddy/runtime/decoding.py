@@ -98,8 +98,8 @@ class Decoder:
         key, value = source.topic_key, source.topic_value
         problems: dict[int, str] = {}
         causes: dict[int, UnknownSchemaError] = {}
-        keys = decoded(records.keys, key, "key", problems, causes)
-        values = decoded(records.values, value, "value", problems, causes)
+        keys = decoded(records.keys, key, "key", problems, causes, headers=records.headers)
+        values = decoded(records.values, value, "value", problems, causes, headers=records.headers)
         if not key.hashable:
             note_unhashable(keys, problems)
         if timeless := self.extractors.problems:

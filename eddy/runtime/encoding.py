@@ -98,6 +98,15 @@ class DeadRow(NamedTuple):
     time: int = 0
 
 
+def _forwarded(headers: list[Headers] | None, sink: SinkTopic) -> list[Headers] | None:
+    """The headers of a sink's records, without ids of the schemas by which other writers wrote what they are made of:
+    keys and values have their own.
+    """
+    if headers is None or not (sink.key.id_header or sink.value.id_header):
+        return headers
+    return [sink.key.without_ids(sink.value.without_ids(pairs)) for pairs in headers]
+
+
 class Encoder:
     """Sends within the producer's open transaction.
 
@@ -121,7 +130,7 @@ class Encoder:
         else:
             keys, values = sink.columns(batch.rows)
         homes = self._homes(keys, sink.partitions, sink.key.tail)
-        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), batch.headers)
+        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), _forwarded(batch.headers, sink))
         return len(keys)
 
     def exchange(self, gate: Gate, outgoing: Sequence[Outgoing], origins: Origins) -> int:

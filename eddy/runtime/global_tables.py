@@ -165,8 +165,8 @@ class GlobalTables:
     def _rows(self, records: Records) -> dict[object, object]:
         node, _ = self._tables[records.topic]
         problems: dict[int, str] = {}
-        keys = decoded(records.keys, node.topic_key, "key", problems)
-        values = decoded(records.values, node.topic_value, "value", problems)
+        keys = decoded(records.keys, node.topic_key, "key", problems, headers=records.headers)
+        values = decoded(records.values, node.topic_value, "value", problems, headers=records.headers)
         if not node.topic_key.hashable:
             note_unhashable(keys, problems)
         if not problems and None not in keys:

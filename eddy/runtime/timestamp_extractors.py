@@ -45,8 +45,8 @@ class TimestampExtractors:
         if source is None or not len(records):
             return records
         unreadable: dict[int, str] = {}
-        keys = decoded(records.keys, source.topic_key, "key", unreadable)
-        values = decoded(records.values, source.topic_value, "value", unreadable)
+        keys = decoded(records.keys, source.topic_key, "key", unreadable, headers=records.headers)
+        values = decoded(records.values, source.topic_value, "value", unreadable, headers=records.headers)
         assert source.timestamp is not None
         wrong: dict[int, str] = {}
         times = extracted_times(source.timestamp, keys, values, records.timestamps, unreadable, wrong)

@@ -33,7 +33,11 @@ class Intake:
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
         """The latest value of each key in the records; None if it was deleted. The offsets `noted` are ignored."""
-        keys, values = records.keys, records.values
+        keys: Sequence[bytes | None] = records.keys
+        values: Sequence[bytes | None] = records.values
+        if not self.table.internal:
+            keys = self.table.topic_key.with_ids(keys, records.headers)
+            values = self.table.value.with_ids(values, records.headers)
         if noted and not set(noted).isdisjoint(records.offsets):
             keep = [offset not in noted for offset in records.offsets]
             self.left_out += keep.count(False)
@@ -57,10 +61,10 @@ class Intake:
         self, records: Records, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> dict[bytes, bytes | None]:
         problems: dict[int, str] = {}
-        found = decoded(keys, self.table.topic_key, "key", problems)
+        found = decoded(keys, self.table.topic_key, "key", problems, headers=None)
         if not self.table.key.hashable:
             note_unhashable(found, problems)
-        decoded(values, self.table.value, "value", problems)
+        decoded(values, self.table.value, "value", problems, headers=None)
         rows: dict[bytes, bytes | None] = {}
         for index, (key, value) in enumerate(zip(found, values, strict=True)):
             if index not in problems and key is not None:

@@ -18,6 +18,7 @@ from tests.cli.conftest import Command
 from tests.schema_registry.conftest import unseen
 from tests.schema_registry.people import ANN, Person, PersonId
 from tests.schema_registry.server import Server, served
+from tests.schema_registry.test_header_ids import Id, Writer
 from tests.schema_registry.test_types import EVERY, SEVERAL, Every
 
 
@@ -58,6 +59,31 @@ def test_values_and_keys_are_printed_by_the_schemas_of_their_ids(run: Command, s
         "address": {"street": "Main St", "town": "Ulm"}, "tags": ["a", "b"],
     }  # fmt: skip
     assert lines(shown.output) == [{"key": {"number": 7}, "value": ann}, {"key": {"number": 8}, "value": None}]
+
+
+@pytest.mark.parametrize("form", ["avro", "json", "protobuf"])
+def test_records_with_ids_in_headers_are_read(run: Command, server: Server, form: str) -> None:
+    value: Any = Id(3) if form != "protobuf" else error_details_pb2.ErrorInfo(reason="FULL")
+    log = LocalLog(".eddy/log")
+    log.create_topics([eddy.connectors.log.TopicSpec("p", 2)])
+    Writer(log, unseen(server.url), "p").write([("a", value, False, True), ("b", value, False, False)], form)
+    log.close()
+    shown = run("consume", "p", "--registry", server.url, "--format", "jsonl")
+    plain = {"number": 3} if form != "protobuf" else {"reason": "FULL"}
+    assert sorted(lines(shown.output), key=str) == [{"key": key, "value": plain} for key in ("a", "b")]
+    if form == "avro":
+        shown = run(
+            "sql",
+            "-t",
+            "p=p",
+            "--registry",
+            server.url,
+            "--format",
+            "jsonl",
+            "-c",
+            "SELECT sum(number) AS n FROM p",
+        )
+        assert lines(shown.output) == [{"n": 6}]
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])

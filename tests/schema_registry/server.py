@@ -9,6 +9,7 @@ Source: "Schema Registry API Reference", docs.confluent.io.
 import json
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Registry:
             return [("/subjects/([^/]+)/versions", self._register), ("/subjects/([^/]+)", self._look_up)]
         return [
             (r"/schemas/ids/(\d+)", self._schema),
+            (r"/schemas/guids/([0-9a-f-]+)", self._schema_of_guid),
             ("/subjects/([^/]+)/versions/([^/]+)", self._version),
             ("/subjects", lambda body: (200, sorted(self.subjects))),
         ]
@@ -61,19 +63,22 @@ class Registry:
         self.schemas[number] = schema
         if number not in versions:
             versions.append(number)
-        return 200, {"id": number}
+        return 200, {"id": number, "guid": str(uuid.UUID(int=number))}
 
     def _look_up(self, subject: str, body: dict[str, Any]) -> Answer:
         if subject not in self.subjects:
             return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
         for version, number in enumerate(self.subjects[subject], 1):
             if self.schemas[number] == _schema_in(body):
-                return 200, {"subject": subject, "version": version, "id": number, **self.schemas[number]}
+                return 200, {"subject": subject, "version": version, **self._known(number)}
         return 404, {"error_code": 40403, "message": "Schema not found"}
 
     def _schema(self, number: str, body: dict[str, Any]) -> Answer:
         found = self.schemas.get(int(number))
         return (200, found) if found else (404, {"error_code": 40403, "message": f"Schema {number} not found"})
+
+    def _schema_of_guid(self, guid: str, body: dict[str, Any]) -> Answer:
+        return self._schema(str(uuid.UUID(guid).int), body)
 
     def _version(self, subject: str, version: str, body: dict[str, Any]) -> Answer:
         versions = self.subjects.get(subject)
@@ -83,7 +88,10 @@ class Registry:
         if not 0 < at <= len(versions):
             return 404, {"error_code": 40402, "message": f"Version {version} not found."}
         number = versions[at - 1]
-        return 200, {"subject": subject, "version": at, "id": number, **self.schemas[number]}
+        return 200, {"subject": subject, "version": at, **self._known(number)}
+
+    def _known(self, number: int) -> dict[str, Any]:
+        return {"id": number, "guid": str(uuid.UUID(int=number)), **self.schemas[number]}
 
 
 def _schema_in(body: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 import eddy
-from eddy.connectors.log import TopicSpec
+from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.schema_registry.avro_types import schema_of
+from eddy.connectors.spark.source.source_reading import decoded_or_error
 from tests.schema_registry.server import Server, served
+from tests.schema_registry.test_header_ids import Writer
 from tests.spark.rig import Rig, plant
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
@@ -40,6 +42,10 @@ def towns(url: str, doc: str | None = None) -> eddy.Topology:
     by_town = people.group_by(lambda name, person: (person.town, person), key=key, value=value)
     by_town.count("counts").to("counts", value=eddy.Int64)
     return topology
+
+
+def in_topic(registry: eddy.SchemaRegistry) -> eddy.Serde[Any]:
+    return registry.avro(Person).in_topic("people", "value")
 
 
 @pytest.fixture
@@ -79,6 +85,16 @@ def test_verify_accepts_an_equal_row_of_an_older_schema(rig: Rig, server: Server
     verdict = rig.verify()
     assert (verdict.status, verdict.word) == (0, "equal")
     assert len(server.registry.subjects["adults-value"]) == 2, "verify has registered the schema of today"
+
+
+def test_ids_in_headers_are_refused_by_name(rig: Rig, server: Server) -> None:
+    registry = eddy.SchemaRegistry(server.url)
+    Writer(rig.log, registry, "people").write([("p1", PEOPLE[1], False, True)])
+    read = [rig.log.read(TopicPartition("people", n), 0, 99, 99) for n in range(2)]
+    people = [person for records in read for person in decoded_or_error(records, in_topic(registry), "value")]
+    assert [person for person in people if person is not None][-1] in PEOPLE, "the data source reads them"
+    with pytest.raises(eddy.DataError, match=r"topic 'people' partition . offset .*the header '__value_schema_id'"):
+        rig.backfill()
 
 
 def test_a_repair_writes_corrections_by_the_schema_of_the_topic(rig: Rig, server: Server) -> None:

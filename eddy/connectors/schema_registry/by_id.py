@@ -27,7 +27,9 @@ from eddy.serde import Part
 
 __all__ = ["TopicById"]
 
-_MAGIC, _HEAD_BYTES = 0, 5
+_MAGIC = 0
+_HEAD_BYTES = {0: 5, 1: 17}
+"""The bytes before the payload, by the first one: an id of 4 bytes, or a GUID."""
 _READING = {"validate": False}  # the writer has validated it
 
 
@@ -39,7 +41,7 @@ class TopicById:
         self._where = f"topic '{topic}': subject '{self._subject}'"
         self._context = SerializationContext(topic, MessageField.KEY if part == "key" else MessageField.VALUE)
         self._options = {"subject.name.strategy": lambda context, record: self._subject}
-        self._readers: dict[int, Callable[[bytes], Any]] = {}
+        self._readers: dict[bytes, Callable[[bytes], Any]] = {}
         self._writer: Callable[[Any], bytes] | None = None
 
     def decode(self, data: bytes) -> Any:
@@ -47,13 +49,13 @@ class TopicById:
 
         Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema of their id.
         """
-        if len(data) < _HEAD_BYTES or data[0] != _MAGIC:
+        head = data[: _HEAD_BYTES.get(data[0], 0) if data else 0]
+        if not head or len(data) < _HEAD_BYTES[head[0]]:
             raise ValueError("it does not begin with a zero byte and the id of a schema")
-        number = int.from_bytes(data[1:_HEAD_BYTES], "big")
         with registry_errors(self._where, reads=True):
-            reader = self._readers.get(number)
+            reader = self._readers.get(head)
             if reader is None:
-                reader = self._readers[number] = self._reader(self._client.get_schema(number), number)
+                reader = self._readers[head] = self._reader(head)
             return reader(data)
 
     def encode(self, value: Any) -> bytes:
@@ -66,11 +68,15 @@ class TopicById:
                 self._writer = self._latest_writer(self._client.get_latest_version(self._subject))
             return self._writer(value)
 
-    def _reader(self, schema: Schema, number: int) -> Callable[[bytes], Any]:
-        context = self._context
+    def _schema(self, head: bytes, fmt: str | None = None) -> Schema:
+        if head[0] == _MAGIC:
+            return self._client.get_schema(int.from_bytes(head[1:], "big"), self._subject if fmt else None, fmt)
+        return self._client.get_schema_by_guid(str(uuid.UUID(bytes=head[1:])), fmt)
+
+    def _reader(self, head: bytes) -> Callable[[bytes], Any]:
+        context, schema = self._context, self._schema(head)
         if schema.schema_type == "PROTOBUF":
-            serialized = self._client.get_schema(number, self._subject, fmt="serialized")
-            return _ProtobufSchema(self._client, serialized).decode
+            return _ProtobufSchema(self._client, self._schema(head, "serialized")).decode
         if schema.schema_type == "JSON":
             as_json = JSONDeserializer(
                 None, None, self._client, {**self._options, **_READING}, json_decode=msgspec.json.decode
@@ -198,7 +204,7 @@ class _ProtobufSchema:
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(full))
 
     def decode(self, data: bytes) -> Any:
-        numbers = _varints(data, _HEAD_BYTES)
+        numbers = _varints(data, _HEAD_BYTES[data[0]])
         count, end = next(numbers)
         indexes = []
         for _ in range(count):

@@ -1,7 +1,9 @@
 """The form of values in users' topics: Confluent's wire format, by confluent-kafka's own serializers.
 
-    0 (1 byte)  schema id (4 bytes, big-endian)  payload
+    0 (1 byte)  schema id (4 bytes, big-endian)  payload        as they are written
+    1 (1 byte)  schema GUID (16 bytes)           payload        also read
 
+A record that has its schema's id in the header `__key_schema_id` or `__value_schema_id` is read as if it began with it.
 The schema is registered, or looked up, when the first value is written. A value is read by the schema of its id, and
 converted to the schema of the program.
 """
@@ -109,7 +111,8 @@ def _serde(
         def encode(value: Any) -> bytes:
             return write(made_normal(value))
 
-    return Serde(name, encode, confluent.decode, hashable, stored.identify, type, canonical=True)
+    header = f"__{part}_schema_id"
+    return Serde(name, encode, confluent.decode, hashable, stored.identify, type, canonical=True, id_header=header)
 
 
 def _schema(text: str, kind: str, references: References) -> Schema:

@@ -276,8 +276,10 @@ class RecordsEntry:
         key, value = self.key, self.value
         if not self.from_state:
             key, value = key.in_topic(self.topic, "key"), value.in_topic(self.topic, "value")
-        keys = decoded(raw["k"], key, "key", problems)
-        values = decoded(raw["v"], value, "value", problems)
+        for serde in (key, value):
+            self._check_ids(serde, raw)
+        keys = decoded(raw["k"], key, "key", problems, headers=None)
+        values = decoded(raw["v"], value, "value", problems, headers=None)
         if not self.key.hashable:
             note_unhashable(keys, problems)
         if self.timestamp is not None and not self.from_state:
@@ -290,6 +292,16 @@ class RecordsEntry:
             where = f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]} key {raw['k'][at]!r}"
             raise DataError(f"{where}: {problems[at]}")
         return raw, keys, values, problems
+
+    def _check_ids(self, serde: Serde[Any], raw: dict[str, list[Any]]) -> None:
+        name = serde.id_header.encode()
+        for at, packed in enumerate(raw["h"] if name and not self.from_state else ()):
+            if packed is not None and name in packed and serde.id_header in dict(unpack_headers(packed)):
+                raise DataError(
+                    f"topic '{self.topic}' partition {raw['p'][at]} offset {raw['o'][at]}: the id of its schema is in "
+                    f"the header '{serde.id_header}', which a worker reads, and backfill and verify do not; an id at "
+                    "the beginning is needed. Write with confluent-kafka's prefix_schema_id_serializer, its default"
+                )
 
     def _columns(self, raw: dict[str, list[Any]]) -> list[list[Any]]:
         raw, keys, values, problems = self.decoded(raw)

@@ -159,7 +159,7 @@ class _Typed:
     def _column(self, part: str, data: list[bytes | None], schema: Any) -> Any:
         serde = self.key if part == "key" else self.value
         column, kind, problems = column_of(serde), schema.field(part).type, dict[int, str]()
-        values = decoded(data, serde, part, problems)
+        values = decoded(data, serde, part, problems, headers=None)
         for place, problem in problems.items():
             raise self._error(part, data[place], problem)
         try:

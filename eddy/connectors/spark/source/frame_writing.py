@@ -116,10 +116,14 @@ class RowEncoding:
                 _times(columns["timestamp"]) if "timestamp" in columns else nothing,
                 self._encoded(self.key, columns["key"], "key") if "key" in columns else nothing,
                 self._encoded(self.value, columns["value"], "value"),
-                list(map(_headers, columns["headers"].to_pylist())) if "headers" in columns else nothing,
+                list(map(self._headers, columns["headers"].to_pylist())) if "headers" in columns else nothing,
             ]
             arrays = [pa.array(column, field.type) for column, field in zip(encoded, ENCODED, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=ENCODED)
+
+    def _headers(self, pairs: Any) -> bytes | None:
+        headers = tuple((pair["key"], pair["value"] or b"") for pair in pairs or ())
+        return pack_headers(self.key.without_ids(self.value.without_ids(headers)))
 
     def _encoded(self, serde: Serde[Any], column: Any, part: str) -> list[bytes | None]:
         back, values, found = column_of(serde).back, column.to_pylist(), []
@@ -148,10 +152,6 @@ def _times(column: Any) -> list[int | None]:
             "Correct it, or filter it out"
         )
     return [None if at is None else at // 1000 for at in micros]
-
-
-def _headers(pairs: Any) -> bytes | None:
-    return pack_headers(tuple((pair["key"], pair["value"] or b"") for pair in pairs or ()))
 
 
 def encoded_rows(encoding: Pickled, batches: Iterable[Any]) -> TaskRows:

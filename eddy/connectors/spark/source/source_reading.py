@@ -95,7 +95,7 @@ class RecordReading:
 def decoded_or_error(records: Records, serde: Serde[Any], part: str) -> list[Any]:
     """A column of records, decoded. Raises: DataError naming the first record that does not decode."""
     problems: dict[int, str] = {}
-    values = decoded(records.keys if part == "key" else records.values, serde, part, problems)
+    values = decoded(records.keys if part == "key" else records.values, serde, part, problems, headers=records.headers)
     for place, problem in problems.items():
         raise _data_error(records, place, problem, part)
     return values

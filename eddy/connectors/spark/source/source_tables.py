@@ -125,8 +125,8 @@ class TableReading:
                 yield records
                 continue
             problems: dict[int, str] = {}
-            decoded(records.keys, self.records.form.key, "key", problems)
-            decoded(records.values, self.records.form.value, "value", problems)
+            decoded(records.keys, self.records.form.key, "key", problems, headers=records.headers)
+            decoded(records.values, self.records.form.value, "value", problems, headers=records.headers)
             start = 0
             for place, offset in enumerate(records.offsets):
                 if place in problems or (*part, offset) in self.left_out:

@@ -1,7 +1,7 @@
 """An application on the embedded log on disk, which Spark's workers can open as well."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from eddy.connectors.spark.session import ONE_TASK
 from eddy.partitioner import partition_of
 from tests.waiting import PATIENCE_S, Deadline
 
-__all__ = ["TREE", "Rig", "ancestors", "family", "latest_of", "plant", "rows_of", "write"]
+__all__ = ["TREE", "Rig", "ancestors", "check_backfill", "family", "latest_of", "plant", "rows_of", "write"]
 
 S = eddy.String
 TREE = [(b"b", b"a"), (b"c", b"b"), (b"d", b"b"), (b"e", b"d"), (b"f", b"a"), (b"f", b"e"), (b"c", None)]
@@ -117,6 +117,12 @@ class Rig:
         finally:
             worker.close()
 
+    def go_on(self, then: Mapping[str, Iterable[tuple[bytes | None, bytes | None]]]) -> None:
+        """More records, by topic, and a worker that processes them."""
+        for topic, records in then.items():
+            self.write(topic, records)
+        self.work()
+
     def verify(self, **options: Any) -> Any:
         return verify(
             self.topology(),
@@ -147,6 +153,18 @@ class Rig:
         tables += [topic for topic, kind in kinds.items() if kind != "stream"]
         streams = [topic for topic, kind in kinds.items() if kind == "stream"]
         return {topic: self.latest(topic) for topic in tables} | {topic: self.rows(topic) for topic in streams}
+
+
+def check_backfill(rig: Rig, scratch: Rig, then: Mapping[str, Iterable[tuple[bytes | None, bytes | None]]]) -> Any:
+    """The law of a backfill: its results are those of a worker, `scratch`, that has read the same input from the
+    beginning, and they remain so when both process `then`, records by topic. Returns the backfill.
+    """
+    done = rig.backfill()
+    assert rig.held() == scratch.held()
+    for one in (rig, scratch):
+        one.go_on(then)
+    assert rig.held() == scratch.held()
+    return done
 
 
 def last_offset(rig: Any, topic: str, key: bytes) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
 from tests.children import KilledError
 from tests.seeds import in_turn, on_days
-from tests.spark.rig import Rig, ancestors, plant
+from tests.spark.rig import Rig, ancestors, check_backfill, plant
 
 pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 
@@ -111,19 +111,9 @@ def scratch(tmp_path: Path) -> Iterator[Rig]:
     rig.close()
 
 
-def go_on(rig: Rig) -> dict[str, Any]:
-    for topic, records in THEN.items():
-        rig.write(topic, records)
-    rig.work()
-    return rig.held()
-
-
 @on_days({0, 1}, 4)
 def test_a_worker_goes_on_behind_it_as_from_scratch(rig: Rig, scratch: Rig) -> None:
-    done = rig.backfill()
-    assert done.left_out == 0
-    assert rig.held() == scratch.held()
-    assert go_on(rig) == go_on(scratch)
+    assert check_backfill(rig, scratch, THEN).left_out == 0
     assert rig.verify().status == 0
 
 
@@ -142,9 +132,7 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: 
         rig.work()
     with pytest.raises(ConfigurationError, match=r"'loud' holds records already.* Go on .*: without --replace"):
         rig.backfill(replace=True)
-    rig.backfill()
-    assert rig.held() == scratch.held()
-    assert go_on(rig) == go_on(scratch)
+    check_backfill(rig, scratch, THEN)
     rig.close()
     scratch.close()
 

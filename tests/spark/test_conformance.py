@@ -43,8 +43,8 @@ STEP_BY_STEP = {
 class _NotWhole(Computation):
     """Loops go into one task, but not the plan: as where other inputs are large."""
 
-    def _in_one_task(self) -> bool:
-        return False
+    def _in_one_task(self) -> None:
+        return None
 
 
 WAYS: dict[str, Callable[..., Computation]] = {
@@ -116,7 +116,7 @@ def compiled(
     application = Application.of(run.topology, log)
     ends = Cut.by_topic(log.end_offsets(application.inputs()))
     computation = way(application, frames, functools.partial(LocalLog, folder), ends, traced=False)
-    sinks = computation.run().sinks
+    sinks = computation.run().results.sinks
     log.close()
     return run, sinks
 

@@ -12,11 +12,11 @@ from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import backfill, verify
 from eddy.connectors.spark.arrival_order import order_dependent
-from eddy.errors import LoopLimitError
+from eddy.errors import ConfigurationError, LoopLimitError
 from tests.conformance.cases import CASES, Case
 from tests.conformance.engines import Run
 from tests.seeds import in_turn
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, family
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -114,4 +114,15 @@ def test_errors_of_a_recursion_are_refused_where_there_are_some(tmp_path: Path, 
     rig.write("nodes", [(b"a", b"b"), (b"b", b"a")])
     with pytest.raises(LoopLimitError, match=r"computed by a worker alone: .* a → b → a"):
         rig.backfill(one_task=10_000)
+    rig.close()
+
+
+def test_more_rows_than_a_task_has_memory_for_are_refused(tmp_path: Path, spark: Any) -> None:
+    rig = Rig(tmp_path, family, [TopicSpec(topic, 1) for topic in ("nodes", "notes", "descendants", "loud")], spark)
+    topics = set(rig.log.topics())
+    with pytest.raises(
+        ConfigurationError, match=r"up to 10,000,000,000 rows takes some 9,313\.2 GiB, .* --one-task \d+"
+    ):
+        rig.backfill(one_task=10_000_000_000)
+    assert set(rig.log.topics()) == topics
     rig.close()

@@ -10,7 +10,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from tests.seeds import in_turn, on_days
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, check_backfill
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -58,13 +58,6 @@ def fed(folder: Path, spark: Any) -> Rig:
     return rig
 
 
-def go_on(rig: Rig) -> dict[str, Any]:
-    for topic, records in THEN.items():
-        rig.write(topic, records)
-    rig.work()
-    return rig.held()
-
-
 @pytest.fixture(params=[*in_turn([0, ONE_TASK], 2)], ids=["step-by-step", "in-one-task"])
 def scratch(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Iterator[Rig]:
     rig = fed(tmp_path / "scratch", spark)
@@ -76,7 +69,7 @@ def scratch(tmp_path: Path, spark: Any, request: pytest.FixtureRequest) -> Itera
 
 @on_days({0, 1}, 4)
 def test_they_are_verified_with_their_states(scratch: Rig) -> None:
-    go_on(scratch)
+    scratch.go_on(THEN)
     verdict = scratch.verify()
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     loops = {"reached", "reached-out", "reached-in", "reached-roots", "paths", "totals", "evens", "odds"}
@@ -86,7 +79,6 @@ def test_they_are_verified_with_their_states(scratch: Rig) -> None:
 @on_days({2, 3}, 4)
 def test_a_worker_goes_on_behind_their_backfill_as_from_scratch(scratch: Rig, tmp_path: Path, spark: Any) -> None:
     rig = fed(tmp_path / "backfilled", spark)
-    rig.backfill(one_task=scratch.one_task)
-    assert rig.held() == scratch.held()
-    assert go_on(rig) == go_on(scratch)
+    rig.one_task = scratch.one_task
+    check_backfill(rig, scratch, THEN)
     rig.close()

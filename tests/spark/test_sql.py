@@ -11,7 +11,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from tests.seeds import in_turn, on_days
-from tests.spark.rig import Rig
+from tests.spark.rig import Rig, check_backfill
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
@@ -116,22 +116,13 @@ def rig_in(folder: Path, spark: Any) -> Rig:
     return rig
 
 
-def go_on(rig: Rig) -> dict[str, Any]:
-    rig.write("people", PEOPLE[2])
-    rig.write("orders", ORDERS[2])
-    rig.work()
-    return rig.held()
-
-
 @on_days({0, 1}, 4)
 @pytest.mark.parametrize("one_task", [*in_turn([0, ONE_TASK], 2)], ids=["step-by-step", "in-one-task"])
 def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Path, spark: Any) -> None:
     rig, scratch = rig_in(tmp_path / "backfilled", spark), rig_in(tmp_path / "scratch", spark)
     rig.one_task = one_task
     scratch.work()
-    rig.backfill()
-    assert rig.held() == scratch.held()
-    assert go_on(rig) == go_on(scratch)
+    check_backfill(rig, scratch, {"people": PEOPLE[2], "orders": ORDERS[2]})
     verdict = rig.verify()
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert {part.name for part in verdict.compared if part.what == "sink"} == VIEWS.keys()

@@ -7,6 +7,25 @@ when they are called; nothing else in eddy imports it.
     verdict = verify(topology, spark, log, open_log)
 
 `register` gives a session the format `eddy`: topics and tables as frames.
+
+A map of the package, in the order in which to read it:
+
+    frames            operations on DataFrames that all others use; `session`, `job_descriptions`, `pickling`
+    arrow_functions   columns of bytes → rows → steps of `decoded_rows` → columns, in Spark's Python workers
+    computation       the results of the inputs up to given offsets: reads `inputs`, after `history`, and compiles
+      history         `record_files`, with the columns of `file_columns`, `file_schemas`, `csv_files`, `lake_formats`
+      compiler        a plan as DataFrames: `step_compiler`, `step_frames`, and a module for each kind of step
+      loops           `linear_loops` with `linear_cycles`, `nested_loops`, `whole_graphs`
+      folds           `declared_folds`, `fold_functions`, `grouped_values`, `exact_sums`
+      time            `cut_clocks`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`, `valid_frames`
+      SQL             `sql_expressions`, and `sql_…` for its functions
+      one_task        small parts by the worker's own circuit; their results are `made`
+    backfilling       writes results: `changelog`, `result_writing`; `result_files` into a lake
+    verification      compares them: `comparison`, `diff`, `equivalence`, `mismatches`; a `verdict`, `verdict_document`
+      arrival_order   what the input does not determine; `global_joins`, which worker's notes determine
+      repair          corrections of tables, through their topics
+    disk_comparison   stores on disk beside their changelogs, without Spark
+    source            the format `eddy`
 """
 
 from collections.abc import Callable

@@ -26,13 +26,13 @@ from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
-from eddy.connectors.spark.computation import Application, Computation, last_cut
+from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
 from eddy.connectors.spark.history import Columns, Files, History, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
-from eddy.connectors.spark.session import ONE_TASK
+from eddy.connectors.spark.session import ONE_TASK, check_one_task
 from eddy.errors import ConfigurationError, ConnectorError
 from eddy.operators.operator import NO_CLOCKS
 from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
@@ -104,22 +104,22 @@ class Backfill:
             computation = self._computation(application, frames, inputs, histories, tick, letters_end=letters_end)
             self._check(computation)
             self._enter(frames, "compute")
-            computation.run()
-            self._check_states(computation)
-            states, outputs = self._states(computation), self._outputs(computation)
-            left_out = computation.left_out()
-            if not computation.settled:
+            computed = computation.run()
+            self._check_states(computed)
+            states, outputs = self._states(computed), self._outputs(computed)
+            left_out = computed.left_out()
+            if not computed.settled:
                 states, outputs = frames.kept(states), frames.kept(outputs)
                 with spark_errors():
                     states.unionByName(outputs).count()
             begun = unfinished or self._begin(application, inputs, files, tick)
-            writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computation.latest)
+            writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computed.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self._enter(frames, f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
             self._enter(frames, "finish")
-            cut = self._finish(application, begun, files, computation.clocks)
+            cut = self._finish(application, begun, files, computed.clocks)
             return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
@@ -153,6 +153,7 @@ class Backfill:
         )
 
     def _check_steps(self) -> None:
+        check_one_task(self.spark, self.one_task)
         for node in self.topology.plan.nodes:
             if node.only_by_worker:
                 raise ConfigurationError(
@@ -252,10 +253,10 @@ class Backfill:
                 f"into the topic: eddy produce {both[0]} …"
             )
 
-    def _check_states(self, computation: Computation) -> None:
-        undetermined = computation.results.undetermined
-        for name, state in computation.application.circuit.states.items():
-            if state.spec.changelog is not None and name not in computation.results.states:
+    def _check_states(self, computed: Computed) -> None:
+        undetermined = computed.results.undetermined
+        for name, state in computed.application.circuit.states.items():
+            if state.spec.changelog is not None and name not in computed.results.states:
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': state '{name}' cannot be made on Spark: "
                     f"{undetermined.get(name, 'nothing computes it')}. Let the worker replay the input: eddy run …"
@@ -264,21 +265,21 @@ class Backfill:
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         return Cut.by_topic(self.log.end_offsets(partitions))
 
-    def _states(self, computation: Computation) -> DataFrame:
+    def _states(self, computed: Computed) -> DataFrame:
         """The records for changelogs."""
-        results = computation.results
+        results = computed.results
         changelogs = []
-        for name, state in computation.application.circuit.states.items():
+        for name, state in computed.application.circuit.states.items():
             if state.spec.changelog is not None:
                 rows = changelog_rows(results.states[name]).withColumns(_stamps(state.spec.changelog))
                 rows = rows.withColumn("k", without_tail(f.col("k"), state.spec.key.tail))
                 changelogs.append(rows.select(*names(OUTGOING)))
-        return computation.frames.union(changelogs, OUTGOING)
+        return computed.frames.union(changelogs, OUTGOING)
 
-    def _outputs(self, computation: Computation) -> DataFrame:
+    def _outputs(self, computed: Computed) -> DataFrame:
         """The records of sinks, tombstones for keys no longer in their tables, and dead letters."""
-        results, frames = computation.results, computation.frames
-        serdes = sink_serdes(self.topology.plan, computation.application.counts)
+        results, frames = computed.results, computed.frames
+        serdes = sink_serdes(self.topology.plan, computed.application.counts)
         outputs = []
         for sink, sent in results.sinks.items():
             tail = serdes[sink][0].tail
@@ -286,11 +287,11 @@ class Backfill:
             rows = sent.withColumns(columns).select(*names(OUTGOING))
             rows = rows.withColumn("k", without_tail(f.col("k"), tail))
             outputs.append(rows)
-            if sink.kind != "stream" and (gone := self._gone(computation, sink.topic, rows)) is not None:
+            if sink.kind != "stream" and (gone := self._gone(computed, sink.topic, rows)) is not None:
                 outputs.append(gone)
-        if self.on_error == DEAD_LETTER and computation.bad is not None:
-            letters = DeadLetters(computation.application.internal.dead_letter)
-            outputs.append(frames.through(computation.bad, letters, OUTGOING))
+        if self.on_error == DEAD_LETTER and computed.bad is not None:
+            letters = DeadLetters(computed.application.internal.dead_letter)
+            outputs.append(frames.through(computed.bad, letters, OUTGOING))
         return frames.union(outputs, OUTGOING)
 
     def _before(self, application: Application, topic: str) -> list[OffsetRange]:
@@ -305,12 +306,12 @@ class Backfill:
             if begins[tp] < ends[tp.partition]
         ]
 
-    def _gone(self, computation: Computation, topic: str, rows: DataFrame) -> DataFrame | None:
+    def _gone(self, computed: Computed, topic: str, rows: DataFrame) -> DataFrame | None:
         """Tombstones for keys that the topic holds and the table does not."""
-        ranges = self._before(computation.application, topic)
+        ranges = self._before(computed.application, topic)
         if not ranges:
             return None
-        before = read_topics(computation.frames, self.open_log, {topic: ranges}).where("k IS NOT NULL")
+        before = read_topics(computed.frames, self.open_log, {topic: ranges}).where("k IS NOT NULL")
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
         tombstones = gone.withColumns({"key": f.col("k"), "value": f.lit(None).cast("binary")})

@@ -3,6 +3,7 @@
 It uses the circuit of the plan, its states, internal topics and identity, as a worker does.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from eddy.connectors.spark.changelog import ComputedResults, StateRows
 from eddy.connectors.spark.closed_windows import topic_numbers, with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
-from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.connectors.spark.frames import Frames, Maximum, spark_errors
 from eddy.connectors.spark.global_joins import GlobalJoins, JoinedTables, rows_of_table
 from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read
@@ -34,7 +35,7 @@ from eddy.topology.plan.plan import Source
 from eddy.topology.plan.topic_steps import TopicRead
 from eddy.topology.topology import Topology
 
-__all__ = ["Application", "Computation", "Offsets", "last_cut"]
+__all__ = ["Application", "Computation", "Computed", "Offsets", "last_cut"]
 
 Offsets = Mapping[str, list[int]]
 """By topic, one offset a partition."""
@@ -90,9 +91,8 @@ class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
     `global_joins` are joins with global tables that the worker's notes determine, None for none.
-    `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read; once
-    everything is computed, all event times. Parts with at most `one_task` records or rows are computed in one task, by
-    the worker's own circuit; with 0 no part is.
+    `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read. Parts
+    with at most `one_task` records or rows are computed in one task, by the worker's own circuit; with 0 no part is.
     Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
     """
 
@@ -108,13 +108,6 @@ class Computation:
     letters_end: int | None = None
     clocks: CutClocks = field(default_factory=CutClocks)
     global_joins: GlobalJoins | None = None
-    results: ComputedResults = field(init=False)
-    bad: DataFrame | None = field(init=False, default=None)
-    settled: bool = field(init=False, default=False)
-    """Whether everything has been computed, so that no data error can follow."""
-    _left_out: Mapping[str, frozenset[tuple[int, int]]] = field(init=False)
-    _latest: Callable[[], int] = field(init=False)
-    _bad: Callable[[], int] = field(init=False)
 
     def check(self) -> None:
         """Refuse inputs whose first records were deleted. Raises: ConfigurationError."""
@@ -128,20 +121,17 @@ class Computation:
                     f"--retained-only"
                 )
 
-    def run(self) -> ComputedResults:
+    def run(self) -> "Computed":
         """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
-        self._left_out, self._bad = self._known(), lambda: 0
         nodes = self.application.topology.plan.nodes
         whole = not any(node.only_by_worker or node.topics_of_windows for node in nodes)
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
         self.frames.fit(records)
         whole = whole and bool(self.one_task) and records <= self.one_task and len(self.clocks.different_ticks) < 2
-        if not (whole and self._in_one_task()):
-            self._compile()
-        return self.results
+        return (self._in_one_task() if whole else None) or self._compile()
 
-    def _in_one_task(self) -> bool:
-        """Compute the whole plan in one task if it is small. Returns whether it did."""
+    def _in_one_task(self) -> "Computed | None":
+        """The whole plan computed in one task, None if it is too large."""
         plan, counts, frames = self.application.topology.plan, self.application.counts, self.frames
         entries = {source.topic: self._entry(source, source.timestamp) for source in self.application.sources}
         serdes = sink_serdes(plan, counts)
@@ -164,19 +154,18 @@ class Computation:
         with frames.jobs.step("in one task"):
             too_many, bad, latest = made.outcome()
         if too_many:
-            return False
-        self.settled, self._bad, self._latest = True, lambda: bad, lambda: latest
-        self.bad = made.bad() if bad else None
-        self.clocks = self.clocks.after(made.event_times(self.application.circuit.reads.sources, counts))
+            return None
+        clocks = self.clocks.after(made.event_times(self.application.circuit.reads.sources, counts))
         states = {
             name: StateRows("encoded", made.state(name), plan.holds(name))
             for name in self.application.circuit.states.keys() - restored
         }
-        self.results = ComputedResults(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
-        return True
+        results = ComputedResults(states, {sink: made.sent(sink) for sink in plan.sinks()}, {})
+        rejected = made.bad() if bad else None
+        return Computed(self, results, clocks, frames.maximum(latest), rejected, settled=True)
 
-    def _compile(self) -> None:
-        """Compute the plan step by step."""
+    def _compile(self) -> "Computed":
+        """The plan computed step by step."""
         application, frames = self.application, self.frames
         plan, counts, partitioner = application.topology.plan, application.counts, application.log.partitioner
         inputs, bad, latest, times = {}, [], frames.maximum(), {}
@@ -192,15 +181,12 @@ class Computation:
                 times[topic] = event_times_of(frames, records, counts[topic], partitioner)
             if not entry.fail:
                 bad.append(records.where("bad IS NOT NULL").withColumn("topic", f.lit(topic)))
-        self.clocks = self.clocks.after(times)
-        self._latest = lambda: latest.value
-        if bad:
-            self.bad = whole = frames.union(bad, "")
-            self._bad = whole.count
-        compiler = SparkCompiler(frames, plan, counts, inputs, self.clocks, partitioner, self.traced, self.one_task)
+        clocks = self.clocks.after(times)
+        compiler = SparkCompiler(frames, plan, counts, inputs, clocks, partitioner, self.traced, self.one_task)
         if self.global_joins is not None:
             compiler.joined_tables = self._joined_tables(self.global_joins, windowed)
-        self.results = compiler.run()
+        results = compiler.run()
+        return Computed(self, results, clocks, latest, frames.union(bad, "") if bad else None)
 
     def _joined_tables(self, joins: GlobalJoins, numbers: Mapping[str, int]) -> JoinedTables:
         """The rows of the tables of determined joins."""
@@ -213,26 +199,10 @@ class Computation:
             rows[topic] = frames.kept(rows_of_table(records_of(frames, self._entry(table), raw, frames.maximum())))
         return JoinedTables(frames, joins, rows, numbers)
 
-    @property
-    def latest(self) -> int:
-        """The latest time of the input, after all of it was read: the time of rows without their own."""
-        return self._latest()
-
-    def left_out(self) -> int:
-        """The number of rejected records: those known before, and those that do not decode."""
-        known = sum(
-            offset < self.ends[topic][partition]
-            for topic, places in self._left_out.items()
-            for partition, offset in places
-            if topic in self.ends
-        )
-        with spark_errors():
-            return known + self._bad()
-
     def _entry(self, source: TopicRead, timestamp: Timestamp | None = None) -> RecordsEntry:
         assert source.key is not None
         assert source.value is not None
-        left_out = self._left_out.get(source.topic, frozenset())
+        left_out = self.known_rejections.get(source.topic, frozenset())
         fail = self.on_error == "fail"
         by_time = source.topic in self.histories and self.histories[source.topic].by_time
         return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, timestamp)
@@ -251,7 +221,8 @@ class Computation:
         ends = self.ends.get(source.topic, [])
         return [OffsetRange(p, begins[TopicPartition(source.topic, p)], end) for p, end in enumerate(ends)]
 
-    def _known(self) -> dict[str, frozenset[tuple[int, int]]]:
+    @functools.cached_property
+    def known_rejections(self) -> Mapping[str, frozenset[tuple[int, int]]]:
         """The records that a worker is known to have rejected, by topic: from its metadata and its dead letters."""
         found: dict[str, set[tuple[int, int]]] = {}
         for topic, partition, offset in self.application.metadata.left_out:
@@ -278,3 +249,46 @@ class Computation:
                 # A letter with a step is of a row, and its record counts.
                 if "eddy.topic" in where and "eddy.step" not in where:
                     yield where["eddy.topic"].decode(), int(where["eddy.partition"]), int(where["eddy.offset"])
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A computation with its results: rows and records as frames, and the event times at the ends of the inputs.
+
+    `bad` are the records that do not decode, None for none. `settled`: everything has been computed, so that no data
+    error can follow.
+    """
+
+    computation: Computation
+    results: ComputedResults
+    clocks: CutClocks
+    times: Maximum
+    bad: DataFrame | None
+    settled: bool = False
+
+    @property
+    def application(self) -> Application:
+        """The application of the computation."""
+        return self.computation.application
+
+    @property
+    def frames(self) -> Frames:
+        """The session's frames."""
+        return self.computation.frames
+
+    @property
+    def latest(self) -> int:
+        """The latest time of the input, as far as jobs have read it: the time of rows without their own."""
+        return self.times.value
+
+    def left_out(self) -> int:
+        """The number of rejected records: those known before, and those that do not decode."""
+        ends = self.computation.ends
+        known = sum(
+            offset < ends[topic][partition]
+            for topic, places in self.computation.known_rejections.items()
+            for partition, offset in places
+            if topic in ends
+        )
+        with spark_errors():
+            return known + (0 if self.bad is None else self.bad.count())

@@ -4,6 +4,7 @@ Spark's adaptive execution is off in the session used here: a loop is many small
 partitioned as the next job needs them, and adaptive plans forget the partitioning.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = [
     "with_suffix",
 ]
 
+_log = logging.getLogger("eddy.spark")
 _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -108,6 +110,12 @@ class Frames:
         self.jobs = JobDescriptions(spark.sparkContext, command)
         self._program = program
         self._reliable = spark.sparkContext.getCheckpointDir() is not None
+        if not self._reliable and not str(spark.sparkContext.master).startswith("local"):
+            _log.warning(
+                "spark: master %s without a folder for checkpoints: if an executor is lost, the job fails; a folder "
+                "that all executors reach is needed. Set it: --conf spark.checkpoint.dir=…",
+                spark.sparkContext.master,
+            )
         self._kept: list[DataFrame] = []
         self._settled: list[DataFrame] = []
         self._few = False
@@ -144,9 +152,9 @@ class Frames:
         pickled = Pickled(function, self._program)
         return frame.mapInArrow(pickled if latest is None else latest.observing(pickled), schema)
 
-    def maximum(self) -> "Maximum":
-        """A new maximum over all tasks."""
-        return Maximum(self.spark.sparkContext.accumulator(0, _Larger()))
+    def maximum(self, known: int = 0) -> "Maximum":
+        """A new maximum over all tasks, which is at least `known`."""
+        return Maximum(self.spark.sparkContext.accumulator(known, _Larger()))
 
     def consolidated(self, frame: DataFrame) -> DataFrame:
         """Equal rows merged, rows of weight 0 dropped, partitioned by key."""

@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import tainted
 from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, arrow_schema, record_batch
-from eddy.connectors.spark.computation import Computation, Timestamp
+from eddy.connectors.spark.computation import Computation, Computed, Timestamp
 from eddy.connectors.spark.frames import spark_errors
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics, records_of
 from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
@@ -40,7 +40,7 @@ from eddy.topology.plan.topic_steps import TopicRead
 
 __all__ = ["Judge", "Repair", "Sending"]
 
-Judge = Callable[[Computation, Collection[Node]], Verdict]
+Judge = Callable[[Computed, Collection[Node]], Verdict]
 """Compares the states and outputs of these steps with the results of a computation."""
 
 _SENT = "topic string, p int, n long, late int"
@@ -49,9 +49,9 @@ _ANEW = "Begin anew: eddy backfill … --replace; or eddy reset …, then eddy r
 
 @dataclass
 class Repair:
-    """One repair, after a verification of `computation` at `cut` that found differences."""
+    """One repair, after a verification at `cut` that found differences."""
 
-    computation: Computation
+    computed: Computed
     cut: Cut
     judge: Judge
     stage: Callable[[str], None]
@@ -59,7 +59,7 @@ class Repair:
     def run(self, verdict: Verdict, differing: DataFrame) -> Repaired:
         """Write the corrections, or refuse and write nothing. Raises: DataError; LoopLimitError; ConnectorError."""
         names = {part.name for part in verdict.compared if part.what == "store" and part.differing}
-        tables = [s for s in self.computation.application.sources if s.kind == "table" and s.name in names]
+        tables = [s for s in self.computed.application.sources if s.kind == "table" and s.name in names]
         if not tables:
             wrong = [part for part in verdict.compared if part.differing]
             return Repaired(
@@ -80,12 +80,11 @@ class Repair:
 
     def _does_not_follow(self, verdict: Verdict, tables: list[Source], as_found: "_AsFound") -> str:
         """The reason why the corrections would not lead to the results of the inputs; empty if they would."""
-        plan = self.computation.application.topology.plan
+        plan = self.computed.application.topology.plan
         downstream = tainted(plan, [source.name for source in tables])
         self.stage("compute with the tables as they are")
         try:
-            as_found.run()
-            judged = self.judge(as_found, downstream)
+            judged = self.judge(as_found.run(), downstream)
         except EddyError as error:
             error.add_note("repair: raised while computing from the tables as they are; nothing was written")
             raise
@@ -108,7 +107,7 @@ class Repair:
 
     def _as_found(self, tables: list[Source]) -> "_AsFound":
         """The same computation, from the tables as in their changelogs at the cut."""
-        known, found = self.computation, {}
+        known, found = self.computed.computation, {}
         for source in tables:
             changelog = known.application.circuit.states[source.name].spec.changelog
             assert changelog is not None
@@ -122,14 +121,14 @@ class Repair:
             known.on_error,
             known.histories,
             one_task=known.one_task,
-            clocks=known.clocks,
+            clocks=self.computed.clocks,
             global_joins=known.global_joins,
             found=found,
         )
 
     def _corrections(self, differing: DataFrame, tables: list[Source], as_found: "_AsFound") -> DataFrame:
         """A record for each key that differs, with the key's original bytes."""
-        frames = self.computation.frames
+        frames = self.computed.frames
         topics = frames.rows([(source.name, source.topic) for source in tables], "name string, source string")
         wanted = differing.where("part = 'store'").join(topics, "name")
         wanted = wanted.select(
@@ -140,7 +139,7 @@ class Repair:
         return keyed.select("topic", f.coalesce("came", "k").alias("key"), "value")
 
     def _write(self, corrections: DataFrame, tables: list[Source]) -> Repaired:
-        known = self.computation
+        known = self.computed.computation
         inputs = {source.topic: self.cut.inputs[source.topic] for source in tables}
         tails = {source.topic: source.key.tail if source.key else 0 for source in tables}
         forms = {source.topic: (source.value, source.topic_value) for source in tables if source.value is not None}

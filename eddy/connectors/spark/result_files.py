@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from eddy.connectors.spark.arrow_functions import unpack_headers
 from eddy.connectors.spark.backfilling import Backfill, Backfilled
-from eddy.connectors.spark.computation import Application, Computation
+from eddy.connectors.spark.computation import Application, Computed
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.history import read_histories
 from eddy.connectors.spark.lake_formats import check_format
@@ -69,8 +69,8 @@ class BackfillFiles(Backfill):
             computation = self._computation(application, frames, inputs, histories, tick, traced=False)
             computation.check()
             self._enter(frames, "compute")
-            computation.run()
-            tables = {topic: _rows(computation, form) for topic, form in forms.items()}
+            computed = computation.run()
+            tables = {topic: _rows(computed, form) for topic, form in forms.items()}
             with spark_errors():
                 written = {topic: rows.count() for topic, rows in tables.items()}
             self._enter(frames, "write files")
@@ -78,9 +78,9 @@ class BackfillFiles(Backfill):
             for topic, rows in tables.items():
                 mode = "overwrite" if lake.has(topic) else "error"  # Iceberg overwrites existing tables only
                 with spark_errors():
-                    _with_times(rows, computation.latest).write.save(lake.path(topic), self.form, mode)
+                    _with_times(rows, computed.latest).write.save(lake.path(topic), self.form, mode)
             lake.write(MANIFEST, msgspec.json.encode({"application": self.topology.name, "inputs": inputs}))
-            return Backfilled(Cut(inputs, {}), written, computation.left_out(), self._remarks(computation))
+            return Backfilled(Cut(inputs, {}), written, computed.left_out(), self._remarks(computation))
         finally:
             frames.release()
 
@@ -120,10 +120,10 @@ def _forms(application: Application, where: str) -> dict[str, _Form]:
     return found
 
 
-def _rows(computation: Computation, form: _Form) -> DataFrame:
+def _rows(computed: Computed, form: _Form) -> DataFrame:
     """The typed rows of an output, kept; times are in milliseconds, null for merged rows. A table has no empty rows."""
-    frames = computation.frames
-    sent = frames.union([computation.results.sinks[sink] for sink in form.sinks], "")
+    frames = computed.frames
+    sent = frames.union([computed.results.sinks[sink] for sink in form.sinks], "")
     chosen = sent if form.facts else sent.where("v IS NOT NULL")
     schema = frames.spark.createDataFrame([], form.ddl).schema
     return frames.kept(frames.through(chosen, _Typed(form.sinks[0].topic, form.key, form.value, schema), form.ddl))

@@ -6,17 +6,20 @@ Spark takes its Python workers' path and interpreter from the environment of the
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddy.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ONE_TASK", "TOLERANCE", "local_session", "require_spark"]
+__all__ = ["ONE_TASK", "TOLERANCE", "check_one_task", "local_session", "require_spark"]
 
 ONE_TASK = 2_000_000
-"""The most records and rows that one task computes; it takes about 1,000 bytes for each."""
+"""The most records and rows that one task computes."""
+
+BYTES_A_ROW = 1_000
+"""The memory of one task for each row."""
 
 TOLERANCE = 1e-9
 """The tolerance, absolute and relative, for floats added in an order that the input does not determine."""
@@ -39,6 +42,27 @@ def require_spark() -> None:
             __import__(package)
         except ImportError as error:
             raise ConfigurationError(f"spark: the package {package} is not installed; {error}. {_INSTALL}") from error
+
+
+def check_one_task(spark: "SparkSession", rows: int) -> None:
+    """Refuse more rows than the default if one task has no memory for them.
+
+    The memory is `spark.executor.pyspark.memory`, or all of this machine's if Spark runs here; elsewhere it is unknown.
+    Raises: ConfigurationError.
+    """
+    jvm: Any = spark._jvm
+    limit = spark.sparkContext.getConf().get("spark.executor.pyspark.memory")
+    if limit is not None:
+        there = int(jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(limit)) * 2**20
+    elif str(spark.sparkContext.master).startswith("local["):
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    else:
+        return
+    if rows > ONE_TASK and rows * BYTES_A_ROW > there:
+        raise ConfigurationError(
+            f"spark: one task with up to {rows:,} rows takes some {rows * BYTES_A_ROW / 2**30:,.1f} GiB, and has "
+            f"{there / 2**30:,.1f} GiB; fewer rows are needed. Write --one-task {there // BYTES_A_ROW}, or less"
+        )
 
 
 def local_session(

@@ -38,7 +38,7 @@ from eddy.connectors.spark.arrival_order import (
 )
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
-from eddy.connectors.spark.computation import Application, Computation, last_cut
+from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.frames import Frames
@@ -129,8 +129,8 @@ class Verify:
             )
             computation.check()
             self._enter(frames, "compute")
-            computation.run()
-            verdict, differing = self._compared(computation, cut)
+            computed = computation.run()
+            verdict, differing = self._compared(computed, cut)
             notes = {f"files '{topic}'": remark for topic, h in histories.items() if (remark := h.remark(topic))}
             verdict = replace(verdict, notes={**verdict.notes, **notes}, other_files=list(other.values()), since=since)
             if mismatches:
@@ -144,7 +144,7 @@ class Verify:
             elif self.repair:
                 judge = lambda found, within: self._compared(found, cut, within)[0]  # noqa: E731
                 enter = functools.partial(self._enter, frames)
-                repaired = Repair(computation, cut, judge, enter).run(verdict, differing)
+                repaired = Repair(computed, cut, judge, enter).run(verdict, differing)
             return replace(verdict, mismatches=self.mismatches, repaired=repaired)
         finally:
             frames.release()
@@ -238,12 +238,12 @@ class Verify:
         return clocks
 
     def _compared(
-        self, computation: Computation, cut: Cut, within: Collection[Node] | None = None
+        self, computed: Computed, cut: Cut, within: Collection[Node] | None = None
     ) -> tuple[Verdict, DataFrame]:
         """The verdict and the rows that differ; only for the steps `within`, if given: then no step is accepted."""
         plan = self.topology.plan
         joins = self._global_joins
-        dependent = order_dependent(plan, computation.application.counts, self.commutes, joins.determined(plan))
+        dependent = order_dependent(plan, computed.application.counts, self.commutes, joins.determined(plan))
         dependent |= {
             name: f"{dependent[name]}: {why}" for name, why in joins.undetermined.items() if name in dependent
         }
@@ -255,10 +255,10 @@ class Verify:
         undetermined = {f"step '{name}'": why for name, why in dependent.items() if name in steps}
         notes: dict[str, str] = {}
         parts = []
-        topics = {sink.topic for sink in computation.results.sinks if within is None or sink in within}
+        topics = {sink.topic for sink in computed.results.sinks if within is None or sink in within}
         for part in [
-            *self._sinks(computation, topics, undetermined, notes),
-            *(self._stores(computation, notes) if self.stores else []),
+            *self._sinks(computed, topics, undetermined, notes),
+            *(self._stores(computed, notes) if self.stores else []),
         ]:
             named = f"{part.what} '{part.name}'"
             if within is not None and not any(node in within for node in part.nodes):
@@ -273,20 +273,20 @@ class Verify:
                 parts.append(part)
         if within is None and not parts:
             undetermined.setdefault(f"application '{plan.name}'", "no output and no state is left to compare")
-        self._enter(computation.frames, "compare")
-        comparison = TopicComparison(computation.frames, self.log, self.open_log, parts, cut, self.tolerance)
-        compared, left_out = comparison.run(), computation.left_out()
+        self._enter(computed.frames, "compare")
+        comparison = TopicComparison(computed.frames, self.log, self.open_log, parts, cut, self.tolerance)
+        compared, left_out = comparison.run(), computed.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
         verdict = replace(verdict, quick=self.quick, accepted=accepted)
         return verdict, comparison.differing
 
     def _sinks(
-        self, computation: Computation, within: set[str], undetermined: dict[str, str], notes: dict[str, str]
+        self, computed: Computed, within: set[str], undetermined: dict[str, str], notes: dict[str, str]
     ) -> list[ExpectedTopic]:
         """An `ExpectedTopic` for each of these topics that sinks write to."""
         near = self._near()
         by_topic: dict[str, list[Sink]] = {}
-        for sink in computation.results.sinks:
+        for sink in computed.results.sinks:
             if sink.topic in within:
                 by_topic.setdefault(sink.topic, []).append(sink)
         parts = []
@@ -295,8 +295,8 @@ class Verify:
             if len(kinds) > 1:
                 undetermined[f"sink '{topic}'"] = "a stream and a table write to it, so that it is neither"
                 continue
-            whole = computation.frames.union([computation.results.sinks[s].select("k", "v", "s") for s in sinks], "")
-            counts = computation.application.counts
+            whole = computed.frames.union([computed.results.sinks[s].select("k", "v", "s") for s in sinks], "")
+            counts = computed.application.counts
             order: Ordered = "no" if False in kinds or len(sinks) > 1 else ordered(sinks[0].inputs[0], counts)
             if True in kinds and order == "no":
                 notes[f"sink '{topic}'"] = "the order of a key's records is not compared: it depends on their arrival"
@@ -314,11 +314,11 @@ class Verify:
         plan = self.topology.plan
         return tainted(plan, folds_in_any_order(plan, self.commutes)).keys() if self.tolerance else set()
 
-    def _stores(self, computation: Computation, notes: dict[str, str]) -> list[ExpectedTopic]:
+    def _stores(self, computed: Computed, notes: dict[str, str]) -> list[ExpectedTopic]:
         """An `ExpectedTopic` for each state with a changelog."""
-        results, parts, near = computation.results, [], self._near()
-        application = computation.application
-        held = HeldRows.of(application.circuit, results, computation.frames)
+        results, parts, near = computed.results, [], self._near()
+        application = computed.application
+        held = HeldRows.of(application.circuit, results, computed.frames)
         unwritten = optional_states(application.circuit) - set(states_of(application.metadata.plan or ()))
         for name, state in application.circuit.states.items():
             if state.spec.changelog is None and state.spec.source is None:

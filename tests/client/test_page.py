@@ -146,6 +146,60 @@ def test_window_is_traced_to_its_records_and_says_that_it_is_open(
         screenshots(page, "window")
 
 
+def test_keys_of_bytes_and_texts_that_look_like_json_are_traced_as_they_are(visit: Visit) -> None:
+    with ExitStack() as stack:
+        topology = eddy.Topology("odd")
+        topology.table("bytes", key=eddy.Bytes, value=eddy.String).to_relation().group_by_key().count("counts")
+        topology.table("texts", key=eddy.Native, value=eddy.String).to_relation().group_by_key().count("texts-counts")
+        site = Site(stack, topology)
+        url = site.serve()
+        ends = site.log.write("bytes", {b"\x00\xff": "a"}, key=eddy.Bytes, value=eddy.String)
+        site.tables.wait(ends, exact=True)
+        ends = site.log.write("texts", {"5": "a", 5: "b"}, key=eddy.Native, value=eddy.String)
+        site.tables.wait(ends, exact=True)
+        for table, count in (("counts", 1), ("texts-counts", 2)):
+            page = visit(f"{url}#/tables/{table}")
+            for index in range(count):
+                wait_for(lambda page=page, count=count: page.locator(".row .key").count() == count, PATIENCE_S)
+                page.locator(".row").nth(index).click()
+                page.click("text=Why is it so?")
+                page.wait_for_selector(".receipt")
+
+
+def test_odd_keys_are_seen_as_they_are(visit: Visit, site: Site, screenshots: Callable[[Any, str], None]) -> None:
+    url = site.serve()
+    site.write(
+        {"": "empty", "  two  spaces": "a\tb", "line\nbreak": "one\ntwo", "👩‍👩‍👧‍👦": "שלום", "long": "x" * 9_000}
+    )
+    page = visit(f"{url}#/tables/nodes", viewport={"width": 1280, "height": 800})
+    page.wait_for_selector(".row:has-text('(empty text)')")
+    texts = page.evaluate(
+        "[...document.querySelectorAll('.row')].map((row) => [...row.children].map((cell) => cell.innerText))"
+    )
+    assert [key for key, _ in texts] == ["(empty text)", "  two  spaces", "line↵break", "long", "👩‍👩‍👧‍👦"]
+    assert [value for _, value in texts[:3]] == ["empty", "a⇥b", "one↵two"]
+    assert {row["height"] for row in (page.locator(".row").nth(n).bounding_box() for n in range(5))} == {28}
+    screenshots(page, "odd")
+
+
+def test_many_tables_are_a_grid_and_their_lags_a_line(visit: Visit, screenshots: Callable[[Any, str], None]) -> None:
+    with ExitStack() as stack:
+        topology = eddy.Topology("many")
+        for number in range(40):
+            topology.table(f"table-{number:02}-of-many", key=eddy.String, value=eddy.String)
+        site = Site(stack, topology)
+        page = visit(site.serve(), viewport={"width": 1280, "height": 800})
+        page.wait_for_selector(".node")
+        boxes = [page.locator(".node").nth(number).bounding_box() for number in range(40)]
+        assert len({round(box["x"]) for box in boxes}) > 2
+        assert len({round(box["y"]) for box in boxes}) > 5
+        assert min(box["height"] for box in boxes) > 14  # px, so that its name is read
+        page.wait_for_selector("dt:has-text('unread of 40 tables')")
+        told = page.locator("dd").first.bounding_box()
+        assert told["height"] < 30  # one line
+        screenshots(page, "many")
+
+
 def test_key_without_a_row_is_explained(visit: Visit, site: Site) -> None:
     url = site.serve()
     site.write({"leaf": "twig"})

@@ -10,6 +10,7 @@ import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
 const BEAT_MS = 2_500; // of a poll; without an answer the server is away
+const MANY = 8; // lags
 const ANSWER_MS = 60_000; // of other requests, such as a trace
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
@@ -249,10 +250,18 @@ function drawFigures(place) {
       ["all is taken in", yes("quiescent")],
       ["tables are exact", yes("views_exact")],
       ["records read", count("views_records_total")],
-      ...(figures.get("lag_offsets") ?? []).map(({ labels, value }) => [`lag of ${labels.topic}`, number(value)]),
-      ...(figures.get("views_lag_offsets") ?? []).map(({ labels, value }) => [`unread of table ${labels.table}`, number(value)]),
+      ...lagsOf("lag_offsets", "topic", "lag of"),
+      ...lagsOf("views_lag_offsets", "table", "unread of table"),
     ])),
   );
+}
+
+/** A line for each lag; of many, only those that are not 0. */
+function lagsOf(figure, label, title) {
+  const all = figures.get(figure) ?? [];
+  const told = all.length > MANY ? all.filter(({ value }) => value > 0) : all;
+  const others = all.length - told.length;
+  return [...told.map(({ labels, value }) => [`${title} ${labels[label]}`, number(value)]), ...(others ? [[`${title.split(" ")[0]} of ${others} ${told.length ? "other " : ""}${label}s`, "0"]] : [])];
 }
 
 /** All workers of the application, where this one knows others. */

@@ -12,6 +12,8 @@ const HEIGHT = 38;
 const ROOM = 20; // of the name of a room
 const LONGEST = 26; // characters of a name
 const ZOOM = 1.25;
+const GRID_FROM = 6; // steps without edges: as many are in rows, not in one line
+const GAP = 18; // between them
 
 const draw = (name, attributes = {}, ...children) => {
   const element = document.createElementNS(SVG, name);
@@ -21,6 +23,16 @@ const draw = (name, attributes = {}, ...children) => {
 };
 
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
+
+/** Place steps without edges in rows below a graph that is laid out; the size of both. */
+function inGrid(graph, alone, ratio) {
+  const { width, height } = graph.nodes().length ? graph.graph() : { width: 0, height: 10 };
+  if (!alone.length) return { width, height };
+  const [wide, high] = [Math.max(...alone.map(([, { width }]) => width)) + GAP, HEIGHT + GAP];
+  const columns = Math.max(1, Math.floor(width / wide), Math.round(Math.sqrt((alone.length * high * ratio) / wide)));
+  alone.forEach(([id, size], index) => graph.setNode(id, { ...size, x: 10 + (index % columns + 0.5) * wide, y: height + (Math.floor(index / columns) + 0.5) * high }));
+  return { width: Math.max(width, 20 + Math.min(columns, alone.length) * wide), height: height + Math.ceil(alone.length / columns) * high + 10 };
+}
 
 /** A picture in `element`. `choose(number)` is called for a chosen step, `tell(step)` returns its second line. */
 export class Picture {
@@ -52,6 +64,10 @@ export class Picture {
   async lay() {
     const { Graph, layout } = await import("./dagre/dagre.js");
     const { kept, edges } = this.#shown();
+    const ends = new Set(edges.flatMap(({ from, to }) => [from, to]));
+    let alone = kept.filter((number) => !ends.has(number) && this.#roomOf(this.steps[number]) === null);
+    if (alone.length < GRID_FROM) alone = [];
+    const size = (number) => ({ width: Math.max(short(this.steps[number].title).length * 7.3, 64) + 22, height: HEIGHT });
     const box = this.svg.getBoundingClientRect();
     const [wide, high] = [Math.max(box.width, 200), Math.max(box.height, 200)];
     const found = ["TB", "LR"].map((direction) => {
@@ -59,15 +75,16 @@ export class Picture {
       graph.setGraph({ rankdir: direction, nodesep: 18, ranksep: direction === "TB" ? 26 : 34, edgesep: 12, marginx: 10, marginy: 10 });
       graph.setDefaultEdgeLabel(() => ({}));
       for (const number of kept) {
+        if (alone.includes(number)) continue;
         const step = this.steps[number];
-        graph.setNode(`${number}`, { width: Math.max(short(step.title).length * 7.3, 64) + 22, height: HEIGHT });
+        graph.setNode(`${number}`, size(number));
         const room = this.#roomOf(step);
         if (room !== null) graph.setParent(`${number}`, this.#room(graph, room));
       }
       for (const { from, to, back, folded } of edges)
         graph.setEdge(...(back ? [`${to}`, `${from}`] : [`${from}`, `${to}`]), { back, folded, weight: back ? 1 : 2 }, back ? "back" : `over ${folded}`);
       layout(graph);
-      const { width, height } = graph.graph();
+      const { width, height } = inGrid(graph, alone.map((number) => [`${number}`, size(number)]), wide / high);
       return { graph, down: direction === "TB", width, height, scale: Math.min(wide / width, high / height) };
     });
     const best = found[0].scale >= found[1].scale ? found[0] : found[1];

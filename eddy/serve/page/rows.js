@@ -81,13 +81,13 @@ export class Rows {
 
   /**
    * Read the rows in view again, from the key of the first one on, so that they stay where they are. `textOf` writes a
-   * key; without it the rows of the same places are read.
+   * key.
    */
   async refresh(first, last, textOf) {
     if (this.#isRefreshing) return;
     this.#isRefreshing = true;
     try {
-      const top = first > 0 && textOf ? this.#rows.get(first) : undefined;
+      const top = first > 0 ? this.#rows.get(first) : undefined;
       const from = top === undefined ? `at=${first}` : `find=${encodeURIComponent(textOf(top.key))}`;
       const { rows, at, count } = await this.ask(`${this.path}&${from}&limit=${Math.max(1, last - first)}`);
       const shift = top === undefined ? 0 : at - first;

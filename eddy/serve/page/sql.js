@@ -2,6 +2,7 @@
 
 import { card, dim, make, number, shown, span } from "./elements.js";
 
+const LISTED = 20; // columns that are listed of a table
 const WORDS = "SELECT FROM WHERE GROUP BY ORDER BY HAVING LIMIT JOIN LEFT JOIN ON USING AS AND OR NOT IN EXISTS IS NULL LIKE BETWEEN CASE WHEN THEN ELSE END DISTINCT UNION ALL EXCEPT INTERSECT WITH RECURSIVE WITH MUTUALLY RECURSIVE VALUES count(*) sum( avg( min( max( coalesce( DESC".match(/(?:(?:WITH|MUTUALLY|GROUP|ORDER|LEFT) )*\S+/g);
 const MOST = 8;
 const LIVE = /^\s*(\w+)\s*\(([^()]*)\)\s*$/;
@@ -80,7 +81,7 @@ export async function showSql(main, page, parameters) {
   };
   const form = make("form", { class: "sql" }, make("label", { for: "sql" }, "SQL, or a live query such as tree()", box), make("button", {}, "Run"));
   form.addEventListener("submit", (event) => (event.preventDefault(), run()));
-  const known = tables.map(({ name, columns }) => make("p", {}, named(name), span("dim", ` (${columns.map((column) => `${named(column.name)} ${column.type}`).join(", ")})`)));
+  const known = tables.map(({ name, columns }) => make("p", {}, named(name), span("dim", ` (${columns.slice(0, LISTED).map((column) => `${named(column.name)} ${column.type}`).join(", ")}${columns.length > LISTED ? `, … ${columns.length - LISTED} more` : ""})`)));
   main.replaceChildren(make("h1", {}, "SQL"), make("div", { class: "columns" }, make("div", {}, card(form, list), place), card(make("h2", {}, "Tables"), ...known)));
   if (box.value) run();
 }

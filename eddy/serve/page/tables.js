@@ -10,9 +10,10 @@ import { Why } from "./trace.js";
 const encode = encodeURIComponent;
 const CELL = 400; // the characters of a value that a row shows
 const AGAIN_MS = 1_000;
+const SIGNS = { "\n": "↵", "\r": "␍", "\t": "⇥" };
 const short = (value) => {
   const text = shown(value);
-  return text.length > CELL ? `${text.slice(0, CELL)}…` : text;
+  return (text.length > CELL ? `${text.slice(0, CELL)}…` : text).replace(/[\n\r\t]/g, (character) => SIGNS[character]);
 };
 
 /** All tables. `page.ask` asks the server, `page.follow(each, back)` is called again after polls and after an outage. */
@@ -265,7 +266,7 @@ class TableView {
     if (row) this.#know(Object.keys(columnsOf(row.value)));
     this.#head();
     const cells = row && (this.#chosen.length ? this.#cells(row.value) : [span("value", short(row.value))]);
-    element.replaceChildren(...(row ? [span("key", short(row.key)), ...cells] : [span("dim", "…")]));
+    element.replaceChildren(...(row ? [row.key === "" ? span("key dim", "(empty text)") : span("key", short(row.key)), ...cells] : [span("dim", "…")]));
     const { key, value } = element.dataset;
     element.classList.toggle("fresh", row !== undefined && value !== undefined && key === shown(row.key) && value !== short(row.value));
     if (row) [element.dataset.key, element.dataset.value] = [shown(row.key), short(row.value)];
@@ -283,10 +284,18 @@ class TableView {
     this.heads.replaceChildren(span("key", "key"), ...this.#chosen.map((column) => span("cell", column)));
   }
 
+  /** A key as it is written in requests; bytes are base64 in rows, and digits here. */
+  #textOf(key) {
+    if (this.#keys === "bytes") return `0x${[...atob(key)].map((byte) => byte.charCodeAt(0).toString(16).padStart(2, "0")).join("")}`;
+    return this.#keys === "json" ? stringify(key) : shown(key);
+  }
+
   #choose(row) {
     if (!row) return;
     const { key, value } = row;
-    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, stringify({ key, value }, 2)), new Why(this.page.ask, this.name, key).element, this.isSource && this.#keys !== "bytes" ? sourceRecord(this.page, this.name, (this.#keys === "json" ? stringify : shown)(key)) : "");
+    const text = this.#textOf(key);
+    const whole = `{\n  "key": ${stringify(key)},\n  "value": ${stringify(value, 2).replaceAll("\n", "\n  ")}\n}`;
+    this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, whole), new Why(this.page.ask, this.name, text).element, this.isSource ? sourceRecord(this.page, this.name, text) : "");
   }
 
   /** After a poll: the rows in view, if the tables have changed. Rows that were searched stay. */
@@ -305,7 +314,6 @@ class TableView {
   }
 
   async #refresh() {
-    const text = { text: String, json: stringify }[this.#keys];
-    await this.rows.refresh(...this.list.inView, text);
+    await this.rows.refresh(...this.list.inView, (key) => this.#textOf(key));
   }
 }

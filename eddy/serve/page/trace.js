@@ -4,6 +4,7 @@ import { dim, make, number, shown, span } from "./elements.js";
 
 /** The trace of a row: its sums as receipts, whose parts are opened by a click, and the rows that made it. */
 export class Why {
+  /** `key` is the key's text in requests. */
   constructor(ask, table, key, question = "Why is it so?") {
     Object.assign(this, { ask, table, key, asked: 0 });
     const button = make("button", {}, question);
@@ -16,7 +17,7 @@ export class Why {
     const mine = ++this.asked;
     this.element.setAttribute("aria-busy", "true");
     if (!path.length) this.element.replaceChildren(dim("Computing it again from the tables …"));
-    const parameters = new URLSearchParams([["key", shown(this.key)], ...path.map((part) => ["open", part])]);
+    const parameters = new URLSearchParams([["key", this.key], ...path.map((part) => ["open", part])]);
     try {
       const found = await this.ask(`v1/trace/${encodeURIComponent(this.table)}?${parameters}`);
       if (mine === this.asked) this.#draw(found, path);

@@ -10,6 +10,8 @@ The three kinds of collection give a batch its meaning:
 are kept where a record passes through unmerged; None means that every row has `time` and no
 headers. Consolidating merges equal rows, so it keeps only `time`, and the headers of the last of them.
 `places`, one a row, are kept likewise, from the source to the first exchange, where a processor reads them.
+`event_times`, one a row, are kept from an exchange to the step that gives its records windows: the event time of the
+source partition up to and with the row's record, None where it is not known.
 """
 
 from collections import Counter
@@ -50,7 +52,7 @@ keys_of: Callable[[Iterable[Row]], "map[Any]"] = lambda rows: map(itemgetter(0),
 class Batch:
     """Columns of equal length. A batch is never changed after it was passed on."""
 
-    __slots__ = ("headers", "places", "rows", "time", "times", "weights")
+    __slots__ = ("event_times", "headers", "places", "rows", "time", "times", "weights")
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Batch:
         times: list[int] | None = None,
         headers: list[Any] | None = None,
         places: list[Place | None] | None = None,
+        event_times: list[int | None] | None = None,
     ) -> None:
         self.rows = rows
         self.weights = weights
@@ -67,6 +70,7 @@ class Batch:
         self.times = times
         self.headers = headers
         self.places = places
+        self.event_times = event_times
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -88,6 +92,7 @@ class Batch:
             None if self.times is None else list(compress(self.times, mask)),
             None if self.headers is None else list(compress(self.headers, mask)),
             None if self.places is None else list(compress(self.places, mask)),
+            None if self.event_times is None else list(compress(self.event_times, mask)),
         )
 
     def at(self, places: Sequence[int]) -> "Batch":
@@ -103,15 +108,22 @@ class Batch:
             None if self.times is None else column(self.times),
             None if self.headers is None else column(self.headers),
             None if self.places is None else column(self.places),
+            None if self.event_times is None else column(self.event_times),
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
         """The batch with `rows` in place of its rows, one for each; weights and times are the same."""
-        return Batch(rows, self.weights, self.time, self.times, self.headers, self.places)
+        return Batch(rows, self.weights, self.time, self.times, self.headers, self.places, self.event_times)
 
     def without_places(self) -> "Batch":
         """The same rows, if their partitions are no longer the partitions of their records."""
-        return self if self.places is None else Batch(self.rows, self.weights, self.time, self.times, self.headers)
+        if self.places is None and self.event_times is None:
+            return self
+        return Batch(self.rows, self.weights, self.time, self.times, self.headers)
+
+    def with_event_times(self, event_times: list[int | None] | None) -> "Batch":
+        """The same rows, with the event times of their records in the place of their places."""
+        return Batch(self.rows, self.weights, self.time, self.times, self.headers, None, event_times)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
         """The batch with any number of rows in place of each row; each has the weight and time of the row that it
@@ -129,6 +141,7 @@ class Batch:
             None if self.times is None else column(self.times),
             None if self.headers is None else column(self.headers),
             None if self.places is None else column(self.places),
+            None if self.event_times is None else column(self.event_times),
         )
 
     def times_of_rows(self) -> list[int]:
@@ -142,6 +155,10 @@ class Batch:
     def places_of_rows(self) -> list[Place | None]:
         """The place of each row, None where it is not known."""
         return [None] * len(self.rows) if self.places is None else self.places
+
+    def event_times_of_rows(self) -> list[int | None]:
+        """The event time of each row's source partition, None where it is not known."""
+        return [None] * len(self.rows) if self.event_times is None else self.event_times
 
     def consolidated(self, where: str) -> "Batch":
         """The same rows, merged, without weight 0. Raises: DataError as `zset` does."""
@@ -192,6 +209,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
     stamped = any(batch.times is not None for batch in batches)
     headed = any(batch.headers is not None for batch in batches)
     placed = any(batch.places is not None for batch in batches)
+    timed = any(batch.event_times is not None for batch in batches)
     return Batch(
         list(chain.from_iterable(batch.rows for batch in batches)),
         list(chain.from_iterable(batch.weights for batch in batches)),
@@ -199,6 +217,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
         list(chain.from_iterable(batch.times_of_rows() for batch in batches)) if stamped else None,
         list(chain.from_iterable(batch.headers_of_rows() for batch in batches)) if headed else None,
         list(chain.from_iterable(batch.places_of_rows() for batch in batches)) if placed else None,
+        list(chain.from_iterable(batch.event_times_of_rows() for batch in batches)) if timed else None,
     )
 
 

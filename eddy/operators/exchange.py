@@ -17,6 +17,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.keyed import Keyed, keyed
+from eddy.operators.windows.source_times import event_times
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
@@ -102,7 +103,7 @@ class Received(Batch):
     __slots__ = ("iterations",)
 
     def __init__(self, batch: Batch, iterations: list[int]) -> None:
-        super().__init__(batch.rows, batch.weights, batch.time, batch.times, batch.headers)
+        super().__init__(batch.rows, batch.weights, batch.time, batch.times, batch.headers, None, batch.event_times)
         self.iterations = iterations
 
 
@@ -220,16 +221,20 @@ class Exchange(Keyed):
 
     An epoch's rows are sent consolidated, unless they are `facts`: so whatever part of them the other worker reads
     first, no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
-    recursion rows are processed by depth: received rows wait in `later` until the recursion reaches their depth.
+    recursion rows are processed by depth: received rows wait in `later` until the recursion reaches their depth. With
+    `timed`, a later step gives its records windows: each carries the event time of its source partition.
     """
 
-    def __init__(self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False) -> None:
-        self.name, self.gate, self._facts, self._needs_keys = name, gate, facts, needs_keys
+    def __init__(
+        self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False, timed: bool = False
+    ) -> None:
+        self.name, self.gate, self._facts, self._needs_keys, self._timed = name, gate, facts, needs_keys, timed
         self.later: dict[int, Batch] = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Split the local rows into owned rows and rows to send; received rows are owned."""
-        batch, received = inputs[0].without_places(), inputs[1]
+        batch, received = inputs
+        batch = batch.with_event_times([*event_times(context, batch)]) if self._timed else batch.without_places()
         if self._needs_keys:
             batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:
@@ -281,5 +286,5 @@ def by_iteration(received: Batch) -> dict[int, Batch]:
         places.setdefault(iteration, []).append(place)
     if len(places) == 1:
         rows = Batch(received.rows, received.weights, received.time, received.times, received.headers)
-        return dict.fromkeys(places, rows)
+        return dict.fromkeys(places, rows.with_event_times(received.event_times))
     return {iteration: received.at(places[iteration]) for iteration in sorted(places)}

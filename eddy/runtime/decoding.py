@@ -138,12 +138,14 @@ class Decoder:
             for value, head in zip(records.values, heads, strict=True)
         ]
         keys = [None if key is None else gate.key.decode(key) for key in records.keys]
+        times = [head.event_time for head in heads]
         batch = Batch(
             list(zip(keys, values, strict=True)),
             [head.weight for head in heads],
             max(records.timestamps),
             list(records.timestamps),
             self.senders.see(records),
+            event_times=times if any(time is not None for time in times) else None,
         )
         return Received(batch, [head.iteration for head in heads])
 

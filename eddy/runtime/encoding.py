@@ -147,7 +147,7 @@ class Encoder:
             except DataError as error:
                 raise UnwritableRowError(str(error), gate.topic) from error
             _check_sizes(gate, keys, bodies)
-            values = row_values(batch.weights, iteration, bodies)
+            values = row_values(batch.weights, iteration, bodies, batch.event_times)
             columns = (partitions, keys, values, batch.times_of_rows())
             start = 0
             for index in sorted(map(partitions.index, unsaid.intersection(partitions))):

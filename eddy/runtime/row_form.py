@@ -1,10 +1,11 @@
 """The form of rows in loop and repartition topics: a head precedes a row's value in its record.
 
-    version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  value
+    version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  [event time (8)]  value
 
     flags   1  there is a value
             2  the weight is beyond 64 bits: the first weight is 0, and the second one, with its size, is the weight
             4  reserved for the number of an epoch, 8 bytes after the weight
+            8  there is the event time of the source partition up to and with the row's record, in milliseconds
 
 Numbers are big-endian and signed. Records of earlier versions begin with a weight, whose first byte was never equal to
 the version.
@@ -12,6 +13,7 @@ the version.
 
 import struct
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from eddy.errors import DataError
@@ -19,39 +21,52 @@ from eddy.errors import DataError
 __all__ = ["Head", "row_heads", "row_values"]
 
 _VERSION = 0x82
-_HEAD, _OLD_HEAD = struct.Struct(">BBqi"), struct.Struct(">qi?")
-_HAS_VALUE, _IS_LARGE = 1, 2
+_HEAD, _OLD_HEAD, _EVENT_TIME = struct.Struct(">BBqi"), struct.Struct(">qi?"), struct.Struct(">q")
+_HAS_VALUE, _IS_LARGE, _HAS_TIME = 1, 2, 8
 _SIZE_BYTES = 2
 
 
 class Head(NamedTuple):
-    """The head of a row. Its value begins at byte `size`, None if there is no value."""
+    """The head of a row. Its value begins at byte `size`, None if there is no value.
+
+    `event_time`: that of the source partition up to and with its record; None if the row does not carry it.
+    """
 
     weight: int
     iteration: int
     size: int | None
+    event_time: int | None = None
 
 
-def row_values(weights: Sequence[int], iteration: int, bodies: Sequence[bytes | None]) -> list[bytes]:
-    """The values of the records of some rows."""
+def row_values(
+    weights: Sequence[int],
+    iteration: int,
+    bodies: Sequence[bytes | None],
+    event_times: Sequence[int | None] | None = None,
+) -> list[bytes]:
+    """The values of the records of some rows, with the event times that they carry."""
     pack = _HEAD.pack
     try:
-        return [
-            pack(_VERSION, body is not None, weight, iteration) + (body or b"")
-            for weight, body in zip(weights, bodies, strict=True)
-        ]
+        if event_times is None:
+            return [
+                pack(_VERSION, body is not None, weight, iteration) + (body or b"")
+                for weight, body in zip(weights, bodies, strict=True)
+            ]
     except struct.error:
-        return [_value(weight, iteration, body) for weight, body in zip(weights, bodies, strict=True)]
+        pass
+    times = repeat(None, len(weights)) if event_times is None else event_times
+    return [_value(weight, iteration, body, time) for weight, body, time in zip(weights, bodies, times, strict=True)]
 
 
-def _value(weight: int, iteration: int, body: bytes | None) -> bytes:
+def _value(weight: int, iteration: int, body: bytes | None, event_time: int | None) -> bytes:
+    flags = (_HAS_VALUE if body is not None else 0) | (_HAS_TIME if event_time is not None else 0)
+    rest = (b"" if event_time is None else _EVENT_TIME.pack(event_time)) + (body or b"")
     try:
-        return _HEAD.pack(_VERSION, body is not None, weight, iteration) + (body or b"")
+        return _HEAD.pack(_VERSION, flags, weight, iteration) + rest
     except struct.error:
-        flags = _IS_LARGE | (_HAS_VALUE if body is not None else 0)
         number = weight.to_bytes(weight.bit_length() // 8 + 1, "big", signed=True)
-        head = _HEAD.pack(_VERSION, flags, 0, iteration)
-        return head + len(number).to_bytes(_SIZE_BYTES, "big") + number + (body or b"")
+        head = _HEAD.pack(_VERSION, flags | _IS_LARGE, 0, iteration)
+        return head + len(number).to_bytes(_SIZE_BYTES, "big") + number + rest
 
 
 def row_heads(values: Sequence[bytes | None]) -> list[Head]:
@@ -72,13 +87,17 @@ def _head(value: bytes) -> Head:
         return Head(weight, iteration, _OLD_HEAD.size if has_value else None)
     _, flags, weight, iteration = _HEAD.unpack_from(value)
     size = _HEAD.size
-    if flags > _HAS_VALUE:
-        if flags & ~(_HAS_VALUE | _IS_LARGE):
-            raise DataError(
-                f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a "
-                f"later version has written it. Continue with that version"
-            )
+    event_time = None
+    if flags & ~(_HAS_VALUE | _IS_LARGE | _HAS_TIME):
+        raise DataError(
+            f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a "
+            f"later version has written it. Continue with that version"
+        )
+    if flags & _IS_LARGE:
         start = size + _SIZE_BYTES
         size = start + int.from_bytes(value[size:start], "big")
         weight = int.from_bytes(value[start:size], "big", signed=True)
-    return Head(weight, iteration, size if flags & _HAS_VALUE else None)
+    if flags & _HAS_TIME:
+        (event_time,) = _EVENT_TIME.unpack_from(value, size)
+        size += _EVENT_TIME.size
+    return Head(weight, iteration, size if flags & _HAS_VALUE else None, event_time)

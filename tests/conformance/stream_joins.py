@@ -55,3 +55,17 @@ def join_as_of_the_time_of_a_record_behind_an_exchange(t: eddy.Topology) -> None
     again = orders.map(lambda key, value: (key.lower(), value), key=S)
     joined = again.join(paid, lambda order, payment: (order, payment), eddy.AsOf(FOUR, grace=FOUR), name="rated")
     joined.map(lambda key, value: (value[1].upper(), value[0]), key=S, value=S).to("out")
+
+
+@case([JOINED], out=[*PAIRS, ("b", ("o1", None)), ("b", (None, "p7")), ("c", (None, "p3"))])
+def outer_join_of_streams_after_repartitions(t: eddy.Topology) -> None:
+    orders, paid = (side.repartition(3, name) for side, name in zip(sides(t), ("orders", "paid"), strict=True))
+    windows = eddy.JoinWindows(FOUR, grace=FOUR)
+    orders.outer_join(paid, lambda order, payment: (order, payment), windows, name="near").to("out", value=Native)
+
+
+@case([JOINED], out=[("a", ("o4", "p2")), ("a", ("o5", "p2")), ("a", ("o0", None)), ("b", ("o1", None))])
+def left_join_as_of_the_time_of_a_record_after_a_repartition(t: eddy.Topology) -> None:
+    orders, paid = sides(t)
+    joined = orders.repartition(name="orders").left_join(paid, lambda order, payment: (order, payment), eddy.AsOf(FOUR))
+    joined.to("out", value=Native)

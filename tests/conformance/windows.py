@@ -101,3 +101,28 @@ def sliding_windows_behind_an_exchange(t: eddy.Topology) -> None:
     groups = stream.group_by(lambda key, value: len(value), key=N)
     near = groups.windowed_by(eddy.SlidingWindows(timedelta(milliseconds=5))).count("near").to_stream()
     near.map(lambda key, value: ((key.key, key.start_ms), value), key=Native).to_table().to("out", value=N)
+
+
+@case(
+    [[*of("in", *[("a", "x")] * 12, ("b", "x"), ("b", "y")), *LATER]],
+    out=[(("a", 0), 9), (("a", 10), 3), (("b", 10), 2)],
+    lengths={"a": 12, "b": 2},
+)
+def two_kinds_of_windows_after_a_repartition(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S).repartition(3, "sent")
+    windows = eddy.TimeWindows(TEN, grace=timedelta(milliseconds=3))
+    told(stream.group_by_key().windowed_by(windows, "close").count("n")).to("out", value=N)
+    sessions = stream.group_by_key().windowed_by(eddy.SessionWindows(TEN), "close").count("visits").to_stream()
+    told_visits = sessions.filter(lambda key, value: not key.key.startswith("later"))
+    told_visits.map(lambda key, n: (key.key, n), key=S).to_table().to("lengths", value=N)
+
+
+@case(
+    [[*of("in", ("a", "x"), ("b", "yy"), ("c", "x"), ("d", "yyy")), *LATER]],
+    out={(1, 0): 2, (1, 2): 1, (2, 0): 1, (3, 0): 1},
+)
+def sliding_windows_after_two_repartitions(t: eddy.Topology) -> None:
+    stream = t.stream("in", S, S).filter(lambda key, value: not key.startswith("later")).repartition(2, "first")
+    groups = stream.select_key(lambda key, value: len(value), key=N).repartition(3, "second").group_by_key()
+    near = groups.windowed_by(eddy.SlidingWindows(timedelta(milliseconds=5))).count("near").to_stream()
+    near.map(lambda key, value: ((key.key, key.start_ms), value), key=Native).to_table().to("out", value=N)

@@ -7,9 +7,9 @@ from eddy.runtime.row_form import row_values
 __all__ = ["of_version_1", "packed"]
 
 
-def packed(weight: int, iteration: int, body: bytes | None = None) -> bytes:
+def packed(weight: int, iteration: int, body: bytes | None = None, event_time: int | None = None) -> bytes:
     """As this version writes it."""
-    (value,) = row_values([weight], iteration, [body])
+    (value,) = row_values([weight], iteration, [body], None if event_time is None else [event_time])
     return value
 
 

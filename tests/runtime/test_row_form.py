@@ -33,6 +33,13 @@ def test_rows_of_earlier_versions_are_read_beside_others(rows: list[tuple[bool, 
     assert read(*values) == [tuple(row) for _, *row in rows]
 
 
+@given(st.lists(st.tuples(weights, iterations, bodies, st.none() | st.integers(-1, 2**62)), max_size=5))
+def test_a_row_carries_an_event_time(rows: list[tuple[int, int, bytes | None, int | None]]) -> None:
+    values = [packed(*row) for row in rows]
+    assert read(*values) == [row[:3] for row in rows]
+    assert [head.event_time for head in row_heads(values)] == [row[3] for row in rows]
+
+
 def test_a_row_of_a_later_version_is_refused() -> None:
     value = bytearray(packed(1, 0, b"value"))
     value[1] |= 4

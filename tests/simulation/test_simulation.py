@@ -453,7 +453,7 @@ def forget_who_is_alone_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
 
 def remove_versions_by_one_frontier(patch: pytest.MonkeyPatch) -> None:
     """A value is removed once the next one is final, though a record may still ask for it."""
-    patch.setattr(joins_as_of, "Slower", lambda asking, answering: answering)
+    patch.setattr(joins_as_of, "Slowest", lambda asking, answering: answering)
 
 
 def forget_what_has_passed_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:

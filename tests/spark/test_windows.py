@@ -31,7 +31,7 @@ def own_time(value: str) -> int:
 
 
 def windows(extracted: bool = False) -> eddy.Topology:
-    """Windows of both forms of emission, where the source's partitions are and behind an exchange."""
+    """Windows of both forms of emission, in the source's partitions and after exchanges."""
     topology = eddy.Topology("app")
     sales = topology.stream("in", S, S, timestamp=own_time if extracted else None)
     if extracted:
@@ -56,6 +56,9 @@ def windows(extracted: bool = False) -> eddy.Topology:
     sales.group_by_key().windowed_by(visits).count("visits").to("visits", value=N)
     sold = sales.group_by(lambda key, value: value, key=S).windowed_by(visits, "close", ms(9))
     sold.max("sold").to("sold", value=S)
+    moved = sales.repartition(2, "moved")
+    moved.group_by_key().windowed_by(eddy.TimeWindows(ms(10), grace=ms(6)), "close").count("spread").to("spread")
+    moved.group_by(lambda key, value: value, key=S).windowed_by(visits, "close").count("again").to("again", value=N)
     return topology
 
 
@@ -68,6 +71,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
         names = ("in", "updates", "finals", "averages", "days", "visits", "sold", "paces", "longest", "ever")
+        names = (*names, "spread", "again")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
 
     def read_times_from_values(self) -> None:
@@ -83,9 +87,11 @@ class WindowsRig(Rig):
         verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
         windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest", "ever")
+        windowed = (*windowed, "spread", "again")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
         others |= {"lengths-totals", "means-totals", "averages", "paces-records", "paces-records-calendar"}
+        others |= {"spread-marks-moved-repartition", "again-marks-moved-repartition", "again-marks"}
         others |= {"longest-records", "longest-records-calendar", "longest-records-marks"}
         assert {part.name for part in verdict.compared} >= {*states, *others}
 

@@ -209,6 +209,10 @@ def test_what_is_no_span_is_refused_where_it_is_written(make: Callable[[], objec
             r"join 's-rates-join': windows=AsOf\(…\) takes the last record of 'rates', whose keys a step has changed",
         ),
         (
+            lambda s, t: s.join(t.stream("rates", S, S).repartition(3, "sent"), both, HOUR),
+            "step 'sent-repartition' has sent them to others; call join before it",
+        ),
+        (
             lambda s, t: s.join(t.stream("rates", S, S).merge(t.stream("more", S, S)), both, HOUR),
             "has records of 2 topics, and nothing orders two topics",
         ),

@@ -23,6 +23,8 @@ class Program:
     left: bool
     by_value: bool
     filtered: bool
+    sent: bool = False
+    """Whether the left side is sent through an exchange before the join."""
 
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
@@ -34,6 +36,8 @@ class Program:
         if self.by_value:
             orders = orders.filter(lambda key, value: value is not None)
             orders = orders.select_key(lambda key, value: str(value % 10), key=S)
+        if self.sent:
+            orders = orders.repartition(name="sent")
         as_of = eddy.AsOf(ms(self.history), grace=ms(self.grace))
         if self.left:
             joined = orders.left_join(rates, lambda order, rate: (order, rate), as_of, name="rated")
@@ -97,7 +101,7 @@ class Oracle:
         final = open = 0
         for key, versions in self.versions.items():
             home = partition_of(key.encode(), self.partitions)
-            homes = range(self.partitions) if self.program.by_value else [home]
+            homes = range(self.partitions) if self.program.by_value or self.program.sent else [home]
             lefts = min(self.times[0, place] for place in homes)
             low = min(lefts - self.program.history, self.times[1, home] - self.program.grace) - 1
             old = [at for at in versions if at <= max(-1, low)]
@@ -113,6 +117,7 @@ programs = st.builds(
     left=st.booleans(),
     by_value=st.booleans(),
     filtered=st.booleans(),
+    sent=st.booleans(),
 )
 key = st.sampled_from(["a", "b", "c", "3", "7", None])
 record = st.tuples(st.integers(0, 1), key, st.one_of(st.none(), st.integers(1, 40)), st.integers(-9, 12))

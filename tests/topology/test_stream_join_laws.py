@@ -31,6 +31,8 @@ class Program:
     filtered: bool
     alone: bool
     """Whether the stream is joined with itself."""
+    sent: tuple[int, int] = (0, 0)
+    """How many exchanges each side passes before the join."""
 
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
@@ -42,6 +44,9 @@ class Program:
             stream.select_key(lambda key, value: str(value % 10), key=S) if rekeyed else stream
             for stream, rekeyed in zip(streams, self.by_value, strict=True)
         )
+        left, right = (
+            sent_on(stream, side, times) for stream, side, times in zip((left, right), SIDES, self.sent, strict=True)
+        )
         windows = eddy.JoinWindows(before=ms(self.before), after=ms(self.after), grace=ms(self.grace))
         if self.how == "inner":
             joined = left.join(right, lambda one, other: (one, other), windows, name="near")
@@ -51,6 +56,13 @@ class Program:
             joined = left.outer_join(right, lambda key, one, other: (one, other), windows, name="near")
         joined.to("out", value=eddy.Native)
         return made
+
+
+def sent_on(stream: eddy.KStream[str, int], side: str, times: int) -> eddy.KStream[str, int]:
+    """A stream that passes exchanges; the first of two has other partitions."""
+    if times == 2:
+        stream = stream.repartition(3, f"{side}-first")
+    return stream.repartition(name=f"{side}-last") if times else stream
 
 
 @dataclass
@@ -111,7 +123,8 @@ class Oracle:
             reach, back = back, reach
         last = max(0, time + reach)
         home = partition_of(key.encode(), self.partitions)
-        places = [p for p in range(self.partitions) if self.program.by_value[1 - side] or p == home]
+        of_all = self.program.by_value[1 - side] or self.program.sent[1 - side]
+        places = [p for p in range(self.partitions) if of_all or p == home]
         return all(self.times[1 - side, p] - max(back, 0) - self.program.grace > last for p in places)
 
 
@@ -124,6 +137,7 @@ programs = st.builds(
     by_value=st.tuples(st.booleans(), st.booleans()),
     filtered=st.booleans(),
     alone=st.booleans(),
+    sent=st.tuples(st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 1, 2])),
 ).filter(lambda program: program.before + program.after >= 0)
 key = st.sampled_from(["a", "b", "c", "ab", "3", None])
 record = st.tuples(st.integers(0, 1), key, st.integers(1, 40), st.integers(0, 60))

@@ -266,7 +266,6 @@ def both(one: Any, other: Any) -> Any:
             lambda s, t: s.left_join(t.stream("right", N, S), both, FIVE),
             "left_join 's-right-left-join': 's' writes its keys as string, 'right' as int64",
         ),
-        (lambda s, t: s.join(s.repartition(3, "spread"), both, FIVE), "step 'spread-repartition' has sent records"),
         (lambda s, t: s.join(s.to_table("t").to_stream(), both, FIVE), "no records of a source"),
         (
             lambda s, t: s.join(s, both, FIVE, name="near").join(s, both, FIVE),

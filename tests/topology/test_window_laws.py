@@ -50,6 +50,8 @@ class Program:
 
     idle_after: int = 0
     """The time after which a partition without records is idle; 0 for never."""
+    sent: Literal["", "once", "twice", "keyed", "merged"] = ""
+    """The exchanges that are written before the groups; merged: those of the first topic alone."""
 
     @property
     def sessions(self) -> bool:
@@ -59,14 +61,27 @@ class Program:
     def sliding(self) -> bool:
         return self.kind == "sliding"
 
+    def sends(self, topic: int) -> bool:
+        """Whether records of a topic are sent before they are grouped."""
+        return topic == 0 if self.sent == "merged" else bool(self.sent)
+
     def topology(self) -> eddy.Topology:
         made = eddy.Topology("app")
         idle = ms(self.idle_after) if self.idle_after else None
         streams = [made.stream(topic, key=S, value=N, idle_after=idle) for topic in TOPICS[: self.topics]]
+        if self.sent == "merged":
+            streams[0] = streams[0].repartition(name="first")
         stream = streams[0].merge(*streams[1:]) if self.topics > 1 else streams[0]
+        if self.sent in ("once", "twice"):
+            stream = stream.repartition(3, "first").peek(lambda key, value: None)
+        if self.sent == "twice":
+            stream = stream.repartition(2, "second")
+        if self.sent == "keyed":
+            stream = stream.select_key(lambda key, value: str(value % 10), key=S).repartition(2, "first")
         if self.filtered:
             stream = stream.filter(lambda key, value: value % 3 != 0)
-        groups = stream.group_by(lambda key, value: str(value % 10), key=S) if self.by_value else stream.group_by_key()
+        by_value = self.by_value and self.sent != "keyed"
+        groups = stream.group_by(lambda key, value: str(value % 10), key=S) if by_value else stream.group_by_key()
         windows: eddy.TimeWindows | eddy.SessionWindows | eddy.SlidingWindows
         if self.sliding:
             windows = eddy.SlidingWindows(ms(self.size), ms(self.grace))
@@ -109,7 +124,7 @@ class Oracle:
             times |= {at: max(times.get(at, -1), stamp) for at in moved}
             if topic == IDLE or (program.filtered and value % 3 == 0):
                 continue
-            group = str(value % 10) if program.by_value else key
+            group = str(value % 10) if program.by_value or program.sent == "keyed" else key
             if program.sessions or program.sliding:
                 if stamp + program.size + program.grace < times[place]:
                     late += 1
@@ -171,7 +186,7 @@ class Oracle:
             (topic, partition)
             for topic in range(self.program.topics)
             for partition in range(self.partitions)
-            if self.program.by_value or partition == home
+            if self.program.by_value or self.program.sends(topic) or partition == home
         ]
         if self.program.sessions:
             end += 2 * self.program.size + 1
@@ -292,6 +307,7 @@ programs = st.builds(
     topics=st.integers(1, 2),
     kind=st.sampled_from(["time", "sessions", "sliding"]),
     idle_after=st.sampled_from([0, 0, 2]),
+    sent=st.sampled_from(["", "", "once", "twice", "keyed", "merged"]),
 ).filter(lambda program: program.advance <= program.size and not (program.sessions and program.exact))
 record = st.tuples(st.integers(0, 1), st.sampled_from("abcd"), st.integers(1, 40), st.integers(0, 60))
 parts = st.lists(st.lists(record, max_size=8), max_size=5)

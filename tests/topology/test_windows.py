@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy.errors import DataError
+from eddy.operators.batch import Batch, concat
+from eddy.operators.context import Context
+from eddy.operators.windows.source_times import event_times
+from eddy.partitioner import partition_of
 
 S, N = eddy.String, eddy.Int64
 Windows = eddy.TimeWindows | eddy.CalendarWindows | eddy.UnlimitedWindows
@@ -388,7 +392,6 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda s: s.repartition(3).group_by_key().windowed_by(MINUTE), "has sent records to others"),
         (lambda s: s.to_table("t").to_stream().group_by_key().windowed_by(MINUTE), "no records of a source"),
         (lambda s: s.group_by_key().windowed_by(MINUTE).windowed_by(MINUTE), "have windows already"),
         (
@@ -446,3 +449,50 @@ def test_a_final_row_that_cannot_be_written_is_told_once_and_not_remembered() ->
             driver.input("in").pipe("a", "x", time)
         assert spans(driver) == [("a", 10, 20, 1)]
         assert (driver.worker.statistics.set_aside, driver.worker.statistics.kept_aside) == (2, 0)
+
+
+class TestAfterExchanges:
+    def test_rows_that_were_sent_before_windows_followed_are_not_late(self) -> None:
+        """They carry no event time, and have their own in its place, beside rows that carry one."""
+        sent = Batch([("a", 1), ("b", 2)], [1, 1], 9, [5, 9])
+        assert event_times(Context(), sent) == [5, 9]
+        assert event_times(Context(), concat([sent, sent.with_event_times([40, None])])) == [5, 9, 40, 9]
+
+    def test_numbers_of_records_are_no_timestamps(self) -> None:
+        """In an epoch that looks for the record of a failing row, the times of rows are numbers of records."""
+        context = Context(timestamps=[50, 60])
+        assert event_times(context, Batch([("a", 1), ("b", 2)], [1, 1], 2, [2, 1])) == [60, 50]
+
+    def test_a_record_is_late_by_the_records_of_its_partition_that_others_were_sent_between(self) -> None:
+        topology = eddy.Topology("app")
+        moved = topology.stream("in", S, N).select_key(lambda key, value: "all", key=S).repartition(1, "moved")
+        moved.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").count("n").to("out", value=N)
+        with eddy.TopologyTestDriver(topology, partitions=2) as driver:
+            one, other = (next(k for k in "abcdefgh" if partition_of(k.encode(), 2) == home) for home in (0, 1))
+            for key, time in [(one, 5), (other, 25), (one, 6), (other, 7), (one, 30)]:
+                driver.input("in").pipe(key, 1, time)
+            assert driver.worker.statistics.late == 1
+            assert driver.output("out").read_key_values() == [(eddy.Windowed("all", 0, 10), 2)]
+
+    def test_records_that_are_sent_to_the_only_owner_of_a_table_have_windows_there(self) -> None:
+        """With one partition they are not sent at all."""
+        for partitions in (1, 2):
+            topology = eddy.Topology("app")
+            known = topology.constant([("a", 1)], "known", key=S, value=N).group_by_key().count("times")
+            joined = topology.stream("in", S, N).join(known, lambda value, times: times)
+            joined.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").count("n").to("out", value=N)
+            with eddy.TopologyTestDriver(topology, partitions=partitions) as driver:
+                for key, time in [("a", 5), ("a", 6), ("b", 30), ("a", 30)]:
+                    driver.input("in").pipe(key, 1, time)
+                assert driver.output("out").read_key_values() == [(eddy.Windowed("a", 0, 10), 2)]
+
+    def test_the_partition_that_is_waited_for_is_named(self) -> None:
+        topology = eddy.Topology("app")
+        moved = topology.stream("in", S, N).repartition(1, "moved")
+        moved.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").count("n")
+        with eddy.TopologyTestDriver(topology, partitions=2) as driver:
+            driver.input("in").pipe("a", 1, 5)
+            driver.input("in").pipe("a", 1, 30)
+            (found,) = driver.worker.circuit.open_windows(Context(event_time={("in", 0): 30, ("in", 1): -1}))
+            assert (found.step, found.source, found.partition) in {("n", "in", 0), ("n", "in", 1)}
+            assert found.partition != partition_of(b"a", 2)

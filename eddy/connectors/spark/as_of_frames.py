@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, LookedUpEntry
-from eddy.connectors.spark.closed_windows import closing_times, marks_of
+from eddy.connectors.spark.closing_times import closing_times
 from eddy.connectors.spark.cut_clocks import EventTimes
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.joined_streams import CLOSING, MomentsDue
@@ -64,7 +64,7 @@ class AsOfFrames:
         """The frontiers of the left and the right side, by partition."""
         found = []
         for source, assigned in zip(self.node.inputs, self.node.assigned, strict=True):
-            passed = closing_times(self.times, assigned, self.left.partitions, source.sends)
+            passed = closing_times(self.times, source, self.left.partitions)
             found.append([max(-1, time - assigned.windows.lag_ms) for time in passed])
         return found[0], found[1]
 
@@ -76,7 +76,7 @@ class AsOfFrames:
 
     def _keep(self, records: DataFrame, versions: DataFrame, deleted: Any) -> None:
         """The states, as a worker has them."""
-        node, name = self.node, self.node.name
+        name = self.node.name
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         waiting = records.where(~f.col("over"))
         newest = Window.partitionBy("g", "over").orderBy(f.col("t").desc())
@@ -88,9 +88,6 @@ class AsOfFrames:
             f"{name}-versions": ("arrangement", kept.withColumn("w", f.lit(1).cast("long")).select(*names(ROWS))),
             f"{name}-versions-calendar": ("encoded", versions.where(~f.col("over")).select("k", *entry)),
         }
-        if node.inputs[0].sends:
-            marks = marks_of(self.frames, self.times, node.assigned[0], self.left, self.partitioner)
-            self.states[f"{name}-marks"] = ("encoded", marks)
 
 
 def _with_values(records: DataFrame, versions: DataFrame) -> DataFrame:

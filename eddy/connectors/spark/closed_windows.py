@@ -18,13 +18,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, RECORDS, ROWS, RowsEntry, arrow_schema, record_batch
+from eddy.connectors.spark.closing_times import closing_times
 from eddy.connectors.spark.cut_clocks import EventTimes, homes_of
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
 from eddy.connectors.spark.frames import Frames, be32, be64, names
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import DataError
 from eddy.partitioner import Partitioner, partitions_of
-from eddy.serde import Int64, Native, Serde
+from eddy.serde import Native, Serde
 from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
 from eddy.windows import SlidingWindows, Windowed, Windows
@@ -34,9 +35,6 @@ __all__ = [
     "WindowStep",
     "WindowedNode",
     "assigned",
-    "closing_times",
-    "keys_in_partitions",
-    "marks_of",
     "slid",
     "topic_numbers",
     "with_event_times",
@@ -179,21 +177,19 @@ class ClosedWindows:
 
     def _closing_times(self) -> list[int]:
         """By partition, the event time that closes its windows."""
-        node = self.node
-        return closing_times(self.times, node.assigned, self.place.partitions, node.exchange is not None)
+        return closing_times(self.times, self.node.facts, self.place.partitions)
 
     def finals(self, told: DataFrame) -> DataFrame:
         """The rows of the windows that are over."""
         return told.where("over").select(*names(ROWS))
 
     def states(self, told: DataFrame) -> dict[str, tuple[str, DataFrame]]:
-        """The kind and the rows of each state, by name."""
+        """The kind and the rows of each state but marks, by name."""
         node, there = self.node, told.where(~f.col("removed"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         found = {
             "": ("table", there.select(*names(ROWS))),
             "calendar": ("encoded", there.select("k", *entry)),
-            "marks": ("encoded", marks_of(self.frames, self.times, node.assigned, self.place, self.partitioner)),
             "open": ("table", self._open(told)),
         }
         return {kept.name_of(node.name): found[kept.suffix] for kept in node.keeps if kept.suffix in found}
@@ -213,9 +209,8 @@ class ClosedWindows:
         found = {
             "": ("arrangement", told.select(whose, "kc", "v", "vc", "w")),
             "calendar": ("encoded", told.select(whose, *entry).distinct()),
-            "marks": ("encoded", marks_of(self.frames, self.times, self.node.assigned, self.place, self.partitioner)),
         }
-        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps}
+        return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
 
     def _open(self, told: DataFrame) -> DataFrame:
         """The spans of the sessions of each key that are not over."""
@@ -223,36 +218,6 @@ class ClosedWindows:
         rows = told.where(~f.col("over")).select(key, f.expr("substring(k, -16)").alias("span"))
         spans = rows.groupBy("g").agg(f.collect_list("span").alias("spans"))
         return self.frames.through(spans, _spans, ROWS)
-
-
-def closing_times(times: EventTimes, assigned: nodes.AssignWindows, count: int, exchanged: bool) -> list[int]:
-    """By partition, the event time that closes windows: the least of the sources' same partition.
-
-    Or, for rows that were sent through an exchange, of all partitions of the sources.
-    """
-    topics = assigned.topics_of_windows
-    if exchanged:
-        return [min(time for topic in topics for time in times[topic])] * count
-    return [min(times[topic][partition] for topic in topics) for partition in range(count)]
-
-
-def marks_of(
-    frames: Frames, times: EventTimes, assigned: nodes.AssignWindows, place: Placement, partitioner: Partitioner
-) -> DataFrame:
-    """The latest end of a window that each partition of the sources has passed, for each partition of the rows."""
-    windows, homes = assigned.marked, keys_in_partitions(place.partitions, partitioner)
-    ends = {
-        (topic, partition): windows.last_end(time - windows.lag_ms)
-        for topic in assigned.topics_of_windows
-        for partition, time in enumerate(times[topic])
-    }
-    rows = [
-        (home, Native.encode((to, *source)), Int64.encode(end))
-        for to, home in enumerate(homes)
-        for source, end in ends.items()
-        if end >= 0
-    ]
-    return frames.rows(rows, "k binary, key binary, value binary")
 
 
 def assigned(
@@ -316,14 +281,3 @@ def _spans(batches: Iterable[Any]) -> Iterator[Any]:
             values.append(Native.encode(tuple(sorted(pairs))))
         none, ones = [None] * len(keys), [1] * len(keys)
         yield record_batch([keys, none, values, none, ones], schema)
-
-
-def keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
-    """For each partition, bytes that belong to it as a key."""
-    found: dict[int, bytes] = {}
-    number = 0
-    while len(found) < count:
-        key = str(number).encode()
-        found.setdefault(partitioner(key, count) if count > 1 else 0, key)
-        number += 1
-    return [found[partition] for partition in range(count)]

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry, arrow_schema, record_batch, unpack_headers
-from eddy.connectors.spark.closed_windows import closing_times, keys_in_partitions, marks_of
+from eddy.connectors.spark.closing_times import closing_times, keys_in_partitions
 from eddy.connectors.spark.cut_clocks import EventTimes
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
 from eddy.connectors.spark.frames import Frames, be64, names
@@ -137,7 +137,7 @@ class DeduplicatedFrames:
         """The states, as a worker has them."""
         node, name, place = self.node, self.node.name, self.place
         (source,), windows = node.inputs, node.assigned.windows
-        passed = closing_times(self.times, node.assigned, place.partitions, source.sends)
+        passed = closing_times(self.times, source, place.partitions)
         moments = _KeptMoments(windows.lag_ms + windows.later_ms + 1, passed, self.partitioner, place.key.tail)
         times = passes.groupBy("k").agg(f.sort_array(f.collect_list("t")).alias("times"))
         kept = self.frames.kept(self.frames.through(times, moments, _MOMENTS))
@@ -152,9 +152,6 @@ class DeduplicatedFrames:
             f"{name}-waiting": ("encoded", there),
             f"{name}-waiting-calendar": ("encoded", there.select("k", ordered, mark)),
         }
-        if source.sends:
-            marks = marks_of(self.frames, self.times, node.assigned, place, self.partitioner)
-            self.states[f"{name}-marks"] = ("encoded", marks)
 
 
 @dataclass(frozen=True)

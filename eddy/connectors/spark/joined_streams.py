@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, LookedUpEntry, arrow_schema
-from eddy.connectors.spark.closed_windows import closing_times, marks_of
+from eddy.connectors.spark.closing_times import closing_times
 from eddy.connectors.spark.cut_clocks import EventTimes
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.step_frames import PendingRows
@@ -85,7 +85,7 @@ class JoinedStreams:
     def _closing(self, facts: DataFrame, windows: JoinSide, other: int, place: Placement) -> DataFrame:
         """The records of a side, given the number of the other one."""
         assigned, count = self.node.assigned[other], place.partitions
-        passed = closing_times(self.times, assigned, count, self.node.inputs[other].sends)
+        passed = closing_times(self.times, self.node.inputs[other], count)
         frontiers = [max(-1, time - assigned.windows.lag_ms) for time in passed]
         closing = MomentsDue(windows, frontiers, self.partitioner, place.key.tail)
         present = facts.where("k IS NOT NULL AND v IS NOT NULL").select(*names(FACTS))
@@ -117,7 +117,7 @@ class JoinedStreams:
     def _keep(self, side: int, facts: DataFrame, alone: DataFrame) -> None:
         """The states of a side, as a worker has them."""
         node, name = self.node, f"{self.node.name}-{('left', 'right')[side]}"
-        there, place = facts.where(~f.col("over")), (self.left, self.right)[side]
+        there = facts.where(~f.col("over"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         yes, none, one = f.lit(Native.encode(True)), f.expr(_BYTES), f.lit(1).cast("long")
         lonely = alone.where(~f.col("over")).select("k").distinct()
@@ -129,9 +129,6 @@ class JoinedStreams:
                 lonely.select("k", none.alias("kc"), yes.alias("v"), none.alias("vc"), one.alias("w")),
             ),
         }
-        if node.inputs[side].sends:
-            marks = marks_of(self.frames, self.times, node.assigned[side], place, self.partitioner)
-            found["-marks"] = ("encoded", marks)
         declared = {kept.name_of(node.name) for kept in node.keeps}
         self.states |= {f"{name}{suffix}": rows for suffix, rows in found.items() if f"{name}{suffix}" in declared}
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from eddy.connectors.spark.arrow_functions import RowsEntry
 from eddy.connectors.spark.as_of_frames import AsOfFrames
 from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid, topic_numbers
+from eddy.connectors.spark.closing_times import marks_of
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, OrderStep
 from eddy.connectors.spark.frames import Frames
@@ -19,8 +20,9 @@ from eddy.connectors.spark.valid_frames import ValidFrames
 from eddy.partitioner import Partitioner
 from eddy.serde import Serde
 from eddy.topology.plan import plan as nodes
+from eddy.topology.plan.frontiers import marks_kept
 from eddy.topology.plan.placement import Placement
-from eddy.windows import SlidingWindows
+from eddy.windows import SlidingWindows, Windows
 
 __all__ = ["WindowSteps"]
 
@@ -99,6 +101,7 @@ class WindowSteps(ABC):
         self.scope[node] = made.of(facts)
         for name, (kind, frame) in made.states.items():
             self.scope.capture(name, kind, node, frame)
+        self._capture_marks(node, source, "marks", node.assigned.marked)
 
     def slid(self, node: nodes.Slide) -> None:
         """The records, each under its key with each sliding window that there is with its moment."""
@@ -109,15 +112,19 @@ class WindowSteps(ABC):
         facts = self.frames.kept(facts.where("k IS NOT NULL AND v IS NOT NULL"))
         for name, (kind, frame) in self._closed(node).records(facts).items():
             self.scope.capture(name, kind, node, frame)
+        self._capture_marks(node, source, "marks", node.assigned.marked)
         self.scope[node] = PendingRows(slid(facts, windows), RowsEntry(*self.serdes(node), True))
 
     def streams_joined(self, join: nodes.StreamStreamJoin) -> None:
         """Facts of two streams, joined in time."""
         self._joined_in_time(join, JoinedStreams)
+        for side, source, moments in zip(("left", "right"), join.inputs, join.assigned, strict=True):
+            self._capture_marks(join, source, f"{side}-marks", moments.marked)
 
     def joined_as_of(self, join: nodes.AsOfJoin) -> None:
         """Facts, joined with the values of another stream at their times."""
         self._joined_in_time(join, AsOfFrames)
+        self._capture_marks(join, join.inputs[0], "marks", join.assigned[0].marked)
 
     def _joined_in_time(self, join: Any, made_by: Callable[..., JoinedStreams | AsOfFrames]) -> None:
         left, right = (
@@ -135,8 +142,17 @@ class WindowSteps(ABC):
         told = closed.told(self.rows(node))
         for name, (kind, frame) in closed.states(told).items():
             self.scope.capture(name, kind, node, frame)
+        if node.first is node:
+            self._capture_marks(node, node.facts, "marks", node.assigned.marked)
         if node.final:
             self.know(node, closed.finals(told))
+
+    def _capture_marks(self, step: nodes.Node, facts: nodes.Node, marks: str, windows: Windows) -> None:
+        """The marks of the exchanges before some facts, at the step that waits by them."""
+        times, places = self.clocks.event_times, self.placements
+        for kept, exchange in marks_kept(marks, facts).items():
+            frame = marks_of(self.frames, times, windows, self.plan, exchange, places, self.partitioner)
+            self.scope.capture(kept.name_of(step.name), "encoded", exchange, frame)
 
     def _closed(self, node: WindowedNode | nodes.Slide) -> ClosedWindows:
         times = self.clocks.event_times

@@ -1,1 +1,1 @@
-"""Windows of time: rows get windows where their source is read, and windows close when all sources have passed them."""
+"""Windows of time: rows get windows by the times of their sources, and windows close when all have passed them."""

@@ -1,25 +1,26 @@
-"""The windows of records, assigned where the partitions of their source are read.
+"""The windows of records, by their timestamps and the event times of their source partitions.
 
     row (k, v) at t  →  (Windowed(k, start, end), v)  for each window with t that is not over
 
 A window is over for a record if its source partition had a timestamp of `lag_ms` after the window's end, up to this
 record. So whether a record is late is a function of its partition's records alone, however the input was cut into
-epochs, whichever worker reads it and at whatever pace partitions are read. A record of sessions has a session of its
+epochs, whichever worker reads it and at whatever pace partitions are read: a record that was sent through an exchange
+before carries that time (`source_times.py`). A record of sessions has a session of its
 own here, which is merged with others where its group is.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
 from eddy.errors import DataError
 from eddy.join_windows import JoinSide
 from eddy.operators.batch import Batch, Row, keys_of
-from eddy.operators.context import Context, TimesRead
+from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead
+from eddy.operators.windows.source_times import event_times, timestamps
 from eddy.windows import SlidingWindows, Span, TimeWindows, Windowed, Windows
 
 __all__ = ["AssignWindows", "check_time", "sliding_records", "windows_of_rows"]
@@ -47,10 +48,7 @@ class AssignWindows(Keyed):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Assign windows. Raises: DataError for a record without a timestamp."""
         batch = self.with_both(inputs[0])
-        stamps = batch.times_of_rows()
-        if context.timestamps is not None:  # the times of rows are numbers of records
-            stamps = [context.timestamps[number - 1] for number in stamps]
-        windows, times = self._windows, self._event_times(context, batch)
+        windows, stamps, times = self._windows, timestamps(context, batch), event_times(context, batch)
         if isinstance(windows, TimeWindows) and windows.tumbling and batch.rows and min(stamps) >= 0:
             return self._tumbling(windows, batch, stamps, times)
         if isinstance(windows, JoinSide) and batch.rows and min(stamps) >= 0:
@@ -87,20 +85,6 @@ class AssignWindows(Keyed):
         kept = [stamp > time - lag for stamp, time in zip(stamps, event_times, strict=True)]
         self.late += kept.count(False)
         return made.select(kept)
-
-    def _event_times(self, context: Context, batch: Batch) -> list[int]:
-        """The event time of each row's source partition, up to and with its record."""
-        if len(context.read) == 1 and batch.places is not None:
-            (read,) = context.read.values()
-            if read.offsets == [place[2] for place in batch.places if place is not None]:  # a row for each record
-                return _times_of(read)
-        times = {place: dict(zip(read.offsets, _times_of(read), strict=True)) for place, read in context.read.items()}
-        return [times[topic, partition][offset] for topic, partition, offset in batch.places_of_rows()]  # type: ignore[misc]
-
-
-def _times_of(read: TimesRead) -> list[int]:
-    """The event time of a partition with each of its records."""
-    return list(accumulate(read.timestamps, max, initial=read.before))[1:]
 
 
 def windows_of_rows(

@@ -1,14 +1,17 @@
 """The frontier of a partition: the latest end of a window for which no record can arrive any more.
 
     rows of the sources' own partition     the least event time of this partition in all sources
-    rows that came through an exchange     the least mark of all partitions of all sources
+    rows that came through an exchange     the least mark of all partitions from which rows are sent through it
 
-A mark says that a partition of a source has passed the end of a window and the grace. It is sent to all partitions of
-the exchange behind the rows that were sent before, in the same transactions, so that no row arrives after it that is
-not late. It is the end itself, no event time, so that marks are a function of the input.
+A mark says that a partition has passed the end of a window and the grace. It is sent to all partitions of the exchange
+after the rows that were sent before, in the same transactions, so that no row arrives after it that is not late. A
+partition of a source passes an end by its event time; a partition of another exchange, from which rows are sent on, by
+its own frontier. A mark is the end itself, no event time, so that marks are a function of the input.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Protocol
 
 import msgspec
@@ -20,7 +23,7 @@ from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.windows import Windows
 
-__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slower", "SourceFrontier", "mark_of"]
+__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slowest", "SourceFrontier", "mark_of"]
 
 _ITERATION = -11
 """The iteration of marks. Rows have 0 or more, messages about held rows another negative number."""
@@ -41,14 +44,14 @@ class Frontier(Protocol):
         """The moment at which a partition's frontier reaches the end that is given for it."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The source, and its partition, that a partition's frontier waits for."""
+        """The topic, and its partition, that a partition's frontier waits for."""
 
 
 class SourceFrontier(Frontier, Protocol):
-    """The frontiers of rows of one stream: the least ones of several source partitions."""
+    """The frontiers of records of a stream."""
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """The source partitions of a partition's rows, each with its own frontier, -1 for none."""
+        """The partitions of topics from which a partition's rows are, each with its own frontier, -1 for none."""
 
 
 def mark_of(windows: Windows, event_time: int) -> int:
@@ -89,7 +92,7 @@ class OwnPartition:
 
 
 class Marked:
-    """Frontiers of rows that came through an exchange. `sources` are the partitions of all sources."""
+    """Frontiers of rows that came through an exchange. `sources` are the partitions from which they are sent."""
 
     reads = ClocksRead()
 
@@ -113,54 +116,61 @@ class Marked:
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """All partitions of all sources, with their marks."""
+        """All partitions from which rows are sent, with their marks."""
         value = self._marks.partition(partition).value
         marks = ((source, value((partition, *source))) for source in self._sources)
         return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The one with the least mark."""
-        value = self._marks.partition(partition).value
-        return min(self._sources, key=lambda source: value((partition, *source)) or -1)
+        return min(self.each(Context(), partition), key=itemgetter(1))[0]
 
 
-class Slower:
-    """The lesser one of two frontiers, in each partition."""
+class Slowest:
+    """The least one of several frontiers, in each partition."""
 
-    def __init__(self, one: Frontier, other: Frontier) -> None:
-        self._both = one, other
+    def __init__(self, *frontiers: SourceFrontier) -> None:
+        self._frontiers = frontiers
 
     @property
     def reads(self) -> ClocksRead:
-        """The clocks of both."""
-        one, other = (frontier.reads for frontier in self._both)
-        return ClocksRead(one.sources | other.sources)
+        """The clocks of all."""
+        return ClocksRead(frozenset().union(*(frontier.reads.sources for frontier in self._frontiers)))
 
     def at(self, context: Context, partition: int) -> int:
         """The frontier of a partition."""
-        return min(frontier.at(context, partition) for frontier in self._both)
+        return min(frontier.at(context, partition) for frontier in self._frontiers)
 
     def passes(self, firsts: Mapping[int, int]) -> FirstOf | None:
-        """The moment at which both frontiers of a partition reach the end that is given for it."""
+        """The moment at which all frontiers of a partition reach the end that is given for it."""
         moments: list[Moment] = []
         for partition, end in firsts.items():
-            both = [moment for each in self._both if (moment := each.passes({partition: end})) is not None]
-            if len(both) == len(self._both):
-                moments.append(AllOf(both))
+            found = [moment for each in self._frontiers if (moment := each.passes({partition: end})) is not None]
+            if len(found) == len(self._frontiers):
+                moments.append(AllOf(found))
         return FirstOf(moments) if moments else None
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The one for which the lesser frontier waits."""
-        return min(self._both, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
+        """The one for which the least frontier waits."""
+        return min(self._frontiers, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
+
+    def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
+        """Those of all."""
+        return chain.from_iterable(frontier.each(context, partition) for frontier in self._frontiers)
 
 
 class _Mark(msgspec.Struct, array_like=True):
-    """To a partition of an exchange: a partition of a source has passed the end of a window."""
+    """To a partition of an exchange: a partition of a topic has passed the end of a window.
+
+    `state`: the state of marks that it is for, since several steps may read an exchange; empty from a release that let
+    one step read it.
+    """
 
     source: str
     partition: int
     to: int
     end_ms: int
+    state: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -168,19 +178,30 @@ _decode = msgspec.msgpack.Decoder(_Mark).decode
 
 
 class Marks(Operator):
-    """What an exchange has received in; nothing out. Sends and keeps the marks of all partitions of all sources.
+    """What an exchange has received in; nothing out. Sends and keeps the marks of the partitions from which rows are
+    sent through it.
 
-    `gate` is a gate of the exchange's topic, whose outbox follows that of the exchange itself.
+    `gate` is a gate of the exchange's topic, whose outbox follows that of the exchange itself. `sources` are the topics
+    whose rows are sent from their own partitions, `before` the marks of other exchanges whose rows are sent on.
+    by their topics. `frontier` is the frontier by `marks`. What was received through these exchanges is an input, too.
 
-    Invariant: the marks of a partition have the latest end that was sent to it, by its number, the source, and the
-    partition of the source.
+    Invariant: the marks of a partition have the latest end that was sent to it, by its number, the topic, and the
+    partition of the topic.
     """
 
     def __init__(
-        self, name: str, gate: Gate, windows: Windows, sources: Sequence[str], marks: PartitionedMap[Any, int]
+        self,
+        name: str,
+        gate: Gate,
+        windows: Windows,
+        sources: Sequence[str],
+        before: Mapping[str, "Marks"],
+        marks: PartitionedMap[Any, int],
+        frontier: Frontier,
     ) -> None:
-        self.name, self.gate, self.marks = name, gate, marks
-        self._windows, self._sources = windows, frozenset(sources)
+        self.name, self.gate, self.marks, self.frontier = name, gate, marks, frontier
+        self._windows, self._sources, self._before = windows, frozenset(sources), before
+        self.moved: dict[int, int] = {}
 
     def states(self) -> Sequence[State]:
         """The marks."""
@@ -188,37 +209,48 @@ class Marks(Operator):
 
     @property
     def reads(self) -> ClocksRead:
-        """The event times of the sources."""
-        return ClocksRead(self._sources)
+        """The event times of all sources."""
+        return ClocksRead(self._sources.union(*(marks.reads.sources for marks in self._before.values())))
 
     def wakes_at(self) -> Moment:
         """With each record of a source, also if no row of it arrives here."""
-        return Arrivals(self._sources)
+        return Arrivals(self.reads.sources)
 
     def end_epoch(self) -> None:
         """The marks are sent, or not to be sent."""
-        self.gate.outbox = []
+        self.gate.outbox, self.moved = [], {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Take the marks that were received; send those of the records read."""
         for mark in _opened(inputs[0]):
-            self._keep(mark)
-        owned, draining = set(self.gate.owned), self.gate.draining
+            if mark.state in ("", self.name):
+                self._keep(mark)
         for (source, partition), read in context.read.items():
             if source not in self._sources:
                 continue
             end = mark_of(self._windows, max(read.before, *read.timestamps, -1))
-            if end <= mark_of(self._windows, read.before):
-                continue
-            for to in range(self.gate.partitions):
-                mark = _Mark(source, partition, to, end)
-                if to in owned and to not in draining:
-                    self._keep(mark)
-                else:
-                    self._send(mark)
+            if end > mark_of(self._windows, read.before):
+                self._tell(source, partition, end)
+        for topic, marks in self._before.items():
+            for partition, before in marks.moved.items():
+                end = marks.frontier.at(context, partition)
+                if end > before:
+                    self._tell(topic, partition, end)
         return EMPTY
 
+    def _tell(self, source: str, partition: int, end: int) -> None:
+        """Keep the mark of a partition in the partitions that are owned, and send it to all others."""
+        owned, draining = set(self.gate.owned), self.gate.draining
+        for to in range(self.gate.partitions):
+            mark = _Mark(source, partition, to, end, self.name)
+            if to in owned and to not in draining:
+                self._keep(mark)
+            else:
+                self._send(mark)
+
     def _keep(self, mark: _Mark) -> None:
+        if mark.to not in self.moved:
+            self.moved[mark.to] = self.frontier.at(Context(), mark.to)
         there, key = self.marks.partition(mark.to), (mark.to, mark.source, mark.partition)
         there.put(key, max(mark.end_ms, there.value(key) or 0))
 

@@ -18,6 +18,7 @@ from eddy.operators.batch import Batch, Place, Row
 from eddy.operators.context import Arrivals, Context, Moment, Wake
 from eddy.operators.windows.assignment import AssignWindows, check_time
 from eddy.operators.windows.frontier import Marked, SourceFrontier
+from eddy.operators.windows.source_times import event_times, timestamps
 
 __all__ = ["KnownOrder", "OrderRecords", "event_time_of", "is_known"]
 
@@ -42,13 +43,11 @@ class OrderRecords(AssignWindows):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Give each row its order. Raises: DataError for a record without a timestamp."""
         batch = self.with_keys(inputs[0])
-        stamps = batch.times_of_rows()
-        if context.timestamps is not None:  # the times of rows are numbers of records
-            stamps = [context.timestamps[number - 1] for number in stamps]
+        stamps = timestamps(context, batch)
         rows: list[Row] = []
         kept: list[bool] = []
         counts: Counter[Place] = Counter()
-        columns = zip(batch.rows, batch.places_of_rows(), stamps, self._event_times(context, batch), strict=True)
+        columns = zip(batch.rows, batch.places_of_rows(), stamps, event_times(context, batch), strict=True)
         for (by, (key, value)), place, stamp, time in columns:
             check_time(self.name, by, stamp)
             assert place is not None

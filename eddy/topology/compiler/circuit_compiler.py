@@ -253,6 +253,10 @@ class _PlanCompiler:
         """Whether an exchange drops records without a key."""
         return self._plan.needs_keys(exchange)
 
+    def carries_times(self, exchange: Exchange) -> bool:
+        """Whether the rows of an exchange carry the event times of their source partitions."""
+        return self._plan.carries_times(exchange)
+
     def waves_around(self, node: Node) -> Bound | None:
         """The bound of the recursion by waves around a step."""
         loop = self._inside.get(node)

@@ -9,7 +9,7 @@ from eddy.topology.arguments import name_or, takes_key
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
-from eddy.topology.plan.window_assignment import sources_of_records
+from eddy.topology.plan.frontiers import sources_of_records
 
 __all__ = ["as_of_join"]
 
@@ -26,7 +26,10 @@ def as_of_join(
     check_outside(where, builder)
     with_key = takes_key(where, joiner, "value", "other")
     key = key_of_both(where, stream._node, other._node)
-    sources = [sources_of_records(where, node, method) for node in (stream._node, other._node)]
+    sources = [
+        sources_of_records(where, stream._node, method),
+        sources_of_records(where, other._node, method, in_place=True),
+    ]
     _check_versions(where, other._node, len(sources[1]))
     right = builder.transform(other._node, "map-values", _wrapped, None, value=Tuple(other._node.value or Native))
     node = with_keys(builder, stream._node) if left else stream._node

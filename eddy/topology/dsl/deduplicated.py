@@ -12,7 +12,7 @@ from eddy.topology.arguments import check_serdes, name_or, takes_record
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.with_record import check_of_row
 from eddy.topology.plan import plan
-from eddy.topology.plan.window_assignment import sources_of_records
+from eddy.topology.plan.frontiers import sources_of_records
 from eddy.windows import check_span
 
 __all__ = ["deduplicated"]
@@ -42,7 +42,7 @@ def deduplicated(
         )
     if by is None and key is not None:
         raise TopologyError(f"{where}: key={key.name} is the serde of what by= returns, and by=None; remove it")
-    sources = sources_of_records(where, source, "deduplicate")
+    sources = sources_of_records(where, source, "deduplicate", in_place=True)
     pairs = _under(builder, where, source, by, key)
     span = within // _MILLISECOND - 1
     by_serde = pairs.key or Native

@@ -239,7 +239,7 @@ class KGroupedStream(_Grouped[K, V]):
                 when it closes. Nothing is retracted when a window closes.
             retention: how long after its end the row of a closed window is in the table, in event time.
 
-        Raises: TopologyError if the records are no longer in the partitions of their source, or are no records of one.
+        Raises: TopologyError if the rows are no records of a source.
         """
         where = f"windowed_by after '{self._node.label}'"
         if self._windowed is not None:

@@ -15,7 +15,7 @@ from eddy.topology.dsl.processed import Processed
 from eddy.topology.dsl.table import KTable
 from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
-from eddy.topology.plan.window_assignment import sources_of_records
+from eddy.topology.plan.frontiers import sources_of_records
 
 if TYPE_CHECKING:
     from eddy.topology.dsl.stream import KStream

@@ -9,7 +9,7 @@ from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Native, Serde
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.plan import plan
-from eddy.topology.plan.window_assignment import sources_of_records
+from eddy.topology.plan.frontiers import sources_of_records
 from eddy.unlimited_windows import UnlimitedWindows
 from eddy.windows import CalendarWindows, SessionWindowed, SessionWindows, SlidingWindows, TimeWindows, Windows
 

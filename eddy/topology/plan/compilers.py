@@ -114,6 +114,9 @@ class CircuitBuilder(States, _Place, Protocol):
     def needs_keys(self, exchange: Node) -> bool:
         """Whether an exchange drops records without a key."""
 
+    def carries_times(self, exchange: Node) -> bool:
+        """Whether the rows of an exchange carry the event times of their source partitions."""
+
     def waves_around(self, node: Node) -> Bound | None:
         """The bound of the recursion by waves around a step; None if there is no such recursion."""
 

@@ -15,12 +15,12 @@ from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.frontiers import frontier_of, marks_kept
 from eddy.topology.plan.node import Arrival, Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records
 from eddy.topology.plan.topic_steps import Source
 from eddy.topology.plan.window_assignment import AssignWindows
-from eddy.topology.plan.windowed_steps import frontier_of
 from eddy.windows import Windows
 
 __all__ = ["Deduplicate", "OrderRecords"]
@@ -119,14 +119,12 @@ class Deduplicate(Node):
             StateKept("waiting", "key-value", "others"),
             StateKept("waiting-calendar", "key-value", "others"),
         ]
-        if self.inputs[0].sends:
-            kept.append(StateKept("marks", "key-value", "others"))
-        return tuple(kept)
+        return (*kept, *marks_kept("marks", self.inputs[0]))
 
     def build(self, circuit: CircuitBuilder) -> int:
         """Place the operator; after an exchange also its marks, before it."""
         (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
-        frontier = frontier_of(circuit, self, f"{name}-marks", assigned, source if source.sends else None)
+        frontier = frontier_of(circuit, self, source, "marks", assigned.marked)
         known = record_order.KnownOrder(frontier, assigned.topics_of_windows)
         value = Tuple(self.by, Int64, *self.record, Int64, Native)
         rows = circuit.state_store(source, DeclaredStore(name=f"{name}-waiting", key=Bytes, value=value))

@@ -9,19 +9,19 @@ from eddy.as_of import AsOf
 from eddy.operators.windows import as_of_join
 from eddy.operators.windows.as_of_join import DueRecords
 from eddy.operators.windows.due import DueKeys
-from eddy.operators.windows.frontier import Frontier, Slower
+from eddy.operators.windows.frontier import Frontier, Slowest
 from eddy.serde import Int64
 from eddy.state.calendar import Calendar
 from eddy.state.timed_rows import TimedRows
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, Spark
 from eddy.topology.plan.facts import Fact, like, moment_text
+from eddy.topology.plan.frontiers import frontier_of, marks_kept
 from eddy.topology.plan.joins_in_time import closing_of, plain_key
 from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import Node, StateKept
 from eddy.topology.plan.row_closing import Closing
 from eddy.topology.plan.window_assignment import AssignWindows
-from eddy.topology.plan.windowed_steps import frontier_of
 from eddy.topology.plan.windows_from_scratch import record_of
 
 __all__ = ["AsOfJoin"]
@@ -51,6 +51,11 @@ class AsOfJoin(Node):
         return self.assigned
 
     @property
+    def takes_keyless(self) -> bool:  # type: ignore[override]
+        """A left join: records without a key go around it."""
+        return self.left
+
+    @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """The inputs; the result has other keys."""
         left, right = self.inputs
@@ -63,23 +68,21 @@ class AsOfJoin(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The records that wait and the versions, each with a calendar; marks of the left side after an exchange."""
+        """The records that wait and the versions, each with a calendar; marks of the left side after exchanges."""
         kept = [
             StateKept(f"{side}{suffix}", kind, "others")
             for side in _SIDES
             for suffix, kind in (("", "arrangement"), ("-calendar", "calendar"))
         ]
-        if self.inputs[0].sends:
-            kept.append(StateKept("marks", "key-value", "others"))
-        return tuple(kept)
+        return (*kept, *marks_kept("marks", self.inputs[0]))
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join; after an exchange also its marks, before it."""
+        """Place the join; after exchanges also its marks, before it."""
         left, right = self.inputs
-        asking = frontier_of(circuit, left, f"{self.name}-marks", self.assigned[0], left if left.sends else None)
-        answering = frontier_of(circuit, right, "", self.assigned[1], None)
+        asking = frontier_of(circuit, self, left, "marks", self.assigned[0].marked)
+        answering = frontier_of(circuit, self, right, "", self.assigned[1].marked)
         waiting = self._side(circuit, 0, answering)
-        versions = self._side(circuit, 1, Slower(asking, answering))
+        versions = self._side(circuit, 1, Slowest(asking, answering))
         operator = as_of_join.AsOfJoin(self.name, waiting, versions, self.left)
         return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
 

@@ -16,11 +16,11 @@ from eddy.state.timed_rows import TimedRows
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, Spark
 from eddy.topology.plan.facts import Fact, like, span_text
+from eddy.topology.plan.frontiers import frontier_of, marks_kept, topics_sent
 from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import Node, StateKept
 from eddy.topology.plan.row_closing import Closing, bytes_of
 from eddy.topology.plan.window_assignment import AssignWindows
-from eddy.topology.plan.windowed_steps import frontier_of
 from eddy.topology.plan.windows_from_scratch import record_of
 from eddy.windows import Windowed
 
@@ -52,6 +52,11 @@ class StreamStreamJoin(Node):
         return self.assigned
 
     @property
+    def takes_keyless(self) -> bool:  # type: ignore[override]
+        """Whether a side is outer: its records without a key go around the join."""
+        return any(self.outer)
+
+    @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
         """The inputs; the result has other keys."""
         left, right = self.inputs
@@ -64,7 +69,7 @@ class StreamStreamJoin(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The rows of each side and when they are removed; the ones without a match, and marks after an exchange."""
+        """The rows of each side and when they are removed; the ones without a match, and marks after exchanges."""
         kept: list[StateKept] = []
         for number, side in enumerate(_SIDES):
             kept += [
@@ -73,14 +78,13 @@ class StreamStreamJoin(Node):
             ]
             if self.outer[number]:
                 kept.append(StateKept(f"{side}-unmatched", "table", "others"))
-            if self.inputs[number].sends:
-                kept.append(StateKept(f"{side}-marks", "key-value", "others"))
+            kept += marks_kept(f"{side}-marks", self.inputs[number])
         return tuple(kept)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join; after an exchange also its marks, before it."""
+        """Place the join; after exchanges also its marks, before it."""
         frontiers = [
-            frontier_of(circuit, source, f"{self.name}-{side}-marks", assigned, source if source.sends else None)
+            frontier_of(circuit, self, source, f"{side}-marks", assigned.marked)
             for side, source, assigned in zip(_SIDES, self.inputs, self.assigned, strict=True)
         ]
         left, right = (self._side(circuit, number, frontiers[1 - number]) for number in (0, 1))
@@ -165,10 +169,9 @@ def _by_key(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
 
 def closing_of(join: Any, side: int, row: Fact, at_ms: int) -> Closing:
     """The event time of the side with this number that lets a record of the other one go on."""
-    assigned, sends = join.assigned[side], join.inputs[side].sends
-    place = None if sends else bytes_of(assigned.inner_key, row[0])
-    at = at_ms + assigned.windows.lag_ms
-    return Closing(assigned.topics_of_windows, place, at, True, at)
+    assigned, at = join.assigned[side], at_ms + join.assigned[side].windows.lag_ms
+    place = bytes_of(assigned.inner_key, row[0])
+    return Closing(assigned.topics_of_windows, topics_sent(join.inputs[side]), place, at, True, at)
 
 
 def plain_key(absent: Missing) -> Missing:

@@ -205,6 +205,8 @@ class Node:
         topics = [topic for topic in found if topic is not None]
         return frozenset().union(*topics) if len(topics) == len(found) else None
 
+    timed_through: ClassVar[tuple["Node", ...]] = ()
+    """The exchanges before the step through which records carry the event times of their source partitions to it."""
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """The topics whose event times tell which windows are over for its records, if the step assigns windows."""
     waits_for: ClassVar[tuple[Any, ...]] = ()

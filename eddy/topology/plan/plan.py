@@ -207,6 +207,12 @@ class Plan:
                 after.add(step)
         return True
 
+    def carries_times(self, node: Exchange) -> bool:
+        """Whether the rows that an exchange sends carry the event times of their source partitions, since a later step
+        gives them windows.
+        """
+        return any(node in step.timed_through for step in self.nodes)
+
     def holds(self, state: str) -> Node:
         """The step whose rows, or whose aggregates, a state has. Raises: KeyError."""
         for node in self.nodes:

@@ -12,14 +12,15 @@ class Closing(NamedTuple):
 
     Args:
         topics: the sources.
-        key: the bytes of the key that decides the partition of each of them; None for all partitions, where rows are
-            sent through an exchange.
+        sent: those of them whose rows are sent through an exchange, so that all of their partitions decide.
+        key: the bytes of the key that decides the partition of the others.
         waits: whether the row is passed on then, and not before.
         removed_at_ms: the event time at which the step's table has it no more.
     """
 
     topics: tuple[str, ...]
-    key: bytes | None
+    sent: frozenset[str]
+    key: bytes
     at_ms: int
     waits: bool
     removed_at_ms: int

@@ -1,10 +1,9 @@
-"""The assignment of windows to records, before any exchange; the sources whose event times decide what is late."""
+"""The assignment of windows to records, by the event times of their source partitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eddy.errors import TopologyError
 from eddy.join_windows import JoinSide
 from eddy.operators.operator import Operator
 from eddy.operators.windows import assignment
@@ -12,9 +11,9 @@ from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Way, Weighted
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.facts import Fact
+from eddy.topology.plan.frontiers import exchanges_before
 from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
 from eddy.topology.plan.node import Arrival, Node
-from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 from eddy.topology.plan.topic_steps import Source
 from eddy.topology.plan.windows_from_scratch import (
     Made,
@@ -26,7 +25,7 @@ from eddy.topology.plan.windows_from_scratch import (
 )
 from eddy.windows import SlidingWindows, Windowed, Windows
 
-__all__ = ["AssignWindows", "sources_of_records"]
+__all__ = ["AssignWindows"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,6 +40,11 @@ class AssignWindows(Node):
     """The serde of the keys without windows."""
     sources: tuple[Source, ...]
     """The sources whose event times decide what is late."""
+
+    @property
+    def timed_through(self) -> tuple[Node, ...]:  # type: ignore[override]
+        """The exchanges before it."""
+        return tuple(exchanges_before(self.inputs[0]))
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
@@ -132,34 +136,3 @@ class AssignWindows(Node):
         """The key of the window with these bounds; of sliding windows the one that ends with the record."""
         windows = self.windows
         return Windowed(key, *(windows.ending_with(start) if isinstance(windows, SlidingWindows) else (start, end)))
-
-
-def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Source, ...]:
-    """The sources whose records these facts are, in their partitions. `call` is the method that needs them.
-
-    Raises: TopologyError if a step before has sent them to others, or has made rows that are no records of a source.
-    """
-    found: list[Source] = []
-    for node in record_steps(facts):
-        if is_source_of_records(node):
-            found.append(node)
-            continue
-        if node.matches:
-            raise TopologyError(
-                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
-                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
-                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
-            )
-        if node.sends:
-            raise TopologyError(
-                f"{where}: windows are assigned in the partitions of the records' source, and step '{node.name}' has "
-                f"sent records to others; call {call} before it. A group_by between the source and {call} is no such "
-                "step"
-            )
-        if node.kind != "stream" or not node.keeps_records:
-            raise TopologyError(
-                f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
-                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
-                "to a topic and read that: topology.stream('…')"
-            )
-    return tuple(found)

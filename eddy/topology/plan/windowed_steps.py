@@ -8,7 +8,7 @@ from eddy.errors import TopologyError
 from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
 from eddy.operators.windows.due import DueKeys
-from eddy.operators.windows.frontier import Frontier, Marked, Marks, OwnPartition, SourceFrontier
+from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.session_fold import SessionFold
 from eddy.operators.windows.sliding_records import SlidingRecords
 from eddy.operators.windows.windowed_fold import Emit, WindowedFold
@@ -18,9 +18,9 @@ from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
+from eddy.topology.plan.frontiers import frontier_of, marks_kept, topics_sent
 from eddy.topology.plan.missing import Missing
 from eddy.topology.plan.node import TABLE, Arrival, Node, StateKept
-from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
 from eddy.topology.plan.row_closing import Closing, bytes_of
 from eddy.topology.plan.transforms import changed_table
@@ -37,7 +37,6 @@ __all__ = [
     "WindowedCount",
     "WindowedSum",
     "aggregate_of_windows",
-    "frontier_of",
 ]
 
 
@@ -54,20 +53,18 @@ class _ByFrontier(Node):
         return self
 
     @property
-    def exchange(self) -> Node | None:
-        """The exchange through which its records come, if there is one."""
-        (source,) = self.first.inputs
-        return source if source.sends else None
+    def facts(self) -> Node:
+        """The records of the first step."""
+        return self.first.inputs[0]
 
     @property
     def marks(self) -> tuple[StateKept, ...]:
-        """The marks after an exchange, at the first step."""
-        return (StateKept("marks", "key-value", "others"),) if self.first is self and self.exchange else ()
+        """The marks after exchanges, at the first step."""
+        return tuple(marks_kept("marks", self.facts)) if self.first is self else ()
 
     def frontier(self, circuit: CircuitBuilder) -> Frontier:
-        """The frontier; behind an exchange the first step also places the marks."""
-        first = self.first
-        return frontier_of(circuit, self, f"{first.name}-marks", self.assigned, self.exchange, first is self)
+        """The frontier; after exchanges the first step also places the marks."""
+        return frontier_of(circuit, self.first, self.facts, "marks", self.assigned.marked, self.first is self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,7 +93,7 @@ class Slide(_ByFrontier):
         return (StateKept("", "arrangement", "others"), StateKept("calendar", "calendar", "others"), *self.marks)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator; behind an exchange also the marks, before it."""
+        """Place the operator; after exchanges also the marks, before it."""
         key, count, ownership = self.assigned.inner_key, circuit.partition_count(self), circuit.ownership
         windows = self.assigned.windows
         assert isinstance(windows, SlidingWindows)
@@ -165,7 +162,7 @@ class _Windowed(_ByFrontier):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Its table, the calendar, and the marks after an exchange."""
+        """Its table, the calendar, and the marks after exchanges."""
         return (TABLE, StateKept("calendar", "calendar", "others"), *self.marks)
 
     @property
@@ -184,16 +181,16 @@ class _Windowed(_ByFrontier):
         windows, key = self.assigned.windows, row[0]
         end = windows.closes_at(key.end_ms)
         last = windows.next_end(end + self.retention_ms) if self.retention_ms else end
-        place = None if self.exchange is not None else bytes_of(self.assigned.inner_key, key.key)
+        place = bytes_of(self.assigned.inner_key, key.key)
         topics = self.assigned.topics_of_windows
-        return Closing(topics, place, end + windows.lag_ms, self.final, last + windows.lag_ms)
+        return Closing(topics, topics_sent(self.facts), place, end + windows.lag_ms, self.final, last + windows.lag_ms)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold, over the table."""
         raise NotImplementedError
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the fold; behind an exchange also the marks, before it."""
+        """Place the fold; after exchanges also the marks, before it."""
         table = Table[Any, Any](circuit.spec(self, self.name, "table", self.value), circuit.store)
         calendar = Calendar[Any](circuit.spec(self, f"{self.name}-calendar", "calendar", Int64), circuit.store)
         windows, count, ownership = self.assigned.windows, table.spec.partitions, circuit.ownership
@@ -399,24 +396,6 @@ class Suppressed(_Windowed):
         """The last value of each key, of windows that are over."""
         spark.last_values(self)
         spark.closed(self)
-
-
-def frontier_of(
-    circuit: CircuitBuilder, node: Node, marks: str, assigned: AssignWindows, exchange: Node | None, first: bool = True
-) -> SourceFrontier:
-    """The frontier of the rows of an assignment, in the partitions of a node that reads them.
-
-    Behind an exchange by marks in the state `marks`, whose operator is placed if this is its first reader.
-    """
-    windows, topics = assigned.marked, assigned.topics_of_windows
-    if exchange is None:
-        return OwnPartition(windows, topics)
-    state = circuit.state_store(node, DeclaredStore(name=marks, key=Native, value=Int64))
-    if first:
-        operator = Marks(marks, circuit.gate(exchange), windows, topics, state)
-        circuit.emit(operator, circuit.received(exchange))
-    counts = zip(topics, map(circuit.partition_count, assigned.sources), strict=True)
-    return Marked(state, [(topic, partition) for topic, count in counts for partition in range(count)])
 
 
 def aggregate_of_windows(where: str, table: Node) -> _Windowed:

@@ -39,7 +39,7 @@ class SourceClocks:
             (topic, partition)
             for topic in closing.topics
             for partition in range(self.partitions[topic])
-            if closing.key is None or partition == self.partitioner(closing.key, self.partitions[topic])
+            if topic in closing.sent or partition == self.partitioner(closing.key, self.partitions[topic])
         ]
         return min((self._times.get(place, -1), *place) for place in places)
 

@@ -1,0 +1,175 @@
+"""The way of records from their sources to a step that waits for event times: sources, exchanges, marks, frontiers.
+
+    records in their sources' partitions    wait for these
+    records that exchanges have sent        wait for marks, which each exchange has in a state of its own
+
+An exchange may be needed by the step, as after a `group_by`, or be written by the author, as `repartition`. There may
+be several, one after another, and records of several ways may be merged.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from eddy.errors import TopologyError
+from eddy.operators.windows.frontier import Marked, Marks, OwnPartition, Slowest, SourceFrontier
+from eddy.serde import Int64, Native
+from eddy.topology.plan.compilers import CircuitBuilder
+from eddy.topology.plan.node import Node, StateKept
+from eddy.topology.plan.processors import DeclaredStore
+from eddy.topology.plan.record_steps import is_source_of_records, record_steps
+from eddy.topology.plan.topic_steps import Source
+from eddy.windows import Windows
+
+__all__ = ["Nearest", "exchanges_before", "frontier_of", "marks_kept", "nearest", "sources_of_records", "topics_sent"]
+
+
+class Nearest(NamedTuple):
+    """The sources in whose partitions some facts are, and the last exchanges that have sent others of them."""
+
+    sources: tuple[Source, ...]
+    exchanges: tuple[Node, ...]
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics of the sources."""
+        return [source.topic for source in self.sources]
+
+
+def nearest(facts: Node) -> Nearest:
+    """From where the records of some facts are in their partitions."""
+    sources, exchanges, left, seen = list[Source](), list[Node](), [facts], set[Node]()
+    while left:
+        node = left.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if is_source_of_records(node):
+            sources.append(node)
+        elif node.sends:
+            exchanges.append(node)
+        else:
+            left += reversed(node.record_inputs)
+    return Nearest(tuple(sources), tuple(exchanges))
+
+
+def exchanges_before(facts: Node) -> Iterator[Node]:
+    """All exchanges through which the records of some facts are sent, each once, the last ones first."""
+    return (node for node in record_steps(facts) if node.sends)
+
+
+def topics_sent(facts: Node) -> frozenset[str]:
+    """The topics with records that are sent through an exchange before some facts, which wait for all partitions."""
+    steps = (step for exchange in exchanges_before(facts) for step in record_steps(exchange))
+    return frozenset(step.topic for step in steps if is_source_of_records(step))
+
+
+def marks_kept(marks: str, facts: Node) -> dict[StateKept, Node]:
+    """The states of marks of a step that waits for the event times of `facts`, each with its exchange.
+
+    The exchange that sends `facts` has the state `marks`; one before it has a name of its own after that.
+    """
+    return {
+        StateKept(marks if node is facts else f"{marks}-{node.name}", "key-value", "others"): node
+        for node in exchanges_before(facts)
+    }
+
+
+def frontier_of(
+    circuit: CircuitBuilder, step: Node, facts: Node, marks: str, windows: Windows, first: bool = True
+) -> SourceFrontier:
+    """The frontier of `facts` in their partitions, for a step that keeps `marks_kept(marks, facts)`.
+
+    `first`: this is the first reader of these states, for which their operators are placed.
+    """
+    return _Frontiers(circuit, step, facts, marks, windows, first, {}).of(facts)
+
+
+class _Frontiers(NamedTuple):
+    """Places the operators of the marks of each exchange before some facts, the earliest ones first."""
+
+    circuit: CircuitBuilder
+    step: Node
+    facts: Node
+    marks: str
+    windows: Windows
+    first: bool
+    placed: dict[Node, tuple[Marks, Marked]]
+
+    def of(self, facts: Node) -> SourceFrontier:
+        """The frontier of facts."""
+        found = nearest(facts)
+        frontiers: list[SourceFrontier] = [self._sent(exchange)[1] for exchange in found.exchanges]
+        if found.sources:
+            frontiers.append(OwnPartition(self.windows, found.topics))
+        return frontiers[0] if len(frontiers) == 1 else Slowest(*frontiers)
+
+    def _sent(self, exchange: Node) -> tuple[Marks, Marked]:
+        """The marks of an exchange, and the frontier by them."""
+        if exchange not in self.placed:
+            self.placed[exchange] = self._placed(exchange)
+        return self.placed[exchange]
+
+    def _placed(self, exchange: Node) -> tuple[Marks, Marked]:
+        circuit, (source,) = self.circuit, exchange.inputs
+        found = nearest(source)
+        before = {_label(node, circuit): self._sent(node)[0] for node in found.exchanges}
+        (name,) = (
+            kept.name_of(self.step.name)
+            for kept, node in marks_kept(self.marks, self.facts).items()
+            if node is exchange
+        )
+        state = circuit.state_store(exchange, DeclaredStore(name=name, key=Native, value=Int64))
+        counted: list[tuple[str, Node]] = [
+            *zip(found.topics, found.sources, strict=True),
+            *zip(before, found.exchanges, strict=True),
+        ]
+        partitions = [(topic, p) for topic, node in counted for p in range(circuit.partition_count(node))]
+        frontier = Marked(state, partitions)
+        operator = Marks(name, circuit.gate(exchange), self.windows, found.topics, before, state, frontier)
+        if self.first:
+            circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *found.exchanges)))
+        return operator, frontier
+
+
+def _label(exchange: Node, circuit: CircuitBuilder) -> str:
+    """The topic of an exchange, by which its marks are named."""
+    topic: Any = exchange.internal_topic(circuit.application)
+    return str(topic)
+
+
+def _received(circuit: CircuitBuilder, exchange: Node) -> int:
+    """The slot of what an exchange has received; that of its rows, of which none are marks, if it sends none."""
+    return circuit.slot_of(exchange) if circuit.stays(exchange) else circuit.received(exchange)
+
+
+def sources_of_records(
+    where: str, facts: Node, call: str = "windowed_by", in_place: bool = False
+) -> tuple[Source, ...]:
+    """The sources whose records these facts are. `call` is the method that needs them.
+
+    Raises: TopologyError if a step before has made rows that are no records of a source or, with `in_place`, has sent
+    them to other partitions.
+    """
+    found: list[Source] = []
+    for node in record_steps(facts):
+        if is_source_of_records(node):
+            found.append(node)
+            continue
+        if node.matches:
+            raise TopologyError(
+                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
+                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
+                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
+            )
+        if node.sends and in_place:
+            raise TopologyError(
+                f"{where}: the order of records is that of their source's partitions, and step '{node.name}' has sent "
+                f"them to others; call {call} before it"
+            )
+        if node.kind != "stream" or not node.keeps_records:
+            raise TopologyError(
+                f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
+                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
+                "to a topic and read that: topology.stream('…')"
+            )
+    return tuple(found)

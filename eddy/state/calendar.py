@@ -10,6 +10,9 @@ Invariant: the entries are the store's entries, without `_gone`, and with `_come
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import add
+from struct import Struct
 from typing import Generic, TypeVar
 
 from eddy.state.memory import MemoryStore
@@ -48,6 +51,14 @@ class Calendar(Generic[K]):
         """Replace the old moment of each key by the new one; None means no moment. Cost: constant for each key."""
         encoded = self.spec.key.identify_many(keys)
         self.move_encoded(self.spec.partitions_of(encoded), encoded, olds, news)
+
+    def add_encoded(self, homes: Sequence[int], keys: Sequence[bytes], moments: Sequence[int]) -> None:
+        """Add an entry for each key, given the partitions and the bytes of the keys. Cost: loops in C."""
+        rows = list(map(add, map(_pack, moments), keys))
+        for home in set(homes):
+            mine = set(compress(rows, map(home.__eq__, homes)))
+            self._come[home] |= mine
+            self._gone[home] -= mine
 
     def move_encoded(
         self, homes: Sequence[int], keys: Sequence[bytes], olds: Iterable[int | None], news: Iterable[int | None]
@@ -157,18 +168,22 @@ class Calendar(Generic[K]):
     def _scan(self, partition: int, moment: int, most: int) -> list[bytes]:
         """The first `most` rows of the store up to a moment."""
         prefix = self.spec.prefix(partition)
-        start, stop = (prefix + _bytes(at) for at in (self._since.get(partition, 0), min(moment, MOST_MS) + 1))
+        start, stop = (prefix + _bound(at) for at in (self._since.get(partition, 0), min(moment, MOST_MS) + 1))
         if stop <= start:
             return []
         return [row[len(prefix) :] for row, _ in self._store.scan_between(start, stop, most)]
 
 
-def _bytes(moment: int) -> bytes:
+def _bound(moment: int) -> bytes:
+    """The bytes of a moment, also of the one after the last one."""
     return moment.to_bytes(_MOMENT_BYTES, "big")
 
 
+_pack = Struct(">q").pack
+
+
 def _row(moment: int, key: bytes) -> bytes:
-    return _bytes(moment) + key
+    return _pack(moment) + key
 
 
 def _moment(row: bytes) -> int:

@@ -5,15 +5,16 @@
 That is the layout of arrangements (`row_layout.py`). All rows of a key have the same length before their values, so
 that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
 
-Invariant: the rows are the store's rows, without those in `_news`, and with these; a weight of 0 is no row.
+Invariant: the rows are the store's rows, without those in `_news`, and with these; a weight of 0 is no row. `_of_keys`
+has the places of `_news` by what all places of a key begin with, in their order but for those of `_unsorted`.
 """
 
 import struct
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
-
-from sortedcontainers import SortedDict
 
 from eddy.state.memory import MemoryStore
 from eddy.state.row_layout import weight_bytes, weighted
@@ -29,6 +30,7 @@ V = TypeVar("V")
 _LENGTH, _MOMENT = struct.Struct(">I"), struct.Struct(">q")
 _MOMENTS_BYTES = 16
 _ROWS_A_SCAN = 1_000
+_ONE = weight_bytes(1)
 _Cell = tuple[int, bytes, int, bytes]
 """A partition, a row's key in the changelog, its weight, and the bytes of its value."""
 
@@ -52,7 +54,9 @@ class TimedRows(Generic[K, V]):
         self.spec = spec
         self._own = MemoryStore() if store is None else None
         self._store: Store = store or self._own  # type: ignore[assignment]
-        self._news: SortedDict = SortedDict()
+        self._news: dict[bytes, _Cell] = {}
+        self._of_keys: dict[bytes, list[bytes]] = defaultdict(list)
+        self._unsorted: set[bytes] = set()
 
     def encoded(self, rows: Sequence[tuple[Windowed[K], V]]) -> EncodedRows:
         """The rows as bytes. Raises: any exception of the serdes."""
@@ -87,6 +91,14 @@ class TimedRows(Generic[K, V]):
                 changed[place] = (home, row, cell[2] + weight, _one_of(_identity(row), cell[3], value))
             else:
                 changed[place] = (home, row, weight, value)
+        heads = {home: len(prefix) + _LENGTH.size for home, prefix in prefixes.items()}
+        of_keys, unsorted, fresh = self._of_keys, self._unsorted, set(unread)
+        for place, home, plain in zip(places, given.homes, given.plain, strict=True):
+            if place in fresh:
+                fresh.remove(place)
+                prefix = place[: heads[home] + len(plain)]
+                of_keys[prefix].append(place)
+                unsorted.add(prefix)
         news.update(changed)
 
     def between(self, home: int, plain: bytes, first_ms: int, last_ms: int) -> list[tuple[int, V, int]]:
@@ -113,6 +125,9 @@ class TimedRows(Generic[K, V]):
         prefix = self._prefix(home, plain)
         skipped = len(self.spec.prefix(home))
         found = self._scan(prefix, time_ms, time_ms)
+        for place, _, _ in found:
+            if place not in self._news:
+                insort(self._of_keys[prefix], place)
         self._news.update({place: (home, place[skipped:], 0, b"") for place, _, _ in found})
         return [(value, weight) for _, value, weight in found]
 
@@ -128,9 +143,19 @@ class TimedRows(Generic[K, V]):
         if not news:
             return [(place, *weighted(place[at:], data)) for place, data in stored]
         found = [(place, *weighted(place[at:], data)) for place, data in stored if place not in news]
-        changed = [(place, news[place]) for place in news.irange(start, stop, inclusive=(True, False))]
+        changed = [(place, news[place]) for place in self._changed(prefix, start, stop)]
         come = [(place, cell[3], cell[2]) for place, cell in changed if cell[2]]
         return sorted([*found, *come], key=itemgetter(0)) if found and come else found or come
+
+    def _changed(self, prefix: bytes, start: bytes, stop: bytes) -> Sequence[bytes]:
+        """The places that the epoch has changed, of a key, from one to another. Cost: they are sorted once."""
+        places = self._of_keys.get(prefix)
+        if places is None:
+            return ()
+        if prefix in self._unsorted:
+            self._unsorted.remove(prefix)
+            places.sort()
+        return places[bisect_left(places, start) : bisect_left(places, stop)]
 
     def _stored(self, start: bytes, stop: bytes) -> list[tuple[bytes, bytes]]:
         found = rows = self._store.scan_between(start, stop, _ROWS_A_SCAN)
@@ -164,11 +189,12 @@ class TimedRows(Generic[K, V]):
 
     def changes(self) -> Changes:
         """The changes of the current epoch, as rows for the store and the changelog."""
-        cells: list[_Cell] = list(self._news.values())
+        cells = list(self._news.values())
+        data = _data if self.spec.value.identify else _weight_alone
         return Changes(
             [cell[0] for cell in cells],
             [cell[1] for cell in cells],
-            [_data(row, weight, value) if weight else None for _, row, weight, value in cells],
+            [data(row, weight, value) if weight else None for _, row, weight, value in cells],
         )
 
     def commit(self) -> None:
@@ -180,7 +206,9 @@ class TimedRows(Generic[K, V]):
     def rollback(self) -> None:
         """Return to the last commit."""
         if self._news:
-            self._news = SortedDict()
+            self._news = {}
+            self._of_keys.clear()
+            self._unsorted.clear()
 
     def forget(self) -> None:
         """Nothing: rows are read from the store each time."""
@@ -188,6 +216,11 @@ class TimedRows(Generic[K, V]):
 
 def _data(row: bytes, weight: int, value: bytes) -> bytes:
     return weight_bytes(weight) + (value if _identity(row) != value else b"")
+
+
+def _weight_alone(row: bytes, weight: int, value: bytes) -> bytes:
+    """The same, of values whose bytes are their identities."""
+    return _ONE if weight == 1 else weight_bytes(weight)
 
 
 def _identity(row: bytes) -> bytes:

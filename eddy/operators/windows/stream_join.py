@@ -14,7 +14,6 @@ Not here: the author's joiner, which is the next step, and records without a key
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -27,7 +26,7 @@ from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.timed_batches import Arrived, JoinedRows
 from eddy.operators.windows.windowed_fold import OpenWindow
-from eddy.state.calendar import Calendar
+from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
 from eddy.state.timed_rows import TimedRows
 from eddy.windows import Windowed
@@ -133,31 +132,33 @@ class StreamStreamJoin(Operator):
         flipped: bool,
     ) -> None:
         """Make the pairs of new rows with the rows of the other side, by one scan for all new rows of a key."""
-        windows, between, add = side.windows, other.rows.between, made.add
-        earlier, later = windows.earlier_ms, windows.later_ms
+        between, add = other.rows.between, made.add
+        earlier, later = side.windows.earlier_ms, side.windows.later_ms
         own, theirs = matched
-        notes, numbered = other.unmatched is not None, made.numbered
+        notes, notes_own, numbered = other.unmatched is not None, side.unmatched is not None, made.numbered
         for (home, plain), rows in arrived.by_key().items():
             times = [row[0][1] for row in rows]
-            found = between(home, plain, windows.others(min(times))[0], windows.others(max(times))[1])
+            found = between(home, plain, max(0, min(times) - earlier), min(max(times) + later, MOST_MS))
             if not found:
                 continue
             moments = [row[0] for row in found]
             for key, value, weight, time in rows:
                 at = key[1]
                 near = found[bisect_left(moments, at - earlier) : bisect_right(moments, at + later)]
-                if near:
+                if near and notes_own:
                     own.add(key)
                 for moment, match, count in near:
                     if notes:
                         theirs.add(Windowed(key[0], moment, moment))
                     pair = (match, value) if flipped else (value, match)
-                    add(key[0], pair, weight * count, time if numbered else max(at, moment))
+                    if not numbered:
+                        time = moment if moment > at else at
+                    add(key[0], pair, weight * count, time)
 
     def _note(self, side: Side, arrived: Arrived, due: Sequence[int], matched: set[Windowed[Any]]) -> None:
         """Note which rows have no match, and when new ones are due."""
         encoded = arrived.encoded
-        side.calendar.move_encoded(encoded.homes, encoded.keys, repeat(None, len(due)), due)
+        side.calendar.add_encoded(encoded.homes, encoded.keys, due)
         if side.unmatched is not None:
             news = {**dict.fromkeys(matched), **{key: True for key in arrived.keys if key not in matched}}
             side.unmatched.put_many(news, side.unmatched.get_many(list(news)))

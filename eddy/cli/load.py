@@ -15,7 +15,6 @@ from types import ModuleType
 
 import click
 
-import eddy
 from eddy.errors import EddyError, TopologyError
 from eddy.live.query.named import Queries
 from eddy.topology.compiler.circuit_compiler import check_reads
@@ -25,7 +24,7 @@ __all__ = ["MODULE_NAME", "Program", "load"]
 
 _HINT = "'FILE[:NAME]'"
 MODULE_NAME = "__eddy_program__"
-_PACKAGE = Path(eddy.__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.graph_bags import Forest, arcs_of, cycles_of, first_cycle, reached_rows, tree_of
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
-from eddy.topology.plan.node import Node, StateKept
+from eddy.topology.plan.missing import UNKNOWN, by_key
+from eddy.topology.plan.node import DropReason, Missing, Node, StateKept
 
 __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
 

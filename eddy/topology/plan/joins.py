@@ -13,8 +13,8 @@ from eddy.operators.nested.operators import NestedJoin, NestedLookupJoin
 from eddy.operators.operator import Operator
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups, identity
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
-from eddy.topology.plan.node import NO_PLACE, Arrival, Node
+from eddy.topology.plan.missing import UNKNOWN, by_key
+from eddy.topology.plan.node import NO_PLACE, Arrival, DropReason, Missing, Node
 from eddy.topology.plan.slots import swapped
 
 __all__ = ["Join", "StreamTableJoin", "TableJoin"]

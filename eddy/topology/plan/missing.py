@@ -5,14 +5,12 @@ inputs. A key or a value that nobody can tell, such as that of a join without it
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from eddy.topology.plan.bags import Row, identity
+from eddy.topology.plan.bags import identity
+from eddy.topology.plan.node import Missing
 
-if TYPE_CHECKING:
-    from eddy.topology.plan.node import Node
-
-__all__ = ["UNKNOWN", "DropReason", "Missing", "by_key"]
+__all__ = ["UNKNOWN", "by_key"]
 
 
 class _Unknown:
@@ -22,31 +20,6 @@ class _Unknown:
 
 UNKNOWN: Any = _Unknown()
 """A key or a value that only a step with all of its inputs could tell."""
-
-
-class DropReason(NamedTuple):
-    """A step that has dropped a row, and the reason.
-
-    `lacks`: the input that has no row with the key of `row`, if that is the reason.
-    `held`: whether a recursion holds it until the data is mended.
-    `then`: the filters that would drop what is made of it.
-    """
-
-    step: "Node"
-    reason: str
-    row: Row
-    lacks: "Node | None" = None
-    held: bool = False
-    then: "tuple[DropReason, ...]" = ()
-
-
-class Missing(NamedTuple):
-    """A row that would be there, as often as its weight, and the drop because of which it is not."""
-
-    key: Any
-    value: Any
-    drop: DropReason
-    weight: int = 1
 
 
 def by_key(rows: Iterable[Missing], present: Iterable[Any]) -> Iterator[Missing]:

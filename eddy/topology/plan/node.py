@@ -14,10 +14,23 @@ from eddy.operators.reduce import Function
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Addend, Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.missing import Missing
 from eddy.topology.plan.row_closing import Closing
 
-__all__ = ["MIXED", "NO_PLACE", "NUMBERED", "TABLE", "Arrival", "Form", "Grouping", "Kind", "Node", "Rows", "StateKept"]
+__all__ = [
+    "MIXED",
+    "NO_PLACE",
+    "NUMBERED",
+    "TABLE",
+    "Arrival",
+    "DropReason",
+    "Form",
+    "Grouping",
+    "Kind",
+    "Missing",
+    "Node",
+    "Rows",
+    "StateKept",
+]
 
 MIXED = "the records of a key come from more than one partition, so that their order is not known"
 NO_PLACE = (
@@ -70,6 +83,31 @@ class Grouping(NamedTuple):
 
     function: Function
     of_weight: Callable[[int], int] | None = None
+
+
+class DropReason(NamedTuple):
+    """A step that has dropped a row, and the reason.
+
+    `lacks`: the input that has no row with the key of `row`, if that is the reason.
+    `held`: whether a recursion holds it until the data is mended.
+    `then`: the filters that would drop what is made of it.
+    """
+
+    step: "Node"
+    reason: str
+    row: Row
+    lacks: "Node | None" = None
+    held: bool = False
+    then: "tuple[DropReason, ...]" = ()
+
+
+class Missing(NamedTuple):
+    """A row that would be there, as often as its weight, and the drop because of which it is not."""
+
+    key: Any
+    value: Any
+    drop: DropReason
+    weight: int = 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

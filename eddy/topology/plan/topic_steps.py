@@ -11,8 +11,7 @@ from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.missing import Missing
-from eddy.topology.plan.node import TABLE, Node, StateKept
+from eddy.topology.plan.node import TABLE, Missing, Node, StateKept
 
 __all__ = ["Constant", "Exchange", "Sink", "Source", "TopicRead"]
 

@@ -12,8 +12,8 @@ from eddy.source_lines import line_of
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.facts import like
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing, by_key
-from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, Node
+from eddy.topology.plan.missing import UNKNOWN, by_key
+from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, DropReason, Missing, Node
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb", "changed_table"]
 

@@ -12,8 +12,8 @@ from eddy.topology.plan.bags import Bag, Way, Weighted
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.facts import Fact
 from eddy.topology.plan.frontiers import exchanges_before
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
-from eddy.topology.plan.node import Arrival, Node
+from eddy.topology.plan.missing import UNKNOWN
+from eddy.topology.plan.node import Arrival, DropReason, Missing, Node
 from eddy.topology.plan.topic_steps import Source
 from eddy.topology.plan.windows_from_scratch import (
     Made,

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from eddy.topology.plan.bags import identity
-from eddy.topology.plan.missing import UNKNOWN, DropReason, Missing
+from eddy.topology.plan.missing import UNKNOWN
+from eddy.topology.plan.node import DropReason, Missing
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
 

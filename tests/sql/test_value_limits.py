@@ -9,7 +9,7 @@ import pytest
 
 from eddy.connectors.spark.sql_numbers import FLOAT_FUNCTIONS, NUMERICS, calculated
 from eddy.connectors.spark.sql_texts import TEXT_FUNCTIONS
-from eddy.errors import DataError
+from eddy.errors import DataError, TopologyError
 from eddy.topology.sql import arithmetic
 from tests.seeds import of_today
 from tests.sql.both_ways import at_once, by_circuit
@@ -81,6 +81,28 @@ def test_numbers_of_many_digits_are_rounded_and_divided_exactly() -> None:
     assert both("SELECT round(x, 2) AS r, trunc(x) AS t, round(x, -51) AS d, x % 3 AS m FROM t WHERE id = 2") == [
         (fifty, fifty, Decimal(0), Decimal(10**50 % 3))
     ]
+
+
+def test_number_is_rounded_to_any_place() -> None:
+    places = "-2147483648, -1000000, -131073, -131072, 131073, 2147483647"
+    texts = [f"{name}(1.5, {place})" for name in ("round", "trunc") for place in places.split(", ")]
+    assert both(f"SELECT {', '.join(texts)}") == [tuple([0] * 4 + [Decimal("1.5")] * 2) * 2]
+    assert "column 8: numeric out of range" in both("SELECT round(9 * x * 1e71, -131072) FROM t")
+    for name in ("round", "trunc"):
+        assert [NUMERICS[name](Decimal("1.5"), int(place)) for place in places.split(", ")][:4] == [0] * 4
+    with pytest.raises(DataError, match="numeric out of range"):
+        NUMERICS["round"](Decimal("9e131071"), -131072)
+
+
+def test_zero_has_no_digits_whatever_it_is_made_of() -> None:
+    assert both("SELECT 0 * x * x AS v, '0e200000'::numeric AS w FROM t WHERE id = 1") == [(0, 0)]
+    assert calculated("*", "numeric", [calculated("*", "numeric", [Decimal(0), LARGE]), LARGE]) == 0
+
+
+@pytest.mark.parametrize("number", ["1e9999999999", "-1e131072", "1e99999999999999999999", "1e-99999999999999999999"])
+def test_number_literal_beyond_the_limits_is_refused(number: str) -> None:
+    with pytest.raises(TopologyError, match=r"line 1, column \d+: .* is (out of range of|no) numeric"):
+        by_circuit(f"SELECT ({number})::bigint FROM t", TABLES)
 
 
 @pytest.mark.parametrize("seed", of_today(3))

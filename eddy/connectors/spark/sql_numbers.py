@@ -126,14 +126,16 @@ def in_precision(value: float, kind: str) -> float:
 
 def rounded(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
     """A numeric with so many decimals, or, if negative, rounded to a power of ten."""
+    if -digits > MOST_DIGITS:
+        return decimal.Decimal(0)
     step = decimal.Decimal((0, (1,), -digits))
     found = value.quantize(step, rounding, NUMERIC)
     if found.is_finite():
-        return found
+        return _in_range(found)
     _, figures, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent >= -digits:
         return value
-    return value.quantize(step, rounding, decimal.Context(prec=len(figures) + 2))
+    return _in_range(value.quantize(step, rounding, decimal.Context(prec=len(figures) + 2)))
 
 
 def _power(base: float, exponent: float) -> float:

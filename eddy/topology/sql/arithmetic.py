@@ -55,7 +55,7 @@ def modulo(dividend: int, divisor: int) -> int:
 
 def in_range(number: decimal.Decimal) -> decimal.Decimal:
     """A numeric that was computed. Raises: DataError if it has too many digits before its point."""
-    if number.is_finite() and number.adjusted() < MOST_DIGITS:
+    if number.is_finite() and (not number or number.adjusted() < MOST_DIGITS):
         return number
     raise DataError(f"numeric out of range; at most {MOST_DIGITS:,} digits before the point are possible")
 
@@ -107,12 +107,14 @@ def truncate_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal
 
 
 def _quantized(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
+    if digits < -MOST_DIGITS:  # a step that is more than twice any numeric
+        return decimal.Decimal(0)
     step = decimal.Decimal((0, (1,), -digits))
     found = value.quantize(step, rounding, CONTEXT)
-    if found.is_finite():
-        return found
-    exponent = value.as_tuple().exponent  # the result has more than 39 digits
-    return value if isinstance(exponent, int) and exponent >= -digits else value.quantize(step, rounding, _WIDE)
+    if not found.is_finite():  # the result has more than 39 digits
+        exponent = value.as_tuple().exponent
+        found = value if isinstance(exponent, int) and exponent >= -digits else value.quantize(step, rounding, _WIDE)
+    return in_range(found)
 
 
 def round_float(value: float) -> float:

@@ -88,12 +88,9 @@ class Binder:
         return coerce(self.text, node, bound, BOOLEAN)
 
     def _literal(self, node: exp.Literal) -> Expr:
-        where = self.where(node)
-        return (
-            literal(node.args["this"], UNKNOWN, where)
-            if node.args.get("is_string")
-            else _number(node.args["this"], where)
-        )
+        if node.args.get("is_string"):
+            return literal(node.args["this"], UNKNOWN, self.where(node))
+        return _number(self.text, node, node.args["this"])
 
     def _constant(self, node: exp.Expr) -> Expr:
         where = self.where(node)
@@ -217,7 +214,7 @@ class Binder:
 
     def _negation(self, node: exp.Neg) -> Expr:
         if isinstance(node.args["this"], exp.Literal) and not node.args["this"].args.get("is_string"):
-            return _number(f"-{node.args['this'].args['this']}", self.where(node))
+            return _number(self.text, node, f"-{node.args['this'].args['this']}")
         return self._calculation("neg", node, [node.args["this"]])
 
     def _calculation(self, sign: str, node: exp.Expr, operands: list[exp.Expr]) -> Expr:
@@ -356,12 +353,13 @@ def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
             yield part
 
 
-def _number(text: str, where: str) -> Expr:
-    """A number literal: the smallest of integer, bigint and numeric that holds it."""
+def _number(text: StatementText, node: exp.Expr, digits: str) -> Expr:
+    """A number literal: the smallest of integer, bigint and numeric that holds it. Raises: TopologyError for none."""
+    where = text.where(node)
     try:
-        whole = int(text)
+        whole = int(digits)
     except ValueError:
-        return literal(decimal.Decimal(text), NUMERIC, where)
+        return _constant_cast(text, node, literal(digits, UNKNOWN, where), NUMERIC)
     for type in (INTEGER, BIGINT):
         if -LIMITS[type.kind] <= whole < LIMITS[type.kind]:
             return literal(whole, type, where)

@@ -151,7 +151,7 @@ def finite_numeric(number: decimal.Decimal) -> decimal.Decimal:
     """The number, with 0 for -0. Raises: DataError if it is not finite, or has more digits than a numeric may have."""
     if not number.is_finite():
         raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
-    if number.adjusted() >= MOST_DIGITS:
+    if number and number.adjusted() >= MOST_DIGITS:
         raise DataError(
             f"{number} is out of range of numeric; at most {MOST_DIGITS} digits before the point are allowed"
         )

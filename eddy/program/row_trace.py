@@ -8,14 +8,17 @@ checks the row.
 import json
 import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
 
 from eddy.connectors.log import Log
 from eddy.errors import QueryError
+from eddy.operators.batch import Place
 from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.program.stream_facts import deleted_records, facts_of_source
+from eddy.runtime.metadata import read_metadata
 from eddy.tables.key_text import key_of_text
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
@@ -159,12 +162,17 @@ class _SourceRows(dict[str, Iterable[Row]]):
         self._tables, self._snapshot, self._log, self._max_rows = tables, snapshot, log, max_rows
         self.deleted: list[str] = []
 
+    @cached_property
+    def _rejected(self) -> set[Place]:
+        """The records that workers have noted as rejected."""
+        return read_metadata(self._log, self._tables.catalog.internal.plan).left_out
+
     def __missing__(self, topic: str) -> Iterable[Row]:
         source = self._sources[topic]
         if source.kind == "stream":
             ends = self._snapshot.version.inputs.get(topic, [0] * self._tables.catalog.inputs[topic])
             self.deleted += [told for told in [deleted_records(self._log, source, len(ends))] if told]
-            return facts_of_source(self._log, source, ends, self._max_rows)
+            return facts_of_source(self._log, source, ends, self._max_rows, self._rejected)
         if self._tables.rows.counts[source.name] > self._max_rows:
             raise QueryError(
                 f"trace: table '{source.name}' has more than {self._max_rows:,} rows; a larger limit is needed"

@@ -1,12 +1,14 @@
 """The facts of streams at a version: the records of their topics up to the version's inputs, read again for a trace.
 
-Records that do not decode, and those that have no event time, are left out, as a worker leaves them out.
+Records that do not decode, those that have no event time, and those that a worker has noted as rejected, for instance
+for a timestamp too far ahead, are left out, as a worker leaves them out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.errors import QueryError
+from eddy.operators.batch import Place
 from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.timestamp_extractors import TimestampExtractors
 from eddy.topology.plan.facts import Fact, FactRecord
@@ -17,8 +19,10 @@ __all__ = ["deleted_records", "facts_of_source"]
 _EACH = 10_000
 
 
-def facts_of_source(log: Log, source: Source, ends: Sequence[int], max_rows: int) -> Iterator[Fact]:
-    """The facts of a source's records before these offsets, by partition and offset.
+def facts_of_source(
+    log: Log, source: Source, ends: Sequence[int], max_rows: int, rejected: Collection[Place] = ()
+) -> Iterator[Fact]:
+    """The facts of a source's records before these offsets, without those that are `rejected`, by partition and offset.
 
     Raises: QueryError if there are more than `max_rows`; ConnectorError.
     """
@@ -33,7 +37,7 @@ def facts_of_source(log: Log, source: Source, ends: Sequence[int], max_rows: int
     for place, end in zip(places, ends, strict=True):
         latest = -1
         for records in _read(log, place, begins[place], end):
-            for fact in _facts(source, records, latest):
+            for fact in _facts(source, records, latest, rejected):
                 latest = fact.record.event_time_ms
                 yield fact
 
@@ -55,7 +59,7 @@ def _read(log: Log, place: TopicPartition, start: int, end: int) -> Iterator[Rec
         start = found.next_offset
 
 
-def _facts(source: Source, records: Records, latest: int) -> Iterator[Fact]:
+def _facts(source: Source, records: Records, latest: int, rejected: Collection[Place]) -> Iterator[Fact]:
     """The facts of some records of a partition whose event time before them was `latest`."""
     extractors = TimestampExtractors({source.topic: source})
     (timed,) = extractors.polled([records])
@@ -65,10 +69,11 @@ def _facts(source: Source, records: Records, latest: int) -> Iterator[Fact]:
     if not source.topic_key.hashable:
         note_unhashable(keys, problems)
     for index, offset in enumerate(records.offsets):
-        if index not in problems and (*_place(records), offset) not in extractors.problems:
+        place = (*_place(records), offset)
+        if index not in problems and place not in extractors.problems and place not in rejected:
             time = timed.timestamps[index]
             latest = max(latest, time)
-            yield Fact((keys[index], values[index]), FactRecord(*_place(records), offset, time, latest))
+            yield Fact((keys[index], values[index]), FactRecord(*place, time, latest))
 
 
 def _place(records: Records) -> tuple[str, int]:

@@ -32,13 +32,19 @@ def topology_of(windows: eddy.TimeWindows | eddy.SlidingWindows, *, exchanged: b
 
 
 @contextmanager
-def served(topology: eddy.Topology, records: Sequence[Record], partitions: int) -> Iterator[eddy.Tables]:
-    """The tables of an application that has read these records, in two transactions."""
+def served(
+    topology: eddy.Topology, records: Sequence[Record], partitions: int, ahead_ms: int | None = None
+) -> Iterator[eddy.Tables]:
+    """The tables of an application that has read these records, in two transactions, and skips those that fail.
+
+    `ahead_ms`: the limit of the topic out on timestamps ahead of now.
+    """
+    limits = {} if ahead_ms is None else {"message.timestamp.after.max.ms": str(ahead_ms)}
     with ExitStack() as stack:
         log = LocalLog(None)
         stack.callback(log.close)
-        log.create_topics(TopicSpec(topic, partitions) for topic in ("in", "out"))
-        stack.enter_context(eddy.run(topology, log))
+        log.create_topics([TopicSpec("in", partitions), TopicSpec("out", partitions, limits)])
+        stack.enter_context(eddy.run(topology, log, eddy.Config(on_error="skip")))
         tables = stack.enter_context(eddy.open_tables(topology, log))
         for part in (records[: len(records) // 2], records[len(records) // 2 :]):
             write(log, part, partitions)
@@ -126,6 +132,19 @@ def test_window_that_its_table_has_no_more_still_has_its_receipt() -> None:
         gone = Traces(topology.plan).trace(tables, "sums", '["a", 0, 60000]')
     assert (gone.agrees, gone.served, gone.rows[0].value) == (True, None, 2)
     assert gone.notes == ["the window is closed, and the table has it no more"]
+
+
+def test_record_that_a_worker_has_refused_for_its_timestamp_is_left_out() -> None:
+    topology, far = topology_of(eddy.TimeWindows(timedelta(minutes=1))), 250_000_000_000
+    with served(topology, [("a", 2, 5), ("a", 50, far), ("a", 3, 6), ("a", 7, 61)], 1, ahead_ms=3_600_000) as tables:
+        traces = Traces(topology.plan)
+        for name, key, value in (
+            ("out", '["a", 0, 60000]', 5),
+            ("sums", '["a", 60000, 120000]', 7),
+            ("counts", "a", 3),
+        ):
+            found = traces.trace(tables, name, key)
+            assert (found.agrees, found.served, found.rows[0].value) == (True, value, value), found.text
 
 
 def test_records_of_one_key_in_two_partitions_have_no_order_and_are_not_compared() -> None:

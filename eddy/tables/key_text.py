@@ -28,11 +28,15 @@ def form_of_keys(table: ServedTable) -> Literal["text", "bytes", "json"]:
 def key_of_text(table: ServedTable, text: str) -> Any:
     """The key for a text in a URL or on a command line. Raises: QueryError."""
     kind = table.key.type
+    try:
+        if kind is bytes:
+            digits = _hex(text)
+            return bytes.fromhex(digits[1]) if digits else text.encode(errors="surrogateescape")
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(f"table '{table.name}': key {text[:80]!r} is no UTF-8, which is needed") from error
     if kind is str:
         return text
-    if kind is bytes:
-        digits = _hex(text)
-        return bytes.fromhex(digits[1]) if digits else text.encode(errors="surrogateescape")
     try:
         if kind in (None, Any):
             value = msgspec.json.decode(text)

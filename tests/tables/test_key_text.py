@@ -1,6 +1,7 @@
 """Keys as text: each key of bytes has a text of its own, by which its row is found, and pages have each row once."""
 
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -29,6 +30,15 @@ def test_each_key_of_bytes_has_a_text_of_its_own(key: bytes) -> None:
 )
 def test_text_is_bytes(text: str, key: bytes) -> None:
     assert key_of_text(BYTES, text) == key
+
+
+@pytest.mark.parametrize("text", [chr(0xD800), chr(0xDCFF), "a" + chr(0xD83D)])
+@pytest.mark.parametrize("serde", [eddy.String, eddy.Json(), eddy.Int64, eddy.Native, eddy.Bytes])
+def test_text_that_is_no_utf_8_is_refused_where_bytes_are_not_meant(serde: eddy.Serde[Any], text: str) -> None:
+    if serde is eddy.Bytes and text == chr(0xDCFF):  # how Python has a byte of a command line
+        return
+    with pytest.raises(eddy.QueryError, match=r"table 't': key '.*' is no UTF-8, which is needed"):
+        key_of_text(ServedTable("t", "source", "t", 1, serde, eddy.Bytes), text)
 
 
 @pytest.mark.parametrize("log", ["memory"], indirect=True)

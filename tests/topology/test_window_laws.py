@@ -240,8 +240,10 @@ def written(log: LocalLog, partitions: int) -> list[tuple[tuple[str, int], int]]
 class Running:
     """Workers on a log, each with a store in memory."""
 
-    def __init__(self, program: Program, partitions: int, count: int, most: int) -> None:
-        self.log, self.topology = LocalLog(None), program.topology()
+    def __init__(
+        self, program: Program, partitions: int, count: int, most: int, topology: eddy.Topology | None = None
+    ) -> None:
+        self.log, self.topology = LocalLog(None), topology or program.topology()
         self.log.create_topics(TopicSpec(topic, partitions) for topic in (*TOPICS, "out"))
         self.partitions = partitions
         self.config = eddy.Config(max_epoch_records=most)
@@ -346,3 +348,19 @@ def test_windows_are_a_function_of_the_records_of_each_partition(
         assert running.records() == oracle.kept
     if program.exact:
         assert running.table("sums-totals").keys() == oracle.table().keys()
+
+
+def test_a_mark_passes_three_exchanges_of_which_it_was_sent_through_the_first_alone() -> None:
+    """The worker that receives it keeps it in memory at the second one, and has received nothing there."""
+    made = eddy.Topology("app")
+    stream = made.stream("in", key=S, value=N)
+    for name in ("c", "b", "a"):  # marks of a later exchange are read first
+        stream = stream.repartition(name=name)
+    summed = stream.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").sum("sums")
+    summed.to_stream().map(lambda key, value: (key.key, (key.start_ms, value)), key=S).to("out", value=eddy.Native)
+    program = Program(10, 10, 0, 0, "close", True, False, False, 1)
+    for partitions, count in itertools.product((2, 3), repeat=2):
+        running = Running(program, partitions, count, 1, made)
+        write(running.log, [(0, key, 1, time) for time in (1, 99) for key in "abcdefgh"], partitions)
+        running.finish()
+        assert sorted(written(running.log, partitions)) == [((key, 0), 1) for key in "abcdefgh"]

@@ -127,7 +127,8 @@ class _Frontiers(NamedTuple):
         frontier = Marked(state, partitions)
         operator = Marks(name, circuit.gate(exchange), self.windows, found.topics, before, state, frontier)
         if self.first:
-            circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *found.exchanges)))
+            earlier = exchanges_before(source)  # all: a mark may pass several exchanges in one epoch, in memory
+            circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *earlier)))
         return operator, frontier
 
 

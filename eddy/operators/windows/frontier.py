@@ -182,7 +182,7 @@ class Marks(Operator):
     sent through it.
 
     `gate` is a gate of the exchange's topic, whose outbox follows that of the exchange itself. `sources` are the topics
-    whose rows are sent from their own partitions, `before` the marks of other exchanges whose rows are sent on.
+    whose rows are sent from their own partitions, `before` the marks of other exchanges whose rows are sent on,
     by their topics. `frontier` is the frontier by `marks`. What was received through these exchanges is an input, too.
 
     Invariant: the marks of a partition have the latest end that was sent to it, by its number, the topic, and the

@@ -77,18 +77,22 @@ class TopologyTestDriver:
         self._config = replace(own, retry_s=0.0, topics_interval_s=0.0)
         self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
-        self.log = LocalLog(None)
         plan = topology.plan
         sources = (node for node in plan.sources() if not node.pattern)
         names = {node.topic for node in (*sources, *plan.global_tables(), *plan.sinks())}
         names.update(check_names("driver: topics", topics) if topics not in ((), []) else ())
-        self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
         self._now = 0.0
         self._closed = False
         self._store = _KeptStore()
         self._inputs: dict[str, InputTopic[Any, Any]] = {}
         self._outputs: dict[str, OutputTopic[Any, Any]] = {}
-        self._start()
+        self.log = LocalLog(None)
+        try:
+            self.log.create_topics(TopicSpec(name, partitions) for name in sorted(names))
+            self._start()
+        except BaseException:
+            self.log.close()
+            raise
 
     def __enter__(self) -> "TopologyTestDriver":
         self._check_open("with")

@@ -57,6 +57,19 @@ def _ends_with_its_reader() -> Iterator[None]:
         sys.exit(PIPE_CLOSED)
 
 
+def _open_closed_streams() -> None:
+    """Open stdin, stdout or stderr on the null device where the caller has closed it, as `>&-` does.
+
+    Else the next files that are opened have their numbers: what a library says on stderr would be written into them.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def _end_at_once(status: object) -> NoReturn:
     """End this process without cleaning up, since threads of clients that could not be closed still run."""
     logging.shutdown()
@@ -75,6 +88,7 @@ class _Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **named: Any) -> Any:
         """Run a command line, by default the command line of the process."""
+        _open_closed_streams()
         try:
             return super().main(args, *others, **named)
         except SystemExit as end:

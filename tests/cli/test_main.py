@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -127,6 +128,21 @@ def test_output_that_nobody_reads_ends_a_command_as_it_ends_other_tools(
     process = start(*command, stdout=write)
     os.close(write)
     assert process.ends(141).errors == ""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_the_caller_closed_change_nothing(closed: str, run: Command, tmp_path: pathlib.Path) -> None:
+    run("produce", "nodes", stdin="a\tb\n")
+    seen = "import os; print(*(os.readlink(f'/proc/self/fd/{fd}') for fd in range(3)), file=open('seen', 'w'))"
+    (tmp_path / "seeing.py").write_text(f"{seen}\n{(tmp_path / 'family.py').read_text()}")
+    for command in ("run seeing.py --until-idle", "status seeing.py", "consume descendants", "topics", "version"):
+        shell = f"exec {shlex.quote(sys.executable)} -m eddy {command} {closed}"
+        done = subprocess.run(shell, shell=True, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Traceback" not in done.stderr
+    opened = (tmp_path / "seen").read_text().split()
+    assert len(opened) == 3
+    assert not [name for name in opened if ".eddy" in name]
 
 
 @pytest.mark.parametrize("address", ["99999", "localhost:65536", "port", "-1", "1:2:3"])

@@ -79,7 +79,7 @@ def test_records_are_verified_with_the_rows_as_of_their_epochs(rig_of: Callable[
             work(rig)
     work(rig)
     joined = {value.split()[-1] for _, _, found in rig.rows("named") if (value := (found or b"").decode())}
-    assert len(joined) > 6  # many versions
+    assert len(joined) > 3  # several versions
     verdict = rig.verify(on_error="skip")
     assert (verdict.status, verdict.undetermined) == (0, {}), list(verdict.lines())
     assert {part.name for part in verdict.compared} >= {"named", "maybe", "both", "counts"}

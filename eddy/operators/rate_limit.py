@@ -119,7 +119,7 @@ class RateLimit(Keyed):
                 passed.append((key, shown, value))
         self._put(news, olds)
         moments = list(over.values())
-        if early := self._early([key for key, old in zip(keys, olds, strict=True) if old is None], keys):
+        if early := self._early(keys, {key for key, old in zip(keys, olds, strict=True) if old is None}):
             passed += early
             moments.append(limit - self._limit_ms)
         if not passed:
@@ -133,7 +133,7 @@ class RateLimit(Keyed):
         self.waiting.put_many(news, olds)
         self.calendar.move(list(news), map(_moment, olds), map(_moment, news.values()))
 
-    def _early(self, began: Sequence[Any], changed: Sequence[Any]) -> list[_Passed]:
+    def _early(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
         """Let changes go that have waited longest, where more wait than may. `began` are the keys that wait since now.
 
         Raises: StateError if they are not to be passed on.
@@ -143,7 +143,8 @@ class RateLimit(Keyed):
         assert isinstance(self.waiting, SizedTable)
         spec = self.waiting.spec
         found: list[_Passed] = []
-        for partition in sorted(set(spec.partitions_of(spec.key.identify_many(changed)))):
+        homes = spec.partitions_of(spec.key.identify_many(changed))
+        for partition in sorted(set(homes)):
             size = self.waiting.size(partition)
             if self._bound.allows(size):
                 continue
@@ -153,8 +154,7 @@ class RateLimit(Keyed):
                     f"{partition}; by full='fail' at most {self._bound} may. Raise the bound, or pass on early those "
                     "that have waited longest: full='emit'"
                 )
-            homes = spec.partitions_of(spec.key.identify_many(began))
-            here = [key for key, home in zip(began, homes, strict=True) if home == partition]
+            here = [key for key, home in zip(changed, homes, strict=True) if home == partition and key in began]
             found += self._oldest(self.waiting, self._bound, partition, here)
         return found
 

@@ -109,7 +109,8 @@ def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldTy
     # Its packages are optional.
     from eddy.connectors.schema_registry import SchemaRegistry
     from eddy.connectors.schema_registry.by_id import TopicById
+    from eddy.connectors.schema_registry.client import id_header
 
     by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part)
-    serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=f"__{part}_schema_id")
+    serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=id_header(part))
     return FieldType(serde, msgspec.json.decode, _json_text, Any)

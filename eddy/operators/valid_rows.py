@@ -30,7 +30,7 @@ from eddy.state.table_state import Table
 __all__ = ["LATEST_MS", "Lifetime", "Span", "ValidRows"]
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999. A later moment is one in other units than milliseconds."""
+"""The end of the year 9999, the last that has a name. A later moment is one in other units than milliseconds."""
 _NEVER = MOST_MS
 _ALWAYS = -1
 

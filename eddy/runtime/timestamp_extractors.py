@@ -12,6 +12,7 @@ from typing import Any
 
 from eddy.connectors.log import Records
 from eddy.operators.batch import Place
+from eddy.operators.valid_rows import LATEST_MS
 from eddy.runtime.decoded_columns import decoded
 from eddy.source_lines import raised_at
 from eddy.topology.plan.plan import Source
@@ -19,8 +20,6 @@ from eddy.topology.plan.plan import Source
 __all__ = ["TimestampExtractors", "extracted_times"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last that has a name."""
 _MS = timedelta(milliseconds=1)
 
 
@@ -91,6 +90,6 @@ def _refusal(time: Any) -> str:
         return "without a time zone it is another moment on each machine; give it one: .replace(tzinfo=datetime.UTC)"
     if type(time) is not int:
         return "whole milliseconds since 1970, or a datetime with a time zone, are needed"
-    if not 0 <= time <= _LATEST_MS:
+    if not 0 <= time <= LATEST_MS:
         return "a time from 1970 to the year 9999, in milliseconds, is needed"
     return ""

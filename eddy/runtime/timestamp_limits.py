@@ -19,14 +19,13 @@ from typing import NamedTuple
 
 from eddy.connectors.log import Records, TopicSpec
 from eddy.errors import RecordRefusedError
+from eddy.operators.valid_rows import LATEST_MS
 from eddy.topology.plan.plan import Node, Plan
 
 __all__ = ["TimestampLimit", "TimestampLimits", "take_any_timestamp", "timestamp_limits"]
 
 _AHEAD = "message.timestamp.after.max.ms"
 _UNLIMITED_MS = (1 << 63) - 1
-_LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last that has a name."""
 
 
 class TimestampLimit(NamedTuple):
@@ -54,7 +53,7 @@ class TimestampLimits:
 
 
 def _refusal(time: int, limit: TimestampLimit) -> RecordRefusedError:
-    named = datetime.fromtimestamp(time / 1000, UTC).isoformat() if time <= _LATEST_MS else "after the year 9999"
+    named = datetime.fromtimestamp(time / 1000, UTC).isoformat() if time <= LATEST_MS else "after the year 9999"
     return RecordRefusedError(
         f"the timestamp {time} ({named}) lies too far ahead; topic '{limit.topic}' accepts records up to "
         f"{limit.ahead_ms} ms ahead of now. Correct the clock of its producer, or let the topic accept it: "

@@ -16,8 +16,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from confluent_kafka.schema_registry.error import OAuthTokenError
 
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, UnknownSchemaError
+from eddy.serde import Part
 
-__all__ = ["Settings", "client_of", "registry_errors"]
+__all__ = ["Settings", "client_of", "id_header", "registry_errors"]
 
 Settings = tuple[tuple[str, Any], ...]
 """The settings of a client, sorted by name."""
@@ -29,6 +30,11 @@ Where nothing listens, its attempts take about a second, so that a worker does n
 """
 _UNKNOWN = frozenset({40400, 40401, 40402, 40403})
 """The registry has no such schema, subject or version. 40400 is the answer of the client's own `mock://` registry."""
+
+
+def id_header(part: Part) -> str:
+    """The header in which confluent-kafka's `header_schema_id_serializer` writes the id of the schema of a part."""
+    return f"__{part}_schema_id"
 
 
 @cache

@@ -25,7 +25,7 @@ from eddy.connectors.schema_registry.avro_values import (
     has_several_records,
     listed,
 )
-from eddy.connectors.schema_registry.client import Settings, client_of, registry_errors
+from eddy.connectors.schema_registry.client import Settings, client_of, id_header, registry_errors
 from eddy.connectors.schema_registry.stored_form import LOGICAL, StoredForm, to_json
 from eddy.serde import Part, Serde
 
@@ -111,7 +111,7 @@ def _serde(
         def encode(value: Any) -> bytes:
             return write(made_normal(value))
 
-    header = f"__{part}_schema_id"
+    header = id_header(part)
     return Serde(name, encode, confluent.decode, hashable, stored.identify, type, canonical=True, id_header=header)
 
 

@@ -7,13 +7,12 @@ two. Steps that keep records hand it on; a table or a relation made of facts has
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
+from eddy.operators.valid_rows import LATEST_MS
 from eddy.unlimited_windows import FOREVER_MS
 
 __all__ = ["Fact", "FactRecord", "like", "moment_text", "span_text"]
 
 _Row = tuple[Any, Any]
-_LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last that has a name."""
 
 
 class FactRecord(NamedTuple):
@@ -66,7 +65,7 @@ def moment_text(time_ms: int) -> str:
     >>> moment_text(90_000), moment_text(1)
     ('1970-01-01 00:01:30', '1970-01-01 00:00:00.001')
     """
-    if not 0 <= time_ms <= _LATEST_MS:
+    if not 0 <= time_ms <= LATEST_MS:
         return f"{time_ms:,} ms"
     seconds, ms = divmod(time_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}{f'.{ms:03}' if ms else ''}"

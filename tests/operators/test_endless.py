@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -126,6 +127,31 @@ def cases(draw: st.DrawFn) -> Case:
     return Case([("seeds", 0, (0, SEEDS[kinds])), *path, *draw(st.lists(changes, min_size=1, max_size=7))])
 
 
+@st.composite
+def chases(draw: st.DrawFn, branches: bool = True) -> tuple[Case, list[int]]:
+    """A path, and one epoch that cuts it, makes rows grow below the cut, and closes a cycle below them.
+
+    The retraction follows the rows that grow, and both meet the cycle in each wave. Returns the sizes of the epochs,
+    too. `branches`: rows may grow in several ways, so that there may be very many.
+    """
+    kinds = draw(st.sampled_from([NUMBERS, NUMBERS, TEXTS]))
+    kind = st.sampled_from((kinds[0], kinds[0], *kinds)) if branches else st.just(kinds[0])
+    last = draw(st.integers(2, 5))
+    nodes = draw(st.permutations(range(last + 1)))
+    path = [("edges", n, (nodes[n], nodes[n + 1], kinds[0])) for n in range(last)]
+    grown = draw(st.integers(1, last - 1))
+    closing = draw(st.integers(grown + 1, last))
+    node = st.sampled_from(nodes)
+    changes: list[tuple[str, int, Any]] = [
+        ("edges", draw(st.integers(0, grown - 1)), draw(st.one_of(st.none(), st.tuples(node, node, kind)))),
+        ("edges", last + 1, (nodes[grown], nodes[grown], draw(st.sampled_from(kinds[1:])))),
+        ("edges", last + 2, (nodes[closing], nodes[draw(st.integers(grown, closing))], kinds[0])),
+        *draw(st.lists(st.tuples(st.just("edges"), st.integers(0, last + 3), st.tuples(node, node, kind)), max_size=2)),
+    ]
+    first = ("seeds", 0, (nodes[0], SEEDS[kinds]))
+    return Case([first, *path, *draw(st.permutations(changes))]), [1 + last, *draw(st.sampled_from([[], [1]])), 9]
+
+
 def by_topic(part: list[tuple[str, Any, Any]]) -> dict[str, Any]:
     return {topic: facts([(k, v) for name, k, v in part if name == topic]) for topic in ("seeds", "edges")}
 
@@ -203,6 +229,19 @@ CROSSES = Case(
      ("seeds", 1, (1, "seed ")), ("edges", 2, (0, 3, "same")), ("edges", 5, (0, 3, "twice"))]
 )  # fmt: skip
 """A change of op makes a wide row of an earlier one, for another owner."""
+PATH = [("seeds", 0, (0, 1)), *(("edges", n, (n, n + 1, "same")) for n in range(3))]
+FOLLOWS = Case([*PATH, ("edges", 0, (0, 0, "same")), ("edges", 0, (2, 2, "add")), ("edges", 1, (3, 3, "same"))])
+"""A loop makes rows that grow, which the retraction of the way there follows one wave later; both meet a cycle."""
+FOLLOWS_TWICE = Case([*PATH, ("edges", 0, (2, 2, "add")), ("edges", 3, (2, 2, "add")), ("edges", 1, (3, 3, "same"))])
+TOO_LARGE = Case([("seeds", 0, (1, 1)), ("edges", 0, (1, 4, "same")), ("edges", 1, (4, 0, "same")),
+                  ("edges", 2, (0, 3, "same")), ("edges", 3, (3, 2, "same")), ("edges", 1, (2, 2, "same")),
+                  ("edges", 6, (2, 3, "same")), ("edges", 5, (3, 3, "double"))])  # fmt: skip
+"""The rows that grow become too large while what retracts them is still on its way."""
+RELEASED_TWICE = Case([("seeds", 0, (1, 1)), ("edges", 0, (1, 0, "same")), ("edges", 1, (0, 2, "same")),
+                       ("edges", 2, (2, 5, "same")), ("edges", 3, (5, 4, "same")), ("edges", 4, (4, 3, "same")),
+                       ("edges", 7, (3, 3, "same")), ("edges", 6, (4, 4, "double")),
+                       ("edges", 1, (4, 4, "add"))])  # fmt: skip
+"""Two reviews release rows in one epoch."""
 LINKS = Case([("seeds", 0, (0, 1)), *(("edges", n, (0, 1, "same")) for n in range(3)),
               *(("edges", n, (1, 0, "same")) for n in range(3, 6)), ("seeds", 1, (2, 1))])  # fmt: skip
 
@@ -242,3 +281,38 @@ def test_it_is_so_whoever_owns_the_rows(
     case: Case, limit: int, owners: int, each: int, rooms: list[int], sizes: list[int]
 ) -> None:
     assert shared(case, limit, owners, each, rooms, sizes) == alone(case, limit, [len(case.records)], 1 << 60, False)
+
+
+@given(
+    chase=chases(),
+    limit=st.sampled_from([5, 30, 10_000]),
+    budget=st.sampled_from([7, 1 << 60, 1 << 60]),
+    restarts=st.booleans(),
+)
+@example((FOLLOWS, [3, 1]), 5, 1 << 60, False)
+@example((FOLLOWS_TWICE, [3, 1]), 5, 1 << 60, False)
+@example((TOO_LARGE, [5, 3]), 5, 1 << 60, False)
+def test_rows_that_their_retractions_follow_support_no_others(
+    chase: tuple[Case, list[int]], limit: int, budget: int, restarts: bool
+) -> None:
+    case, sizes = chase
+    assert alone(case, limit, sizes, budget, restarts) == alone(case, limit, [99], 1 << 60, False)
+
+
+@given(
+    chase=chases(branches=False),
+    limit=st.sampled_from([5, 30]),
+    owners=st.integers(2, 3),
+    each=st.integers(1, 2),
+    rooms=st.lists(st.integers(1, 5), max_size=9),
+)
+def test_they_support_no_others_among_several_owners(
+    chase: tuple[Case, list[int]], limit: int, owners: int, each: int, rooms: list[int]
+) -> None:
+    case, sizes = chase
+    assert shared(case, limit, owners, each, rooms, sizes) == alone(case, limit, [99], 1 << 60, False)
+
+
+@pytest.mark.long
+def test_two_reviews_that_end_in_one_epoch_release_the_rows_of_both() -> None:
+    assert shared(RELEASED_TWICE, 5, 2, 2, [3, 3, 3], [7, 2]) == ""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from eddy.operators.batch import Batch, Row, ZSet
+from eddy.operators.batch import Batch, Row, ZSet, merge_into
 from eddy.operators.exchange import Gate
 from eddy.operators.waves.arbiter import Arbiter, Closings, Decide
 from eddy.operators.waves.body import Body
@@ -181,7 +181,8 @@ class Agreement:
         withheld.whole = whole
         withheld.suspects -= {row for row in review.told if not (whole and self._is_there(row))}
         if not whole:
-            taken.flows = withheld.open([row for row in withheld.stops if not withheld.is_reached(row)])
+            opened = withheld.open([row for row in withheld.stops if not withheld.is_reached(row)])
+            merge_into(taken.flows, opened, opened.values())
 
     # Messages out, of every worker
 

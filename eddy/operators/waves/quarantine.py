@@ -14,6 +14,7 @@ Cost: without a cycle or deep data, a comparison in each wave. Epochs that do no
 them.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -121,7 +122,7 @@ class Quarantine:
         frontiers = {iteration: self.admit(batch) for iteration, batch in arrived.items()}
         if let_go.rows:
             frontiers[0] = concat((frontiers.get(0, EMPTY), let_go)).consolidated(self._name)
-        heads = self._heads(inputs, frontiers, total)
+        heads = self._heads((*inputs, let_go), frontiers, total)
         run(frontiers, total)
         if heads:
             self._cut_off(heads, total, run)
@@ -137,7 +138,7 @@ class Quarantine:
         taken = self._agreement.take(self._messages)
         self._suspect(taken.suspects)
         backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
-        return concat((Batch.of(taken.flows, 0), *backs))
+        return concat((self.admit(Batch.of(taken.flows, 0)), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
         """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, so that none can be
@@ -322,11 +323,13 @@ class Quarantine:
 
         A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end in spite of it
         only if rows were retracted. Then the rows that the change of op derives are searched as a separate frontier.
+        The last input is the rows that were released.
         """
-        _, received, *externals = inputs
+        _, received, *externals, released = inputs
         if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
             return []
-        heads = [row for row, weight in zip(received.rows, received.weights, strict=True) if weight > 0]
+        came = concat((received, released))
+        heads = [row for row, weight in zip(came.rows, came.weights, strict=True) if weight > 0]
         if any(weight > 0 for batch in externals for weight in batch.weights):
             made = self._body.run(EMPTY, 0)
             heads += [row for row, weight in zip(made.rows, made.weights, strict=True) if weight > 0]
@@ -343,15 +346,19 @@ class Quarantine:
 
         In one epoch, a row may lose its only path from the seed, and op may begin to derive it from one of its own
         results: then retraction and insertion cancel, the waves end, and the rows of the cycle would remain for ever.
-        So cycles in X are searched for, also ahead of heads that are retracted again. At one row of each, arriving rows
-        wait, and op's results for it are retracted. If no path from the seed leads to the cycle, no row still waits.
+        So cycles of rows that X has now are searched for, ahead of the heads and of the epoch's new rows: each such
+        cycle has one of them. At one row of each, arriving rows wait, and op's results for it are retracted. If no path
+        from the seed leads to the cycle, no row still waits. Usually a look ahead of the heads, whether X has the rows
+        or not, shows that there is no cycle.
         """
-        explore, stops = self._explorer(self._going_on), self._withheld.stops
-        ahead = [row for row in heads if row not in stops]
-        if not comes_to_an_end(explore, ahead, _LEVELS + _SHARE * total.count, self._sizes):
-            weight = self._weights(total)
-            if closings := [row for row in self._closings(explore, ahead) if weight(row)]:
-                run({0: self._stop(closings, total)}, total)
+        withheld, most = self._withheld, _LEVELS + _SHARE * total.count
+        ahead = [row for row in heads if row not in withheld.stops]
+        if withheld.changes or not comes_to_an_end(self._explorer(self._going_on), ahead, most, self._sizes):
+            there = self._there(total)
+            explore = self._explorer(there)
+            starts = there([*ahead, *(row for row, weight in total.sum().items() if weight > 0)])
+            if not comes_to_an_end(explore, starts, most, self._sizes):
+                run({0: self._stop(survey(explore, starts, budget=sys.maxsize).closings, total)}, total)
         if not self._alone:
             self._suspect(ahead)
 
@@ -419,6 +426,11 @@ class Quarantine:
         """The current weight of a row in X."""
         before, come = self._x.get, total.sum
         return lambda row: weight_in(before(row[0]), row[1]) + come().get(row, 0)
+
+    def _there(self, total: Total) -> Callable[[list[Row]], list[Row]]:
+        """Select the rows that are in X now; none of them is a stop."""
+        weight = self._weights(total)
+        return lambda rows: [row for row in self._gate.mine(rows) if weight(row)]
 
     def _is_there(self, row: Row) -> bool:
         """Whether a row was in X when the epoch began."""

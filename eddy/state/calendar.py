@@ -3,7 +3,7 @@
     calendar    moment (8 bytes, big-endian) key  ->  1
 
 The first keys are read by a short scan, so a calendar is as large as its store. Only the entries changed in the current
-epoch, and the first moment of each partition, are in memory.
+epoch, and the first and the latest moment of each partition, are in memory.
 
 Invariant: the entries are the store's entries, without `_gone`, and with `_come`.
 """
@@ -45,6 +45,7 @@ class Calendar(Generic[K]):
         self._gone: dict[int, set[bytes]] = defaultdict(set)
         self._passed: dict[int, set[bytes]] = defaultdict(set)  # entries of `_gone` that had come in the epoch
         self._firsts: dict[int, int | None] = {}
+        self._lasts: dict[int, int] = {}
         self._since: dict[int, int] = {}  # no entry is earlier, so that a scan does not read deleted rows before it
 
     def move(self, keys: Sequence[K], olds: Iterable[int | None], news: Iterable[int | None]) -> None:
@@ -89,6 +90,27 @@ class Calendar(Generic[K]):
             self._firsts[partition] = found = _moment(rows[0]) if rows else None
             self._since[partition] = MOST_MS if found is None else found
         return self._firsts[partition]
+
+    def latest(self, partition: int) -> int:
+        """A moment after which a partition has no entry as of the last commit; -1 if it has had none.
+
+        Cost: some scans of one row, once after the store was opened.
+        """
+        if partition not in self._lasts:
+            first = self.first(partition)
+            self._lasts[partition] = -1 if first is None else self._last_from(partition, first)
+        return self._lasts[partition]
+
+    def _last_from(self, partition: int, first: int) -> int:
+        prefix, most = self.spec.prefix(partition), MOST_MS
+        while first < most:
+            middle = first + (most - first + 1) // 2
+            rows = self._store.scan_between(prefix + _bound(middle), prefix + _bound(MOST_MS + 1), 1)
+            if rows:
+                first = _moment(rows[0][0][len(prefix) :])
+            else:
+                most = middle - 1
+        return first
 
     def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
         """The first entries up to `moment`, at most `most`, as of the last commit, without entries that the epoch has
@@ -143,6 +165,8 @@ class Calendar(Generic[K]):
         for partition, rows in self._come.items():
             if rows and partition in self._since:
                 self._since[partition] = min(self._since[partition], _moment(min(rows)))
+            if rows and partition in self._lasts:
+                self._lasts[partition] = max(self._lasts[partition], _moment(max(rows)))
         for partition in self._firsts.keys() & {*self._come, *self._gone}:
             self._follow(partition, self._firsts[partition])
         self.rollback()
@@ -162,8 +186,8 @@ class Calendar(Generic[K]):
             changed.clear()
 
     def forget(self) -> None:
-        """Read the first moments again: another writer has changed the store."""
-        self._firsts, self._since = {}, {}
+        """Read the first and last moments again: another writer has changed the store."""
+        self._firsts, self._since, self._lasts = {}, {}, {}
 
     def _scan(self, partition: int, moment: int, most: int) -> list[bytes]:
         """The first `most` rows of the store up to a moment."""

@@ -6,16 +6,18 @@ That is the layout of arrangements (`row_layout.py`). All rows of a key have the
 that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
 
 Invariant: the rows are the store's rows, without those in `_news`, and with these; a weight of 0 is no row. `_of_keys`
-has the places of `_news` by what all places of a key begin with, in their order but for those of `_unsorted`.
+has the places of `_news` by what all places of a key begin with, but for those of `_unnoted`; each place once and in
+their order, but for the keys of `_unsorted`.
 """
 
 import struct
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
+from eddy.state.calendar import MOST_MS
 from eddy.state.memory import MemoryStore
 from eddy.state.row_layout import weight_bytes, weighted
 from eddy.state.spec import Changes, StateSpec
@@ -55,6 +57,7 @@ class TimedRows(Generic[K, V]):
         self._own = MemoryStore() if store is None else None
         self._store: Store = store or self._own  # type: ignore[assignment]
         self._news: dict[bytes, _Cell] = {}
+        self._unnoted: list[tuple[EncodedRows, Sequence[bytes]]] = []
         self._of_keys: dict[bytes, list[bytes]] = defaultdict(list)
         self._unsorted: set[bytes] = set()
 
@@ -74,50 +77,76 @@ class TimedRows(Generic[K, V]):
             originals,
         )
 
-    def add(self, given: EncodedRows, weights: Sequence[int]) -> None:
-        """Add weights. Cost: a look-up in the store for each row that the epoch has not changed yet."""
+    def add(self, given: EncodedRows, weights: Sequence[int], stored_ms: Mapping[int, int] | None = None) -> None:
+        """Add weights. Cost: a look-up in the store for each row that the epoch has not changed yet.
+
+        `stored_ms`: for each partition a moment after which the store has no row, so that later ones need no look-up.
+        """
         prefixes = {home: self.spec.prefix(home) for home in set(given.homes)}
         places = [prefixes[home] + row for home, row in zip(given.homes, given.rows, strict=True)]
+        cells = zip(places, zip(given.homes, given.rows, weights, given.values, strict=True), strict=True)
+        news, fresh = self._news, dict(cells)
+        stored = self._stored_of(fresh if stored_ms is None else self._earlier(given, places, stored_ms))
+        if len(fresh) == len(places) and not stored and news.keys().isdisjoint(fresh):
+            news.update(fresh)
+        else:
+            self._merge(given, places, weights, stored)
+        self._unnoted.append((given, places))
+
+    def _earlier(self, given: EncodedRows, places: Sequence[bytes], stored_ms: Mapping[int, int]) -> list[bytes]:
+        """The places of which the store may have a row."""
+        moments = {home: _MOMENT.pack(max(0, moment)) for home, moment in stored_ms.items() if moment >= 0}
+        if not moments:
+            return []
+        keys = zip(places, given.homes, given.keys, strict=True)
+        none = b""
+        return [place for place, home, key in keys if key[-8:] <= moments.get(home, none)]
+
+    def _stored_of(self, places: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The rows of the store at places that the epoch has not changed."""
         news = self._news
-        unread = [place for place in dict.fromkeys(places) if place not in news]
-        stored = dict(zip(unread, self._store.get_many(unread), strict=True))
-        changed: dict[bytes, _Cell] = {}
+        unread = [place for place in places if place not in news]
+        found = self._store.get_many(unread) if unread else []
+        return {place: data for place, data in zip(unread, found, strict=True) if data is not None}
+
+    def _merge(
+        self, given: EncodedRows, places: Sequence[bytes], weights: Sequence[int], stored: Mapping[bytes, bytes]
+    ) -> None:
+        """Add weights to rows that are there, or that come more than once."""
+        news = self._news
         for place, home, row, value, weight in zip(places, given.homes, given.rows, given.values, weights, strict=True):
-            cell = changed.get(place) or news.get(place)
-            if cell is None and (data := stored[place]) is not None:
+            cell = news.get(place)
+            if cell is None and (data := stored.get(place)) is not None:
                 original, there = weighted(_identity(row), data)
                 cell = (home, row, there, original)
             if cell is not None and cell[2]:
-                changed[place] = (home, row, cell[2] + weight, _one_of(_identity(row), cell[3], value))
+                news[place] = (home, row, cell[2] + weight, _one_of(_identity(row), cell[3], value))
             else:
-                changed[place] = (home, row, weight, value)
-        heads = {home: len(prefix) + _LENGTH.size for home, prefix in prefixes.items()}
-        of_keys, unsorted, fresh = self._of_keys, self._unsorted, set(unread)
-        for place, home, plain in zip(places, given.homes, given.plain, strict=True):
-            if place in fresh:
-                fresh.remove(place)
-                prefix = place[: heads[home] + len(plain)]
-                of_keys[prefix].append(place)
-                unsorted.add(prefix)
-        news.update(changed)
+                news[place] = (home, row, weight, value)
 
-    def between(self, home: int, plain: bytes, first_ms: int, last_ms: int) -> list[tuple[int, V, int]]:
+    def between(
+        self, home: int, plain: bytes, first_ms: int, last_ms: int, stored_ms: int = MOST_MS
+    ) -> list[tuple[int, V, int]]:
         """The moment, value and weight of each row of a key from one moment to another, in the order of moments.
 
+        `stored_ms`: a moment after which the store has no row of the partition.
         Cost: a scan of the rows that are found, and of those that the epoch has changed.
         """
         decode = self.spec.value.decode
-        return [(time, decode(value), weight) for time, value, weight in self.scan(home, plain, first_ms, last_ms)]
+        found = self.scan(home, plain, first_ms, last_ms, stored_ms)
+        return [(time, decode(value), weight) for time, value, weight in found]
 
-    def scan(self, home: int, plain: bytes, first_ms: int, last_ms: int) -> list[tuple[int, bytes, int]]:
+    def scan(
+        self, home: int, plain: bytes, first_ms: int, last_ms: int, stored_ms: int = MOST_MS
+    ) -> list[tuple[int, bytes, int]]:
         """The same, with the bytes of the values."""
-        if first_ms > last_ms:
+        if first_ms > last_ms or (first_ms > stored_ms and not self._news):
             return []
         prefix = self._prefix(home, plain)
         at = len(prefix)
         return [
             (_MOMENT.unpack_from(place, at)[0], value, weight)
-            for place, value, weight in self._scan(prefix, first_ms, last_ms)
+            for place, value, weight in self._scan(prefix, first_ms, last_ms, first_ms <= stored_ms)
         ]
 
     def take(self, home: int, plain: bytes, time_ms: int) -> list[tuple[bytes, int]]:
@@ -125,6 +154,7 @@ class TimedRows(Generic[K, V]):
         prefix = self._prefix(home, plain)
         skipped = len(self.spec.prefix(home))
         found = self._scan(prefix, time_ms, time_ms)
+        self._note()
         for place, _, _ in found:
             if place not in self._news:
                 insort(self._of_keys[prefix], place)
@@ -134,12 +164,17 @@ class TimedRows(Generic[K, V]):
     def _prefix(self, home: int, plain: bytes) -> bytes:
         return self.spec.prefix(home) + _LENGTH.pack(len(plain) + _MOMENTS_BYTES) + plain
 
-    def _scan(self, prefix: bytes, first_ms: int, last_ms: int) -> list[tuple[bytes, bytes, int]]:
-        """The rows from a moment to another: each with its place in the store, the bytes of its value, its weight."""
+    def _scan(
+        self, prefix: bytes, first_ms: int, last_ms: int, in_store: bool = True
+    ) -> list[tuple[bytes, bytes, int]]:
+        """The rows from a moment to another: each with its place in the store, the bytes of its value, its weight.
+
+        `in_store`: whether the store may have some.
+        """
         start = prefix + _MOMENT.pack(first_ms)
         stop = prefix + (last_ms + 1).to_bytes(8, "big")
         news, at = self._news, len(prefix) + _MOMENTS_BYTES
-        stored = self._stored(start, stop)
+        stored = self._stored(start, stop) if in_store else ()
         if not news:
             return [(place, *weighted(place[at:], data)) for place, data in stored]
         found = [(place, *weighted(place[at:], data)) for place, data in stored if place not in news]
@@ -149,13 +184,30 @@ class TimedRows(Generic[K, V]):
 
     def _changed(self, prefix: bytes, start: bytes, stop: bytes) -> Sequence[bytes]:
         """The places that the epoch has changed, of a key, from one to another. Cost: they are sorted once."""
+        self._note()
         places = self._of_keys.get(prefix)
         if places is None:
             return ()
         if prefix in self._unsorted:
             self._unsorted.remove(prefix)
-            places.sort()
+            places[:] = sorted(set(places))
         return places[bisect_left(places, start) : bisect_left(places, stop)]
+
+    def _note(self) -> None:
+        """Note the places of rows that were added since the last read."""
+        if not self._unnoted:
+            return
+        of_keys = self._of_keys
+        for given, places in self._unnoted:
+            heads = {home: len(self.spec.prefix(home)) + _LENGTH.size for home in set(given.homes)}
+            prefixes = [
+                place[: heads[home] + len(plain)]
+                for place, home, plain in zip(places, given.homes, given.plain, strict=True)
+            ]
+            for prefix, place in zip(prefixes, places, strict=True):
+                of_keys[prefix].append(place)
+            self._unsorted.update(prefixes)
+        self._unnoted = []
 
     def _stored(self, start: bytes, stop: bytes) -> list[tuple[bytes, bytes]]:
         found = rows = self._store.scan_between(start, stop, _ROWS_A_SCAN)
@@ -207,6 +259,7 @@ class TimedRows(Generic[K, V]):
         """Return to the last commit."""
         if self._news:
             self._news = {}
+            self._unnoted = []
             self._of_keys.clear()
             self._unsorted.clear()
 

@@ -24,7 +24,7 @@ from eddy.operators.errors.set_aside import Aside
 from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier
-from eddy.operators.windows.timed_batches import Arrived, JoinedRows
+from eddy.operators.windows.timed_batches import Arrived, ByKey, JoinedRows
 from eddy.operators.windows.windowed_fold import OpenWindow
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
@@ -32,6 +32,8 @@ from eddy.state.timed_rows import TimedRows
 from eddy.windows import Windowed
 
 __all__ = ["Side", "StreamStreamJoin"]
+
+_MOMENT = itemgetter(0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Side:
     others: Frontier
     due: DueKeys[Any]
     unmatched: Table[Any, bool] | None
+
+    def stored_ms(self) -> dict[int, int]:
+        """A moment after which the store has no row, of each partition. It follows from the latest removal."""
+        later = self.windows.later_ms
+        latest = {home: self.calendar.latest(home) for home in range(self.rows.spec.partitions)}
+        return {home: due if due in (-1, MOST_MS) else due - later for home, due in latest.items()}
 
     def states(self) -> Iterator[State]:
         """Its states."""
@@ -89,7 +97,7 @@ class StreamStreamJoin(Operator):
                 found.append((first[0] + other.windows.lag_ms, side.others, first[1]))
         if not found:
             return None
-        over_at, frontier, partition = min(found, key=itemgetter(0))
+        over_at, frontier, partition = min(found, key=_MOMENT)
         latest = max(context.event_time.values(), default=-1)
         return OpenWindow(self.name, *frontier.slowest(context, partition), max(0, latest - over_at))
 
@@ -110,10 +118,11 @@ class StreamStreamJoin(Operator):
         (left, right), made = self._sides, JoinedRows(context.timestamps is not None)
         one, other = (Arrived.at(side.rows, batch) for side, batch in zip(self._sides, inputs, strict=True))
         matched: tuple[set[Windowed[Any]], set[Windowed[Any]]] = (set(), set())
-        self._match(made, one, left, right, matched, flipped=False)
-        left.rows.add(one.encoded, one.batch.weights)
-        self._match(made, other, right, left, matched[::-1], flipped=True)
-        right.rows.add(other.encoded, other.batch.weights)
+        lefts, rights = one.by_key(), other.by_key()
+        self._match(made, lefts, left, right, {}, matched, flipped=False)
+        self._match(made, rights, right, left, lefts, matched[::-1], flipped=True)
+        left.rows.add(one.encoded, one.batch.weights, left.stored_ms())
+        right.rows.add(other.encoded, other.batch.weights, right.stored_ms())
         left_due: set[int] = set()
         for side, arrived, found in zip(self._sides, (one, other), matched, strict=True):
             due = side.windows.all_due_at([key[1] for key in arrived.keys])
@@ -125,20 +134,27 @@ class StreamStreamJoin(Operator):
     def _match(
         self,
         made: JoinedRows,
-        arrived: Arrived,
+        arrived: ByKey,
         side: Side,
         other: Side,
+        others: ByKey,
         matched: Sequence[set[Windowed[Any]]],
         flipped: bool,
     ) -> None:
-        """Make the pairs of new rows with the rows of the other side, by one scan for all new rows of a key."""
-        between, add = other.rows.between, made.add
+        """Make the pairs of new rows with the rows of the other side, and with its new ones in `others`.
+
+        One scan for all new rows of a key.
+        """
+        between, add, stored_ms = other.rows.between, made.add, other.stored_ms()
         earlier, later = side.windows.earlier_ms, side.windows.later_ms
         own, theirs = matched
         notes, notes_own, numbered = other.unmatched is not None, side.unmatched is not None, made.numbered
-        for (home, plain), rows in arrived.by_key().items():
+        for place, rows in arrived.items():
             times = [row[0][1] for row in rows]
-            found = between(home, plain, max(0, min(times) - earlier), min(max(times) + later, MOST_MS))
+            first, last = max(0, min(times) - earlier), min(max(times) + later, MOST_MS)
+            found = between(*place, first, last, stored_ms[place[0]])
+            if news := others.get(place):
+                found = sorted([*found, *((key[1], value, weight) for key, value, weight, _ in news)], key=_MOMENT)
             if not found:
                 continue
             moments = [row[0] for row in found]

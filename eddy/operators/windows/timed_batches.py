@@ -1,7 +1,7 @@
 """The records of an epoch that arrive at a state of timed rows, and the rows that a join makes of them."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,7 +11,10 @@ from eddy.operators.errors.set_aside import refused
 from eddy.state.timed_rows import EncodedRows, TimedRows
 from eddy.windows import Windowed
 
-__all__ = ["Arrived", "JoinedRows"]
+__all__ = ["Arrived", "ByKey", "JoinedRows"]
+
+ByKey = Mapping[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]]
+"""The key, value, weight and time of each record, by its partition and the key's bytes."""
 
 
 class Arrived(NamedTuple):
@@ -40,8 +43,8 @@ class Arrived(NamedTuple):
         found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
         return {index: error for index, error in found if error is not None}
 
-    def by_key(self) -> dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]]:
-        """The key, value, weight and time of each record, by its partition and the key's bytes."""
+    def by_key(self) -> ByKey:
+        """The records by key."""
         found: dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]] = defaultdict(list)
         for key, value, weight, time, home, plain in self.rows():
             found[home, plain].append((key, value, weight, time))

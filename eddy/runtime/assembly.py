@@ -23,6 +23,7 @@ from eddy.runtime.error_policy import ErrorPolicy
 from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
+from eddy.runtime.joining_times import JoiningTopics
 from eddy.runtime.matching_topics import MatchingTopics
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
@@ -126,6 +127,7 @@ def assemble(
     own = log.topics(spec.name for spec in internal.specs())
     exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
+    joining = _joining(topics, log, name, read, circuit)
     extractors = TimestampExtractors(sources)
     return Assembly(
         circuit,
@@ -140,7 +142,7 @@ def assemble(
             placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
-        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, complete),
+        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, complete, joining),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),
@@ -164,6 +166,14 @@ def _global_tables(
 ) -> GlobalTables:
     tables = {node.topic: (node, circuit.global_tables[node.name]) for node in topology.plan.global_tables()}
     return GlobalTables(log, store, tables, counts, ErrorPolicy(config))
+
+
+def _joining(
+    topics: UserTopics, log: Log, name: str, read: Mapping[str, int], circuit: Circuit
+) -> JoiningTopics | None:
+    found = {node.pattern: names for node, names in topics.matching.topics.items()}
+    found = {pattern: names for pattern, names in found.items() if not circuit.reads.sources.isdisjoint(names)}
+    return JoiningTopics(log, name, found, read) if found else None
 
 
 def _idle_partitions(log: Log, sources: Mapping[str, Source], circuit: Circuit) -> IdlePartitions | None:

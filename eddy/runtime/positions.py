@@ -22,6 +22,7 @@ import msgspec
 from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.errors import InvariantError, StateError
 from eddy.operators.context import Context
+from eddy.runtime.joining_times import JoiningTopics
 from eddy.runtime.own_positions import OwnPositions, own_positions
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at, table_lags
 from eddy.runtime.table_versions import TableVersion
@@ -62,7 +63,8 @@ class Positions:
 
     `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
     partitions whose positions record that constants were sent. `complete` says whether `sources` are all topics that
-    the log has for the application: new topics may match a pattern, and another worker may have read them.
+    the log has for the application: new topics may match a pattern, and another worker may have read them. `joining`
+    has the topics of patterns, if their event times are read.
     """
 
     def __init__(
@@ -75,8 +77,9 @@ class Positions:
         anchors: Sequence[TopicPartition] = (),
         tables: Mapping[str, int] | None = None,
         complete: Callable[[], bool] = lambda: True,
+        joining: JoiningTopics | None = None,
     ) -> None:
-        self._tables = partitions_of(tables or {})
+        self._tables, self._joining = partitions_of(tables or {}), joining
         self._log, self._group, self._anchors, self._complete = log, group, anchors, complete
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
         self._partitions = {**sources, **exchanges}
@@ -109,6 +112,9 @@ class Positions:
                     "eddy reset …"
                 )
         counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
+        if self._joining is not None:
+            for tp, time in self._joining.times(own, owned).items():
+                counters[tp].event_time = time
         self.entry = EpochEntry(positions, counters)
         self._unwritten = {tp for tp in own.foreign if tp in committed or tp not in self._anchors}
         return positions

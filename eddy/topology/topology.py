@@ -328,10 +328,7 @@ class Topology:
             raise TopologyError(f"{where} and topic={topic!r}; one of them is needed. For both write stream().merge()")
         compiled = check_pattern(where, self.name, pattern)
         if idle_after is not None:
-            raise TopologyError(
-                f"{where}: idle_after={idle_after!r} is for steps that wait for the event times of all source "
-                "partitions, which are refused after a pattern; omit it"
-            )
+            check_span(f"{where}: idle_after", idle_after, _MILLISECOND, "timedelta(minutes=5)")
         check_serdes(where, optional=False, key=key, value=value)
         for node in (*self.plan.sources(), *self.plan.global_tables()):
             if not getattr(node, "pattern", "") and compiled.fullmatch(node.topic):
@@ -346,6 +343,7 @@ class Topology:
             name=name,
             label=name,
             timestamp=_of_pair(compiled.pattern, timestamp),
+            idle_after_ms=(idle_after or timedelta()) // _MILLISECOND,
             pattern=compiled.pattern,
             **fields,  # type: ignore[arg-type]
         )

@@ -23,11 +23,15 @@ from eddy.operators.operator import ClocksRead, Operator, State
 from eddy.state.partitioned_map import PartitionedMap
 from eddy.windows import Windows
 
-__all__ = ["Frontier", "Marked", "Marks", "OwnPartition", "Slowest", "SourceFrontier", "mark_of"]
+__all__ = [
+    *("Frontier", "Marked", "Marks", "OwnPartition", "Slowest", "SourceFrontier"),
+    *("is_pattern", "mark_of", "pattern_label"),
+]
 
 _ITERATION = -11
 """The iteration of marks. Rows have 0 or more, messages about held rows another negative number."""
 _NOTE = "eddy.mark"
+_PATTERN = "pattern "
 
 
 class Frontier(Protocol):
@@ -60,10 +64,11 @@ def mark_of(windows: Windows, event_time: int) -> int:
 
 
 class OwnPartition:
-    """Frontiers of rows that are in the partitions of their sources."""
+    """Frontiers of rows that are in the partitions of their sources, given as the topics of each label."""
 
-    def __init__(self, windows: Windows, sources: Sequence[str]) -> None:
-        self._windows, self._sources = windows, tuple(sources)
+    def __init__(self, windows: Windows, sources: Mapping[str, Sequence[str]]) -> None:
+        self._windows, self._labels = windows, sources
+        self._sources = tuple(chain.from_iterable(sources.values()))
 
     @property
     def reads(self) -> ClocksRead:
@@ -82,8 +87,8 @@ class OwnPartition:
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
         """The same partition of each source, with its frontier."""
-        places = [(source, partition) for source in self._sources]
-        return [(place, mark_of(self._windows, context.event_time.get(place, -1))) for place in places]
+        times = ((label, _least(context, topics, partition)) for label, topics in self._labels.items())
+        return [((label, partition), mark_of(self._windows, time)) for label, time in times]
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The same partition, of the source with the least event time."""
@@ -155,7 +160,7 @@ class Slowest:
         return min(self._frontiers, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """Those of all."""
+        """The partitions of all frontiers."""
         return chain.from_iterable(frontier.each(context, partition) for frontier in self._frontiers)
 
 
@@ -177,16 +182,39 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Mark).decode
 
 
+def pattern_label(pattern: str) -> str:
+    """The label of the topics of a pattern. No topic's name has a space."""
+    return f"{_PATTERN}{pattern}"
+
+
+def is_pattern(label: str) -> bool:
+    """Whether a label is of the topics of a pattern."""
+    return label.startswith(_PATTERN)
+
+
+def _least(context: Context, topics: Iterable[str], partition: int) -> int:
+    """The least event time of a partition in some topics."""
+    return min(context.event_time.get((topic, partition), -1) for topic in topics)
+
+
+def _least_before(context: Context, topics: Iterable[str], partition: int) -> int:
+    """The same before the epoch."""
+    places = [(topic, partition) for topic in topics]
+    read, times = context.read, context.event_time
+    return min(read[place].before if place in read else times.get(place, -1) for place in places)
+
+
 class Marks(Operator):
     """What an exchange has received in; nothing out. Sends and keeps the marks of the partitions from which rows are
     sent through it.
 
-    `gate` is a gate of the exchange's topic, whose outbox follows that of the exchange itself. `sources` are the topics
-    whose rows are sent from their own partitions, `before` the marks of other exchanges whose rows are sent on,
-    by their topics. `frontier` is the frontier by `marks`. What was received through these exchanges is an input, too.
+    `gate` is a gate of the exchange's topic, whose outbox follows the own one of the exchange. `sources` are the topics
+    whose rows are sent from their own partitions, by label: a pattern has one, whose time in a partition is the least
+    one of its topics. `before` are the marks of other exchanges whose rows are sent on, by their topics. `frontier` is
+    the frontier by `marks`. What was received through these exchanges is an input, too.
 
-    Invariant: the marks of a partition have the latest end that was sent to it, by its number, the topic, and the
-    partition of the topic.
+    Invariant: the marks of a partition have the latest end that was sent to it, by its number, the label or topic, and
+    the partition of the topic.
     """
 
     def __init__(
@@ -194,13 +222,13 @@ class Marks(Operator):
         name: str,
         gate: Gate,
         windows: Windows,
-        sources: Sequence[str],
+        sources: Mapping[str, Sequence[str]],
         before: Mapping[str, "Marks"],
         marks: PartitionedMap[Any, int],
         frontier: Frontier,
     ) -> None:
         self.name, self.gate, self.marks, self.frontier = name, gate, marks, frontier
-        self._windows, self._sources, self._before = windows, frozenset(sources), before
+        self._windows, self._sources, self._before = windows, sources, before
         self.moved: dict[int, int] = {}
 
     def states(self) -> Sequence[State]:
@@ -210,7 +238,8 @@ class Marks(Operator):
     @property
     def reads(self) -> ClocksRead:
         """The event times of all sources."""
-        return ClocksRead(self._sources.union(*(marks.reads.sources for marks in self._before.values())))
+        before = (marks.reads.sources for marks in self._before.values())
+        return ClocksRead(frozenset(chain.from_iterable(self._sources.values())).union(*before))
 
     def wakes_at(self) -> Moment:
         """With each record of a source, also if no row of it arrives here."""
@@ -225,12 +254,11 @@ class Marks(Operator):
         for mark in _opened(inputs[0]):
             if mark.state in ("", self.name):
                 self._keep(mark)
-        for (source, partition), read in context.read.items():
-            if source not in self._sources:
-                continue
-            end = mark_of(self._windows, max(read.before, *read.timestamps, -1))
-            if end > mark_of(self._windows, read.before):
-                self._tell(source, partition, end)
+        for label, topics in self._sources.items():
+            for partition in {p for topic, p in context.read if topic in topics}:
+                end = mark_of(self._windows, _least(context, topics, partition))
+                if end > mark_of(self._windows, _least_before(context, topics, partition)):
+                    self._tell(label, partition, end)
         for topic, marks in self._before.items():
             for partition, before in marks.moved.items():
                 end = marks.frontier.at(context, partition)

@@ -1,23 +1,27 @@
 """The order of the records of several source partitions, and how far of it is known.
 
-    order of a record    (event time of its partition up to and with it, number of its topic, partition, offset,
-                         number of its row among the record's rows)
+    order of a record    (event time of its partition up to and with it, number of its topic or pattern, partition,
+                         offset, number of its row among the record's rows; of a pattern the name of its topic)
     known                the least (event time, number of the topic, partition) of all source partitions
 
 In its partition each record is after all earlier ones, whatever its timestamp, since the event time of a partition
 never decreases. A record that is still to be read has at least the event time of its partition, and a greater offset.
 So nothing arrives any more at or before `known`, and the order is a function of each partition's records alone.
+
+The topics of a pattern have one number, so that a topic that joins moves no other one's. Of several topics a record
+that is still to be read may have a lesser offset, so that of a pattern only what is before `known` is known.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from struct import Struct
 
 from eddy.join_windows import JoinSide
 from eddy.operators.batch import Batch, Place, Row
 from eddy.operators.context import Arrivals, Context, Moment, Wake
 from eddy.operators.windows.assignment import AssignWindows, check_time
-from eddy.operators.windows.frontier import Marked, SourceFrontier
+from eddy.operators.windows.frontier import Marked, SourceFrontier, is_pattern
 from eddy.operators.windows.source_times import event_times, timestamps
 
 __all__ = ["KnownOrder", "OrderRecords", "event_time_of", "is_known"]
@@ -36,9 +40,12 @@ class OrderRecords(AssignWindows):
     A record at t is late at the event time t + `windows.lag_ms` of its partition.
     """
 
-    def __init__(self, name: str, windows: JoinSide, topics: Sequence[str]) -> None:
-        super().__init__(name, windows, topics)
-        self._lag, self._numbers = windows.lag_ms, _numbers(topics)
+    def __init__(self, name: str, windows: JoinSide, topics: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(name, windows, list(chain.from_iterable(topics.values())))
+        numbers = _numbers(topics)
+        self._lag = windows.lag_ms
+        self._numbers = {topic: numbers[label] for label, of in topics.items() for topic in of}
+        self._tails = {topic: topic.encode() for label, of in topics.items() if is_pattern(label) for topic in of}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Give each row its order. Raises: DataError for a record without a timestamp."""
@@ -53,6 +60,7 @@ class OrderRecords(AssignWindows):
             assert place is not None
             topic, partition, offset = place
             order = _ORDER.pack(time, self._numbers[topic], partition, offset, counts[place])
+            order += self._tails.get(topic, b"")
             counts[place] += 1
             rows.append((by, (order, stamp, key, value)))
             kept.append(stamp > time - self._lag)
@@ -64,14 +72,19 @@ class OrderRecords(AssignWindows):
 class KnownOrder:
     """How far the order of the records is known in the partitions of a step's rows."""
 
-    def __init__(self, frontier: SourceFrontier, topics: Sequence[str]) -> None:
-        self._frontier, self._topics, self._numbers = frontier, frozenset(topics), _numbers(topics)
+    def __init__(self, frontier: SourceFrontier, topics: Mapping[str, Sequence[str]]) -> None:
+        self._frontier, self._numbers = frontier, _numbers(topics)
+        self._topics = frozenset(chain.from_iterable(topics.values()))
+        self._single = next(iter(topics)) if len(topics) == 1 and not any(map(is_pattern, topics)) else None
 
     def up_to(self, context: Context, partition: int) -> bytes:
         """The first bytes of the last orders that are known in a partition; empty for none."""
         times = self._frontier.each(context, partition)
-        time, number, of = min((time, self._numbers[topic], of) for (topic, of), time in times)
-        return _UP_TO.pack(time, number, of) if time >= 0 else b""
+        time, number, of, label = min((time, self._numbers[label], of, label) for (label, of), time in times)
+        if time < 0:
+            return b""
+        last = _UP_TO.pack(time, number, of)
+        return _before(last) if is_pattern(label) else last
 
     def homes(self, orders: Sequence[bytes], homes: Sequence[int]) -> Sequence[int]:
         """The partitions in which records wait: of their keys, which are given; without an exchange, of their source.
@@ -84,11 +97,10 @@ class KnownOrder:
 
     def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
         """The places of the records, if they are of one topic and in its partitions, so that none of them waits."""
-        if isinstance(self._frontier, Marked) or len(self._topics) > 1:
+        if isinstance(self._frontier, Marked) or self._single is None:
             return None
-        (topic,) = self._topics
         found = map(_ORDER.unpack, orders)
-        return [(topic, partition, offset) for _, _, partition, offset, _ in found]
+        return [(self._single, partition, offset) for _, _, partition, offset, _ in found]
 
     def reaches(self, firsts: Mapping[int, bytes]) -> Moment | None:
         """The moment at which an order can be known, given the first one of each partition that was not known."""
@@ -106,5 +118,11 @@ def is_known(order: bytes, up_to: bytes) -> bool:
     return order[: _UP_TO.size] <= up_to
 
 
-def _numbers(topics: Sequence[str]) -> dict[str, int]:
-    return {topic: number for number, topic in enumerate(sorted(topics))}
+def _before(up_to: bytes) -> bytes:
+    """The bytes before these, as a number; empty for zeros."""
+    number = int.from_bytes(up_to)
+    return (number - 1).to_bytes(_UP_TO.size) if number else b""
+
+
+def _numbers(labels: Iterable[str]) -> dict[str, int]:
+    return {label: number for number, label in enumerate(sorted(labels))}

@@ -1,5 +1,6 @@
 """Joins of a stream with the values of another one as of each record's time."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from eddy.as_of import AsOf
@@ -26,16 +27,16 @@ def as_of_join(
     check_outside(where, builder)
     with_key = takes_key(where, joiner, "value", "other")
     key = key_of_both(where, stream._node, other._node)
-    sources = [
+    origins = [
         sources_of_records(where, stream._node, method),
         sources_of_records(where, other._node, method, in_place=True),
     ]
-    _check_versions(where, other._node, len(sources[1]))
+    _check_versions(where, other._node, origins[1])
     right = builder.transform(other._node, "map-values", _wrapped, None, value=Tuple(other._node.value or Native))
     node = with_keys(builder, stream._node) if left else stream._node
     assigned = (
-        timed(builder, name, node, as_of.waiting, key, sources[0]),
-        timed(builder, name, right, as_of.versions, key, sources[1]),
+        timed(builder, name, node, as_of.waiting, key, origins[0]),
+        timed(builder, name, right, as_of.versions, key, origins[1]),
     )
     joined: plan.Node = builder.add(
         plan.AsOfJoin,
@@ -55,12 +56,13 @@ def as_of_join(
     return builder.joined(joined, joiner, value, with_key)
 
 
-def _check_versions(where: str, other: plan.Node, sources: int) -> None:
+def _check_versions(where: str, other: plan.Node, origins: Sequence[plan.Node]) -> None:
     """Check that the last record of a key and a time is known. Raises: TopologyError."""
-    if sources > 1:
+    if len(origins) > 1 or origins[0].matches:
+        topics = f"{len(origins)} topics" if len(origins) > 1 else f"all topics that match '{origins[0].title}'"
         raise TopologyError(
-            f"{where}: windows=AsOf(…) takes the last record of '{other.label}', which has records of {sources} "
-            "topics, and nothing orders two topics; records of one topic are needed. Join the stream of each topic"
+            f"{where}: windows=AsOf(…) takes the last record of '{other.label}', which has records of {topics}, and "
+            "nothing orders two topics; records of one topic are needed. Join the stream of each topic"
         )
     if other.rekeyed:
         raise TopologyError(

@@ -42,7 +42,7 @@ def deduplicated(
         )
     if by is None and key is not None:
         raise TopologyError(f"{where}: key={key.name} is the serde of what by= returns, and by=None; remove it")
-    sources = sources_of_records(where, source, "deduplicate", in_place=True)
+    origins = sources_of_records(where, source, "deduplicate", in_place=True)
     pairs = _under(builder, where, source, by, key)
     span = within // _MILLISECOND - 1
     by_serde = pairs.key or Native
@@ -59,7 +59,7 @@ def deduplicated(
         rekeyed=pairs.rekeyed,
         windows=JoinSide(span, span, grace // _MILLISECOND),
         inner_key=by_serde,
-        sources=sources,
+        origins=origins,
     )
     made: plan.Node = builder.add(
         plan.Deduplicate,

@@ -7,7 +7,6 @@ from eddy.join_windows import JoinSide
 from eddy.serde import Native, Serde
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.plan import plan
-from eddy.topology.plan.topic_steps import Source
 
 __all__ = ["alone", "check_outside", "key_of_both", "timed", "with_keys"]
 
@@ -33,7 +32,7 @@ def key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
 
 
 def timed(
-    builder: Builder, name: str, node: plan.Node, windows: JoinSide, key: Serde[Any], sources: tuple[Source, ...]
+    builder: Builder, name: str, node: plan.Node, windows: JoinSide, key: Serde[Any], origins: tuple[plan.Node, ...]
 ) -> plan.AssignWindows:
     """The records of a side, each under its key with its moment, without those that are late."""
     return builder.anonymous(
@@ -48,7 +47,7 @@ def timed(
         rekeyed=node.rekeyed,
         windows=windows,
         inner_key=key,
-        sources=sources,
+        origins=origins,
     )
 
 

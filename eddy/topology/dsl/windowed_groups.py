@@ -48,7 +48,7 @@ def assigned_windows(
         rekeyed=node.rekeyed,
         windows=windows,
         inner_key=asked,
-        sources=sources_of_records(where, node),
+        origins=sources_of_records(where, node),
     )
 
 

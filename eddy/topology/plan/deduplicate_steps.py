@@ -51,7 +51,7 @@ class OrderRecords(AssignWindows):
 
     def operator(self, states: States) -> Operator:
         """The order of each record."""
-        return record_order.OrderRecords(self.label, self.windows, self.topics_of_windows)
+        return record_order.OrderRecords(self.label, self.windows, self.topics_by_origin)
 
     def on_spark(self, spark: Spark) -> None:
         """The order of each record, by the event time of its partition at it."""
@@ -83,7 +83,8 @@ class Deduplicate(Node):
     @property
     def crosses(self) -> bool:  # type: ignore[override]
         """Whether a record may wait: not if it is in the partition of the only source."""
-        return self.inputs[0].sends or len(self.assigned.sources) > 1
+        origins = self.assigned.origins
+        return self.inputs[0].sends or len(origins) > 1 or origins[0].matches
 
     @property
     def keeps_records(self) -> bool:  # type: ignore[override]
@@ -125,7 +126,7 @@ class Deduplicate(Node):
         """Place the operator; after an exchange also its marks, before it."""
         (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
         frontier = frontier_of(circuit, self, source, "marks", assigned.marked)
-        known = record_order.KnownOrder(frontier, assigned.topics_of_windows)
+        known = record_order.KnownOrder(frontier, assigned.topics_by_origin)
         value = Tuple(self.by, Int64, *self.record, Int64, Native)
         rows = circuit.state_store(source, DeclaredStore(name=f"{name}-waiting", key=Bytes, value=value))
         orders = circuit.spec(source, f"{name}-waiting-calendar", "key-value", Bytes).with_key(Bytes)

@@ -16,40 +16,44 @@ from eddy.serde import Int64, Native
 from eddy.topology.plan.compilers import CircuitBuilder
 from eddy.topology.plan.node import Node, StateKept
 from eddy.topology.plan.processors import DeclaredStore
-from eddy.topology.plan.record_steps import is_source_of_records, record_steps
-from eddy.topology.plan.topic_steps import Source
+from eddy.topology.plan.record_steps import is_source_of_records, label_of, record_steps, topics_of
 from eddy.windows import Windows
 
 __all__ = ["Nearest", "exchanges_before", "frontier_of", "marks_kept", "nearest", "sources_of_records", "topics_sent"]
 
 
 class Nearest(NamedTuple):
-    """The sources in whose partitions some facts are, and the last exchanges that have sent others of them."""
+    """The sources and patterns in whose partitions some facts are, and the last exchanges that have sent others."""
 
-    sources: tuple[Source, ...]
+    origins: tuple[Node, ...]
     exchanges: tuple[Node, ...]
 
     @property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """The topics of each source and each pattern, by its label."""
+        return {label_of(origin): topics_of(origin) for origin in self.origins}
+
+    @property
     def topics(self) -> list[str]:
-        """The topics of the sources."""
-        return [source.topic for source in self.sources]
+        """The topics of all of them."""
+        return [topic for topics in self.sources.values() for topic in topics]
 
 
 def nearest(facts: Node) -> Nearest:
     """From where the records of some facts are in their partitions."""
-    sources, exchanges, left, seen = list[Source](), list[Node](), [facts], set[Node]()
+    origins, exchanges, left, seen = list[Node](), list[Node](), [facts], set[Node]()
     while left:
         node = left.pop()
         if node in seen:
             continue
         seen.add(node)
-        if is_source_of_records(node):
-            sources.append(node)
+        if is_source_of_records(node) or node.matches:
+            origins.append(node)
         elif node.sends:
             exchanges.append(node)
         else:
             left += reversed(node.record_inputs)
-    return Nearest(tuple(sources), tuple(exchanges))
+    return Nearest(tuple(origins), tuple(exchanges))
 
 
 def exchanges_before(facts: Node) -> Iterator[Node]:
@@ -60,7 +64,7 @@ def exchanges_before(facts: Node) -> Iterator[Node]:
 def topics_sent(facts: Node) -> frozenset[str]:
     """The topics with records that are sent through an exchange before some facts, which wait for all partitions."""
     steps = (step for exchange in exchanges_before(facts) for step in record_steps(exchange))
-    return frozenset(step.topic for step in steps if is_source_of_records(step))
+    return frozenset(topic for step in steps for topic in topics_of(step))
 
 
 def marks_kept(marks: str, facts: Node) -> dict[StateKept, Node]:
@@ -99,8 +103,8 @@ class _Frontiers(NamedTuple):
         """The frontier of facts."""
         found = nearest(facts)
         frontiers: list[SourceFrontier] = [self._sent(exchange)[1] for exchange in found.exchanges]
-        if found.sources:
-            frontiers.append(OwnPartition(self.windows, found.topics))
+        if found.origins:
+            frontiers.append(OwnPartition(self.windows, found.sources))
         return frontiers[0] if len(frontiers) == 1 else Slowest(*frontiers)
 
     def _sent(self, exchange: Node) -> tuple[Marks, Marked]:
@@ -120,12 +124,12 @@ class _Frontiers(NamedTuple):
         )
         state = circuit.state_store(exchange, DeclaredStore(name=name, key=Native, value=Int64))
         counted: list[tuple[str, Node]] = [
-            *zip(found.topics, found.sources, strict=True),
+            *zip(found.sources, found.origins, strict=True),
             *zip(before, found.exchanges, strict=True),
         ]
-        partitions = [(topic, p) for topic, node in counted for p in range(circuit.partition_count(node))]
+        partitions = [(label, p) for label, node in counted for p in range(circuit.partition_count(node))]
         frontier = Marked(state, partitions)
-        operator = Marks(name, circuit.gate(exchange), self.windows, found.topics, before, state, frontier)
+        operator = Marks(name, circuit.gate(exchange), self.windows, found.sources, before, state, frontier)
         if self.first:
             earlier = exchanges_before(source)  # all: a mark may pass several exchanges in one epoch, in memory
             circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *earlier)))
@@ -143,25 +147,17 @@ def _received(circuit: CircuitBuilder, exchange: Node) -> int:
     return circuit.slot_of(exchange) if circuit.stays(exchange) else circuit.received(exchange)
 
 
-def sources_of_records(
-    where: str, facts: Node, call: str = "windowed_by", in_place: bool = False
-) -> tuple[Source, ...]:
-    """The sources whose records these facts are. `call` is the method that needs them.
+def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_place: bool = False) -> tuple[Node, ...]:
+    """The sources and patterns whose records these facts are. `call` is the method that needs them.
 
     Raises: TopologyError if a step before has made rows that are no records of a source or, with `in_place`, has sent
     them to other partitions.
     """
-    found: list[Source] = []
+    found: list[Node] = []
     for node in record_steps(facts):
-        if is_source_of_records(node):
+        if is_source_of_records(node) or node.matches:
             found.append(node)
             continue
-        if node.matches:
-            raise TopologyError(
-                f"{where}: windows wait for the event times of all source partitions, and step '{node.name}' reads "
-                f"topics by a pattern, of which there may be more at any time; {call} needs topics that are named: "
-                "topology.stream(['…', '…']). Or write the records to one topic, and read that"
-            )
         if node.sends and in_place:
             raise TopologyError(
                 f"{where}: the order of records is that of their source's partitions, and step '{node.name}' has sent "

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from eddy.operators.windows.frontier import pattern_label
 from eddy.topology.plan.node import Node
 from eddy.topology.plan.topic_steps import Source
 
-__all__ = ["is_source_of_records", "record_steps"]
+__all__ = ["is_source_of_records", "label_of", "record_steps", "topics_of"]
 
 
 def is_source_of_records(node: Node) -> TypeGuard[Source]:
@@ -25,3 +26,15 @@ def record_steps(facts: Node) -> Iterator[Node]:
         yield node
         if not is_source_of_records(node) and not node.matches:
             left += reversed(node.record_inputs)
+
+
+def topics_of(node: Node) -> tuple[str, ...]:
+    """The topics that a step reads as a stream: of a source its own, of a pattern all that match now."""
+    if node.matches:
+        return tuple(topic for source in node.inputs for topic in topics_of(source))
+    return (node.topic,) if is_source_of_records(node) else ()
+
+
+def label_of(origin: Node) -> str:
+    """The label of a source or a pattern among the partitions for which a frontier waits."""
+    return pattern_label(origin.title) if origin.matches else topics_of(origin)[0]

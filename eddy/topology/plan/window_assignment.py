@@ -14,7 +14,7 @@ from eddy.topology.plan.facts import Fact
 from eddy.topology.plan.frontiers import exchanges_before
 from eddy.topology.plan.missing import UNKNOWN
 from eddy.topology.plan.node import Arrival, DropReason, Missing, Node
-from eddy.topology.plan.topic_steps import Source
+from eddy.topology.plan.record_steps import is_source_of_records, label_of, topics_of
 from eddy.topology.plan.windows_from_scratch import (
     Made,
     in_sessions,
@@ -38,8 +38,8 @@ class AssignWindows(Node):
     windows: Windows
     inner_key: Serde[Any]
     """The serde of the keys without windows."""
-    sources: tuple[Source, ...]
-    """The sources whose event times decide what is late."""
+    origins: tuple[Node, ...]
+    """The sources, and patterns of them, whose event times decide what is late."""
 
     @property
     def timed_through(self) -> tuple[Node, ...]:  # type: ignore[override]
@@ -69,7 +69,12 @@ class AssignWindows(Node):
     @property
     def topics_of_windows(self) -> tuple[str, ...]:  # type: ignore[override]
         """The topics of the sources."""
-        return tuple(source.user_topic or "" for source in self.sources)
+        return tuple(topic for origin in self.origins for topic in topics_of(origin))
+
+    @property
+    def topics_by_origin(self) -> dict[str, tuple[str, ...]]:
+        """The same, by the label of each source and pattern."""
+        return {label_of(origin): topics_of(origin) for origin in self.origins}
 
     def operator(self, states: States) -> Operator:
         """The windows of each record."""
@@ -77,15 +82,21 @@ class AssignWindows(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Which records are late after an idle time, if partitions may be idle."""
-        idle = [source.topic for source in self.sources if source.idle_after_ms]
-        if not idle:
-            return ""
-        return f"topic '{idle[0]}' has idle_after, so that records may be late by the wall clock of a worker"
+        """Which records are late after an idle time, if partitions may be idle; and of topics that join later."""
+        for origin in self.origins:
+            if origin.matches:
+                return (
+                    f"records of a topic that joins pattern '{origin.title}' are late by the times at which it joined"
+                )
+            if is_source_of_records(origin) and origin.idle_after_ms:
+                return (
+                    f"topic '{origin.topic}' has idle_after, so that records may be late by the wall clock of a worker"
+                )
+        return ""
 
     @property
     def arrival(self) -> Arrival | None:
-        """The wall clock, if partitions may be idle."""
+        """The wall clock, if partitions may be idle, and the moments at which topics join."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     def on_spark(self, spark: Spark) -> None:

@@ -1,0 +1,62 @@
+"""The event times at which topics join a pattern.
+
+    event time of partition p of a pattern    the least one of its topics' partitions p
+    a topic that joins                        begins at that time; -1 if no topic of the pattern has joined before
+    a topic that was deleted                  is left out; if all were, a topic begins at the greatest time of any
+
+So the event time of a pattern's partition never decreases: a topic that joins opens no window that has closed, and a
+record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
+with the topic's positions, as input ([ADR 90](../../docs/adr/0090-joining-topics.md)).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from re import Pattern
+
+from eddy.connectors.log import Log, TopicPartition
+from eddy.runtime.own_positions import OwnPositions, cuts_topic, is_ours, recorded, recorded_topics
+from eddy.runtime.quiescence import Counters
+from eddy.topology.plan.topic_patterns import is_internal
+
+__all__ = ["JoiningTopics"]
+
+
+class JoiningTopics:
+    """The topics that match patterns. `patterns` has them by pattern, `sources` are all topics that are read."""
+
+    def __init__(
+        self, log: Log, application: str, patterns: Mapping[Pattern[str], Collection[str]], sources: Collection[str]
+    ) -> None:
+        self._log, self._application, self._patterns, self._sources = log, application, patterns, sources
+
+    def times(self, own: OwnPositions, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The event times of the owned partitions in which topics of patterns have not joined.
+
+        `own` are the owned positions. Cost: if no topic has joined yet, or none that has is left, reads the topic of
+        cuts.
+        """
+        joined = {tp: Counters.of(position).event_time for tp, position in own.trusted.items() if is_ours(position)}
+        times: dict[TopicPartition, int] = {}
+        for pattern, topics in self._patterns.items():
+            parts = [tp for tp in owned if tp.topic in topics]
+            least: dict[int, int] = {}
+            for tp in parts:
+                if tp in joined:
+                    least[tp.partition] = min(joined[tp], least.get(tp.partition, joined[tp]))
+            new = [tp for tp in parts if tp not in joined]
+            if first := sorted({tp.partition for tp in new} - least.keys()):
+                least |= self._greatest_of_gone(pattern, first)
+            times |= {tp: least.get(tp.partition, -1) for tp in new}
+        return times
+
+    def _greatest_of_gone(self, pattern: Pattern[str], partitions: Sequence[int]) -> dict[int, int]:
+        """The greatest event time of partitions in topics of a pattern that are read no more."""
+        application, topic = self._application, cuts_topic(self._application)
+        names = recorded_topics(self._log, application) - set(self._sources)
+        gone = [name for name in names if pattern.fullmatch(name) and not is_internal(application, name)]
+        if not gone:
+            return {}
+        found, _ = recorded(self._log, topic, [TopicPartition(name, p) for name in gone for p in partitions])
+        greatest: dict[int, int] = {}
+        for tp, position in found.items():
+            greatest[tp.partition] = max(Counters.of(position).event_time, greatest.get(tp.partition, -1))
+        return greatest

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.operators.context import Context
 from eddy.partitioner import partition_of
 from eddy.runtime.lifecycle import WorkerState
 from eddy.state.memory import MemoryStore
@@ -364,3 +366,21 @@ def test_a_mark_passes_three_exchanges_of_which_it_was_sent_through_the_first_al
         write(running.log, [(0, key, 1, time) for time in (1, 99) for key in "abcdefgh"], partitions)
         running.finish()
         assert sorted(written(running.log, partitions)) == [((key, 0), 1) for key in "abcdefgh"]
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+@pytest.mark.parametrize("sent", ["once", "twice"])
+def test_the_source_partition_that_holds_windows_back_is_named_after_exchanges(
+    sent: Literal["once", "twice"], silent: int
+) -> None:
+    program = Program(10, 10, 0, 0, "close", False, True, False, 1, sent=sent)
+    running = Running(program, 3, 2, 1_000)
+    keys = {partition_of(key.encode(), 3): key for key in "abcdefgh"}
+    write(running.log, [(0, key, 1, time) for time in (1, 99) for home, key in keys.items() if home != silent], 3)
+    running.finish()
+    contexts = [Context(event_time=worker.positions.entry.event_time) for worker in running.workers]
+    found = [w.circuit.open_windows(context) for w, context in zip(running.workers, contexts, strict=True)]
+    assert {window[1:3] for windows in found for window in windows} == {("in", silent)}
+    write(running.log, [(0, keys[silent], 1, 99)], 3)
+    running.finish()
+    assert written(running.log, 3) == [(("1", 0), 2)]

@@ -12,6 +12,7 @@ its own frontier. A mark is the end itself, no event time, so that marks are a f
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -97,12 +98,22 @@ class OwnPartition:
 
 
 class Marked:
-    """Frontiers of rows that came through an exchange. `sources` are the partitions from which they are sent."""
+    """Frontiers of rows that came through an exchange. `sources` are the partitions from which they are sent.
+
+    `topics` has the topics of patterns, by label; `before` the marks of other exchanges whose rows are sent on, by
+    their topics: by them `slowest` names a partition of a source, as far as this worker knows it.
+    """
 
     reads = ClocksRead()
 
-    def __init__(self, marks: PartitionedMap[Any, int], sources: Sequence[tuple[str, int]]) -> None:
-        self._marks, self._sources = marks, sources
+    def __init__(
+        self,
+        marks: PartitionedMap[Any, int],
+        sources: Sequence[tuple[str, int]],
+        topics: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        before: Mapping[str, "Marks"] = MappingProxyType({}),
+    ) -> None:
+        self._marks, self._sources, self._topics, self._before = marks, sources, topics, before
 
     def at(self, context: Context, partition: int) -> int:
         """The frontier of a partition."""
@@ -127,8 +138,15 @@ class Marked:
         return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The one with the least mark."""
-        return min(self.each(Context(), partition), key=itemgetter(1))[0]
+        """The one with the least mark; if that is another exchange's, the one for which that waits.
+
+        All partitions of an exchange get the same marks, so any that this worker owns tells.
+        """
+        label, of = min(self.each(context, partition), key=itemgetter(1))[0]
+        if (marks := self._before.get(label)) is not None and (owned := marks.gate.owned):
+            return marks.frontier.slowest(context, of if of in owned else min(owned))
+        known = [topic for topic in self._topics.get(label, ()) if (topic, of) in context.event_time]
+        return min(known, key=lambda topic: context.event_time[topic, of], default=label), of
 
 
 class Slowest:

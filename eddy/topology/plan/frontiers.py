@@ -128,7 +128,7 @@ class _Frontiers(NamedTuple):
             *zip(before, found.exchanges, strict=True),
         ]
         partitions = [(label, p) for label, node in counted for p in range(circuit.partition_count(node))]
-        frontier = Marked(state, partitions)
+        frontier = Marked(state, partitions, found.sources, before)
         operator = Marks(name, circuit.gate(exchange), self.windows, found.sources, before, state, frontier)
         if self.first:
             earlier = exchanges_before(source)  # all: a mark may pass several exchanges in one epoch, in memory

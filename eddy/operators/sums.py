@@ -63,6 +63,12 @@ class ExactTotal:
             self._counts[_FLOATS] += weight
         self._numerators[denominator] = self._numerators.get(denominator, 0) + weight * numerator
 
+    def merge(self, other: "ExactTotal") -> None:
+        """Add another total."""
+        self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
+        for denominator, numerator in other._numerators.items():
+            self._numerators[denominator] = self._numerators.get(denominator, 0) + numerator
+
     def text(self) -> str | None:
         """Its text; None where all parts are 0."""
         numerator, denominator = self._fraction()
@@ -124,14 +130,15 @@ _NUMBERS = (int, float, Decimal)
 class Summation:
     """The sum, or with `mean` the mean, of `of(value)`, or of the values themselves.
 
-    `type` is the type of the results, if it is known: int, float or Decimal. Called as a function, a summation takes
-    all values of a key.
+    `type` is the type of the results, if it is known: int, float or Decimal. `required`: each value has to have a
+    number. Called as a function, a summation takes all values of a key.
     """
 
     name: str
     mean: bool
     of: Callable[[Any], Any] | None
     type: Any = None
+    required: bool = False
 
     @property
     def verb(self) -> str:
@@ -141,9 +148,13 @@ class Summation:
     def number(self, key: Any, value: Any) -> Number | None:
         """The number of a value, None if it has none. Raises: DataError for another thing; any exception of `of`."""
         number = value if value is None or self.of is None else self.of(value)
-        if number is None or (isinstance(number, _NUMBERS) and not (why := self._refusal(number))):
+        if number is None and not self.required:
             return number
-        if not isinstance(number, _NUMBERS):
+        if isinstance(number, _NUMBERS) and not (why := self._refusal(number)):
+            return number
+        if number is None:
+            why = "is no number, and each record of a session needs one; filter the others out before windowed_by"
+        elif not isinstance(number, _NUMBERS):
             why = "is no number; an int, a float, a Decimal or None is needed"
         where = f"{self.verb} '{self.name}': {number!r}" + ("" if self.of is None else f" of the value {value!r}")
         raise DataError(f"{where} in the group {key!r} {why}. Name the number of a value: of=lambda value: …")

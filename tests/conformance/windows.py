@@ -69,6 +69,15 @@ def sessions_close(t: eddy.Topology) -> None:
 
 
 @case(
+    [[*of("in", *[("a", "x")] * 3, *[("b", "xy")] * 7, ("a", "xyz"), ("c", "x")), *LATER]],
+    out={("a", 1): 0.75, ("b", 4): 3.5, ("a", 11): 0.75, ("c", 12): 0.25},
+)
+def sums_of_sessions(t: eddy.Topology) -> None:
+    groups = t.stream("in", S, S).group_by_key().windowed_by(eddy.SessionWindows(timedelta(milliseconds=5)))
+    told(groups.sum("sums", of=lambda value: len(value) / 4)).to_table().to("out", value=eddy.Float64)
+
+
+@case(
     [[*of("in", *[("a", "x")] * 3, *[("b", "y")] * 7, ("c", "xx")), *LATER]],
     out={("x", 1): "x", ("y", 4): "y", ("xx", 11): "xx"},
 )

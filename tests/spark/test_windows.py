@@ -56,6 +56,8 @@ def windows(extracted: bool = False) -> eddy.Topology:
     sales.group_by_key().windowed_by(visits).count("visits").to("visits", value=N)
     sold = sales.group_by(lambda key, value: value, key=S).windowed_by(visits, "close", ms(9))
     sold.max("sold").to("sold", value=S)
+    sold.avg("worth", of=lambda value: len(value) / 10)
+    sales.group_by_key().windowed_by(visits).sum("spent", of=len)
     moved = sales.repartition(2, "moved")
     moved.group_by_key().windowed_by(eddy.TimeWindows(ms(10), grace=ms(6)), "close").count("spread").to("spread")
     moved.group_by(lambda key, value: value, key=S).windowed_by(visits, "close").count("again").to("again", value=N)
@@ -87,9 +89,10 @@ class WindowsRig(Rig):
         verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
         windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest", "ever")
-        windowed = (*windowed, "spread", "again")
+        windowed = (*windowed, "spread", "again", "worth", "spent")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
+        others |= {"worth-totals", "worth-open", "spent-totals", "spent-open"}
         others |= {"lengths-totals", "means-totals", "averages", "paces-records", "paces-records-calendar"}
         others |= {"spread-marks-moved-repartition", "again-marks-moved-repartition", "again-marks"}
         others |= {"longest-records", "longest-records-calendar", "longest-records-marks"}

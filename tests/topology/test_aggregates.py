@@ -228,12 +228,39 @@ class TestWindows:
         with pytest.raises(TopologyError, match=told):
             build(self.windowed()[1])
 
-    def test_exact_sums_of_sessions_are_refused_and_latest_values_merge(self) -> None:
+    @pytest.mark.parametrize("times", [[5, 20, 13], [20, 13, 5], [13, 5, 20]])
+    def test_sums_and_means_of_sessions_are_exact_and_merge(self, times: list[int]) -> None:
+        topology = eddy.Topology("app")
+        sessions = eddy.SessionWindows(datetime.timedelta(milliseconds=10), datetime.timedelta(milliseconds=100))
+        groups: Grouped = topology.stream("in", S, J).group_by_key().windowed_by(sessions)
+        groups.sum("sums", of=lambda event: event["n"], value=eddy.Float64)
+        groups.avg("means", of=lambda event: event["n"])
+        numbers = {5: 1e100, 13: 0.1, 20: -1e100}
+        with TopologyTestDriver(topology) as driver:
+            for at in times:
+                driver.input("in").pipe("a", {"n": numbers[at]}, timestamp_ms=at)
+            session = eddy.Windowed("a", 5, 20)
+            assert driver.store("sums").all() == {session: 0.1}
+            assert driver.store("means").all() == {session: 0.1 / 3}
+            assert driver.store("sums-totals").all().keys() == {session}
+            driver.input("in").pipe("b", {"n": 1}, timestamp_ms=1_000)
+            assert driver.store("sums").all().keys() == driver.store("sums-totals").all().keys()
+            assert session not in driver.store("means").all()
+
+    def test_a_record_of_a_session_needs_a_number_that_its_table_can_write(self) -> None:
+        topology = eddy.Topology("app")
+        groups = topology.stream("in", S, J).group_by_key()
+        windowed = groups.windowed_by(eddy.SessionWindows(datetime.timedelta(milliseconds=10)))
+        windowed.sum("sums", of=lambda event: event["n"], value=N)
+        with TopologyTestDriver(topology, eddy.Config(on_error="skip")) as driver:
+            for number in (1, None, 2**63 - 1, "x", 2):
+                driver.input("in").pipe("a", {"n": number}, timestamp_ms=5)
+            assert driver.store("sums").all() == {eddy.Windowed("a", 5, 5): 3}
+
+    def test_latest_values_of_sessions_merge(self) -> None:
         topology = eddy.Topology("app")
         sessions = eddy.SessionWindows(datetime.timedelta(milliseconds=10))
         groups: Grouped = topology.stream("in", S, J).group_by_key().windowed_by(sessions)
-        with pytest.raises(TopologyError, match=r"avg 'x': exact sums and means of sessions are not kept; .*reduce\("):
-            groups.avg("x", of=len)
         groups.latest("latest", by=lambda event: event["at"])
         with TopologyTestDriver(topology) as driver:
             for at in [5, 20, 13]:

@@ -48,6 +48,7 @@ WindowedNode = (
     | nodes.WindowedSum
     | nodes.SessionCount
     | nodes.SessionAggregate
+    | nodes.SessionSum
     | nodes.Suppressed
 )
 """A step that passes on the rows of windows."""

@@ -21,7 +21,7 @@ def first_values_of(selection: Any) -> FirstValues:
 
 def sums_of(summation: Any) -> ExactSums:
     """The function that computes sums or means."""
-    return ExactSums(summation.mean, summation.of, summation.type)
+    return ExactSums(summation.mean, summation.of, summation.type, summation.required)
 
 
 @dataclass(frozen=True)

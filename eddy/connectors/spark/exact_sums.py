@@ -23,11 +23,12 @@ _PARTS = ("values", "floats", "decimals", "nan", "inf", "-inf")
 
 @dataclass(frozen=True)
 class ExactSums:
-    """The sum, or the mean, of `of(value)` of a key's values; None in place of a value is ignored."""
+    """The sum, or the mean, of `of(value)` of a key's values; None is ignored, unless each value needs a number."""
 
     mean: bool
     of: Callable[[Any], Any] | None
     type: Any
+    required: bool = False
 
     def result(self, key: Any, pairs: _Pairs) -> Any:
         """The result; None if there are no numbers."""
@@ -58,7 +59,7 @@ class ExactSums:
         exact = Fraction(0)
         for value, weight in pairs:
             number = self.of(value) if self.of is not None and value is not None else value
-            if number is None:
+            if number is None and not self.required:
                 continue
             parts["values"] += weight
             match number:

@@ -68,6 +68,15 @@ class SessionFold(Operator):
                 errors[index] = error
         return merging.end(aside.without(batch, errors))
 
+    def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
+        """The error for an aggregate that the table cannot write."""
+        return refused(self.table.spec, (session, aggregate))
+
+    def written(self, news: Mapping[Any, Any], olds: Sequence[Any], time: int) -> Batch:
+        """Write the aggregates of sessions, in the place of `olds`; None removes one. Returns the delta."""
+        self.table.put_many(news, olds)
+        return replacement(news, olds, time)
+
     def forget(self, closed: Sequence[Windowed[Any]]) -> None:
         """Leave closed sessions out of the open ones."""
         gone: dict[Any, set[Span]] = {}
@@ -111,7 +120,7 @@ class _Merging:
             (min(time, *(start for start, _ in near)), max(time, *(end for _, end in near))) if near else (time, time)
         )
         session = Windowed(key, *whole)
-        if checked and aggregate is not None and (error := refused(fold.table.spec, (session, aggregate))):
+        if checked and aggregate is not None and (error := fold.refusal(session, aggregate)):
             raise error
         rest = [span for span in self._spans[key] if span not in near]
         self._news |= {Windowed(key, *span): None for span in near}
@@ -124,7 +133,7 @@ class _Merging:
     def end(self, batch: Batch) -> Batch:
         """Write the sessions; return the delta of the table."""
         fold, olds = self._fold, [self._olds.get(session) for session in self._news]
-        fold.table.put_many(self._news, olds)
+        delta = fold.written(self._news, olds, batch.time)
         spans: Mapping[Any, Any] = {key: tuple(found) or None for key, found in self._spans.items()}
         fold.open.put_many(spans, self._before)
-        return replacement(self._news, olds, batch.time)
+        return delta

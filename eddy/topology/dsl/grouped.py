@@ -43,6 +43,8 @@ class _Grouped(Generic[K, V]):
     _count: type[plan.Node] = plan.Count
     _fold: type[plan.Node] = plan.Aggregate
     _sum: type[plan.Node] = plan.Sum
+    _merges = False
+    """Whether the groups are of sessions."""
 
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
         """Add a step that folds the rows of each group."""
@@ -118,7 +120,7 @@ class _Grouped(Generic[K, V]):
                 "the number of a value, of=lambda value: …, or another serde, value=eddy.Float64"
             )
         source = self._source(name)
-        summation = Summation(name, mean, of, None if value is None else value.type)
+        summation = Summation(name, mean, of, None if value is None else value.type, self._merges)
         return KTable(self._builder, self._add(self._sum, name, inputs=(source,), value=value, summation=summation))
 
     def collect(
@@ -219,8 +221,6 @@ class KGroupedStream(_Grouped[K, V]):
 
     _windowed: dict[str, Any] | None = None
     """The fields of the steps that fold windows."""
-    _merges = False
-    """Whether the windows are sessions."""
 
     def windowed_by(
         self, windows: Windows, emit: Emit = "update", retention: timedelta = timedelta(0)
@@ -274,11 +274,6 @@ class KGroupedStream(_Grouped[K, V]):
         return super()._present(where, name, of, value)
 
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
-        if self._merges and node_type is self._sum:
-            raise TopologyError(
-                f"{fields['summation'].verb} '{name}': exact sums and means of sessions are not kept; another "
-                "aggregate is needed. Write ….windowed_by(…).reduce(lambda total, number: total + number, …)"
-            )
         if self._merges and node_type is self._fold:
             fields["merger"] = merger_of(name, fields)
         elif fields.pop("merger", None) is not None:
@@ -390,7 +385,7 @@ def _needs(subtractor: Any, where: str) -> None:
 
 
 _OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate, plan.WindowedSum
-_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.Sum
+_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.SessionSum
 
 
 def _nothing() -> Any:

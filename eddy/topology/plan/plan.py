@@ -34,6 +34,7 @@ from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.topology.plan.windowed_steps import (
     SessionAggregate,
     SessionCount,
+    SessionSum,
     Slide,
     Suppressed,
     WindowedAggregate,
@@ -77,6 +78,7 @@ __all__ = [
     "Reduce",
     "SessionAggregate",
     "SessionCount",
+    "SessionSum",
     "Sink",
     "Slide",
     "Source",

@@ -7,12 +7,13 @@ from typing import Any
 from eddy.errors import TopologyError
 from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
+from eddy.operators.windows import session_sum
 from eddy.operators.windows.due import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.session_fold import SessionFold
 from eddy.operators.windows.sliding_records import SlidingRecords
 from eddy.operators.windows.windowed_fold import Emit, WindowedFold
-from eddy.serde import Bytes, Int64, Native, Serde
+from eddy.serde import Bytes, Int64, Native, Serde, String
 from eddy.state.arrangement import Arrangement
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
@@ -30,6 +31,7 @@ from eddy.windows import SlidingWindows
 __all__ = [
     "SessionAggregate",
     "SessionCount",
+    "SessionSum",
     "Slide",
     "Suppressed",
     "WindowedAggregate",
@@ -298,10 +300,13 @@ class _Sessions(_Windowed):
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
         """The fold, over the table and the spans of open sessions."""
-        key = self.assigned.inner_key
-        spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(key)
-        spans, gap_ms = Table[Any, Any](spec, states.store), self.assigned.windows.closes_at(0)
+        spans, gap_ms = self.spans(states), self.assigned.windows.closes_at(0)
         return SessionFold(self.name, table, spans, gap_ms, *self.functions, checked=self.checked)
+
+    def spans(self, states: States) -> Table[Any, Any]:
+        """The spans of open sessions, by key."""
+        spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(self.assigned.inner_key)
+        return Table(spec, states.store)
 
     def forgets(self, fold: Operator) -> Sequence[Any]:
         """The fold itself has the spans of open sessions."""
@@ -352,6 +357,32 @@ class SessionAggregate(_Sessions, Aggregate):
         """A fold in the order of time."""
         spark.folded(self)
         spark.closed(self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SessionSum(_Sessions, Sum):
+    """The sum or the mean of numbers by key and session."""
+
+    @property
+    def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
+        """Also the exact totals."""
+        return (*super().keeps, TOTALS)
+
+    def fold(self, states: States, table: Table[Any, Any]) -> Operator:
+        """The sum, over the table, the totals, and the spans of open sessions."""
+        totals = Table[Any, str](states.spec(self, TOTALS.name_of(self.name), "table", String), states.store)
+        spans, gap_ms = self.spans(states), self.assigned.windows.closes_at(0)
+        return session_sum.SessionSum(self.name, table, totals, spans, gap_ms, self.summation)
+
+    def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
+        """The totals."""
+        return fold.states()[1:2]
+
+    def on_spark(self, spark: Spark) -> None:
+        """Sums of fractions."""
+        spark.summed(self)
+        spark.closed(self)
+        spark.totals(self)
 
 
 def _one_more(key: Any, value: Any, number: int) -> int:

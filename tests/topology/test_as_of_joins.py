@@ -210,7 +210,7 @@ def test_what_is_no_span_is_refused_where_it_is_written(make: Callable[[], objec
         ),
         (
             lambda s, t: s.join(t.stream("rates", S, S).repartition(3, "sent"), both, HOUR),
-            "step 'sent-repartition' has sent them to others; call join before it",
+            "step 'sent-repartition' has sent them to others; call join before it, or write them to a topic",
         ),
         (
             lambda s, t: s.join(t.stream("rates", S, S).merge(t.stream("more", S, S)), both, HOUR),

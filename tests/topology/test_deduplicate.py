@@ -245,3 +245,14 @@ def test_open_windows_name_the_partition_that_is_waited_for() -> None:
         assert driver.worker.circuit.open_windows(Context(event_time=times)) == [OpenWindow("once", "in", 1, 0)]
         times["in", 0] = 57
         assert driver.worker.circuit.open_windows(Context(event_time=times)) == [OpenWindow("once", "in", 1, 7)]
+
+
+def test_after_an_exchange_a_topic_of_the_author_has_an_order() -> None:
+    """The way that the refusal names."""
+    topology = eddy.Topology("app")
+    topology.stream("in", S, S).select_key(lambda key, value: value, key=S).to("by-value")
+    topology.stream("by-value", S, S).deduplicate(within=ms(10), name="once").to("out")
+    with eddy.TopologyTestDriver(topology, partitions=2) as driver:
+        for key, value, at in [("a", "x", 1), ("b", "x", 2), ("c", "y", 3), ("d", "x", 20)]:
+            driver.input("in").pipe(key, value, timestamp_ms=at)
+        assert sorted(driver.output("out").read_key_values()) == [("x", "x"), ("x", "x"), ("y", "y")]

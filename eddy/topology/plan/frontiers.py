@@ -161,7 +161,8 @@ def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_pl
         if node.sends and in_place:
             raise TopologyError(
                 f"{where}: the order of records is that of their source's partitions, and step '{node.name}' has sent "
-                f"them to others; call {call} before it"
+                f"them to others; call {call} before it, or write them to a topic of yours, which has an order again, "
+                "and read that: ….to('…'), topology.stream('…')"
             )
         if node.kind != "stream" or not node.keeps_records:
             raise TopologyError(

@@ -1,13 +1,29 @@
 """Checked by mypy, not run: what an editor knows of a topology's types."""
 
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import assert_type
 
 import eddy
 
 
 def offset_of(value: bytes, record: eddy.RecordContext) -> int:
     return record.offset
+
+
+def partition_of(value: bytes, *, record: eddy.RecordContext) -> int:
+    return record.partition
+
+
+async def called(value: bytes) -> int:
+    return len(value)
+
+
+async def called_with_record(key: str, value: bytes, record: eddy.RecordContext) -> int:
+    return record.offset
+
+
+async def called_by_name(value: bytes, *, record: eddy.RecordContext) -> float:
+    return record.offset / 2
 
 
 def program() -> None:
@@ -54,7 +70,17 @@ def program() -> None:
     assert_type(
         words.map_values(lambda key, value, record: (value, record.offset)), eddy.KStream[str, tuple[bytes, int]]
     )
-    assert_type(words.map_values(lambda value, record: (value, record.offset)), eddy.KStream[str, tuple[Any, Any]])
+    assert_type(words.map_values(lambda value, record: (value, record.offset)), eddy.KStream[str, tuple[bytes, int]])
+    assert_type(words.map_values(partition_of), eddy.KStream[str, int])
+    assert_type(
+        words.flat_map_values(lambda value, record: [(value, record.topic)]), eddy.KStream[str, tuple[bytes, str]]
+    )
+    assert_type(words.flat_map_values(lambda value, record: value), eddy.KStream[str, int])
+    assert_type(words.map_values_async(called), eddy.KStream[str, int])
+    assert_type(words.map_values_async(called_with_record), eddy.KStream[str, int])
+    assert_type(words.map_values_async(called_by_name), eddy.KStream[str, float])
+    words.map_values(lambda value, record: value.offset)  # type: ignore[arg-type, misc]
+    words.map_values(lambda value, other: other)  # type: ignore[arg-type, misc]
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]
     near = eddy.JoinWindows(timedelta(minutes=5))
     assert_type(words.join(words, lambda one, other: (one, other), near), eddy.KStream[str, tuple[bytes, bytes]])

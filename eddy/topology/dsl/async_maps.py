@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.async_map import CallLimits, CallOrder
@@ -12,7 +12,7 @@ from eddy.serde import Serde
 from eddy.source_lines import line_of
 from eddy.topology.arguments import check_choice, check_function, check_serdes, check_whole, takes_key, takes_record
 from eddy.topology.dsl.stream_joins import StreamJoins
-from eddy.topology.dsl.with_record import check_records
+from eddy.topology.dsl.with_record import FromKey, FromValue, FromValueByName, check_records
 from eddy.topology.plan import plan
 from eddy.topology.plan.record_steps import record_steps
 from eddy.windows import check_span
@@ -26,17 +26,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
-V_in = TypeVar("V_in", contravariant=True)
-V_out = TypeVar("V_out", covariant=True)
 
 _TIMEOUT = timedelta(seconds=30)
-
-
-class _OfValue(Protocol[V_in, V_out]):
-    """A coroutine function of a value and its record."""
-
-    def __call__(self, value: V_in, /, *, record: RecordContext) -> Awaitable[V_out]:
-        """Call it."""
 
 
 class AsyncMaps(StreamJoins[K, V]):
@@ -122,7 +113,7 @@ class AsyncMaps(StreamJoins[K, V]):
     @overload
     def map_values_async(
         self,
-        function: _OfValue[V, V2],
+        function: FromValue[V, Awaitable[V2]],
         name: str | None = None,
         value: Serde[V2] | None = None,
         *,
@@ -135,7 +126,33 @@ class AsyncMaps(StreamJoins[K, V]):
     @overload
     def map_values_async(
         self,
-        function: Callable[[K, V], Awaitable[V2]],
+        function: FromValueByName[V, Awaitable[V2]],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: FromKey[K, V, Awaitable[V2]],
+        name: str | None = None,
+        value: Serde[V2] | None = None,
+        *,
+        at_most: int = 100,
+        order: CallOrder = "key",
+        timeout: timedelta = _TIMEOUT,
+        retries: int = 0,
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values_async(
+        self,
+        function: Callable[[K, V, RecordContext], Awaitable[V2]],
         name: str | None = None,
         value: Serde[V2] | None = None,
         *,

@@ -26,7 +26,7 @@ from eddy.topology.dsl.deduplicated import deduplicated
 from eddy.topology.dsl.grouped import KGroupedStream
 from eddy.topology.dsl.recursion_builder import close_recursion
 from eddy.topology.dsl.table import KTable, add_sink
-from eddy.topology.dsl.with_record import FromValue, check_of_row, first_of
+from eddy.topology.dsl.with_record import FromKey, FromValue, FromValueByName, check_of_row, first_of
 from eddy.topology.plan import plan
 from eddy.topology.plan.expiring_tables import check_expiry
 
@@ -110,12 +110,17 @@ class KStream(AsyncMaps[K, V]):
 
     @overload
     def map_values(
+        self, function: FromValueByName[V, V2], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def map_values(
         self, function: Callable[[K, V, RecordContext], V2], name: str | None = None, value: Serde[V2] | None = None
     ) -> "KStream[K, V2]": ...
 
     @overload
     def map_values(
-        self, function: Callable[[K, V], V2], name: str | None = None, value: Serde[V2] | None = None
+        self, function: FromKey[K, V, V2], name: str | None = None, value: Serde[V2] | None = None
     ) -> "KStream[K, V2]": ...
 
     def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
@@ -166,6 +171,11 @@ class KStream(AsyncMaps[K, V]):
 
     @overload
     def flat_map_values(
+        self, function: FromValueByName[V, Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+    ) -> "KStream[K, V2]": ...
+
+    @overload
+    def flat_map_values(
         self,
         function: Callable[[K, V, RecordContext], Iterable[V2]],
         name: str | None = None,
@@ -174,7 +184,7 @@ class KStream(AsyncMaps[K, V]):
 
     @overload
     def flat_map_values(
-        self, function: Callable[[K, V], Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
+        self, function: FromKey[K, V, Iterable[V2]], name: str | None = None, value: Serde[V2] | None = None
     ) -> "KStream[K, V2]": ...
 
     def flat_map_values(

@@ -1,7 +1,7 @@
 """Functions with a parameter named `record`: they are called with a row's record."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.operators.processors.record import RecordContext
@@ -9,21 +9,53 @@ from eddy.topology.arguments import check_function, check_plain, takes_record
 from eddy.topology.plan.node import Node
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
 
-__all__ = ["FromValue", "check_of_row", "check_records", "first_of", "of_pair", "of_value_pair"]
+__all__ = [
+    "FromKey",
+    "FromValue",
+    "FromValueByName",
+    "check_of_row",
+    "check_records",
+    "first_of",
+    "of_pair",
+    "of_value_pair",
+]
 
-V_in = TypeVar("V_in", contravariant=True)
-V_out = TypeVar("V_out", covariant=True)
+MYPY: Final = False
+"""mypy alone takes it for true. It infers lambdas from a Callable, which has no names, but not from a Protocol.
 
+The names of parameters keep a lambda of a key and a value apart from one of a value and its record: in a Protocol for
+other type checkers, and in mypy's own form of a Callable for mypy, where each kind of parameter has its own.
+"""
 
-class FromValue(Protocol[V_in, V_out]):
-    """A function of a value and its record.
+if MYPY:
+    from mypy_extensions import Arg, NamedArg
 
-    The record is by its name alone: else mypy would take each lambda of a key and a value for such a function, too, and
-    would know no types of its result.
-    """
+    K = TypeVar("K")
+    V = TypeVar("V")
+    R = TypeVar("R")
 
-    def __call__(self, value: V_in, /, *, record: RecordContext) -> V_out:
-        """Call it."""
+    FromKey = Callable[[Arg(K, "key"), V], R]
+    FromValue = Callable[[V, Arg(RecordContext, "record")], R]
+    FromValueByName = Callable[[V, NamedArg(RecordContext, "record")], R]
+else:
+    K_in = TypeVar("K_in", contravariant=True)
+    V_in = TypeVar("V_in", contravariant=True)
+    V_out = TypeVar("V_out", covariant=True)
+
+    class FromValue(Protocol[V_in, V_out]):
+        """A function of a value and its record."""
+
+        def __call__(self, value: V_in, /, *, record: RecordContext) -> V_out:
+            """Call it."""
+
+    class FromValueByName(FromValue[V_in, V_out], Protocol[V_in, V_out]):
+        """The same; of mypy alone it is a form of its own."""
+
+    class FromKey(Protocol[K_in, V_in, V_out]):
+        """A function of a key and a value."""
+
+        def __call__(self, key: K_in, value: V_in, /) -> V_out:
+            """Call it."""
 
 
 def of_pair(function: Callable[..., Any]) -> Callable[[Any, tuple[Any, RecordContext]], Any]:

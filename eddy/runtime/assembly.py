@@ -222,7 +222,9 @@ def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTo
         # Equal keys such as 1 and 1.0 have equal bytes, so that a tombstone finds its record.
         if key.identify and not key.canonical and not stream:
             key = replace(key, encode=key.identify)
-        topics[sink.name] = SinkTopic(sink.topic, key, value, counts[sink.topic], stream, _is_final(sink.inputs[0]))
+        topics[sink.name] = SinkTopic(
+            sink.topic, key, value, counts[sink.topic], stream, _is_final(sink.inputs[0]), sink.partitioner
+        )
     return topics
 
 

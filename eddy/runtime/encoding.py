@@ -1,7 +1,7 @@
 """From batches to records: the rows that an epoch sends, each to the partition of its key."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
@@ -12,24 +12,36 @@ from eddy.operators.circuit import Output
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Gate, Outgoing
 from eddy.operators.stateless import latest_of
-from eddy.partitioner import Partitioner, partitions_of
+from eddy.partitioner import Partitioner, partition_of, partitions_of
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.origins import HEADER, Origins
 from eddy.runtime.row_form import row_values
 from eddy.serde import Serde, refusal, serde_for
+from eddy.source_lines import describe_exception, line_of
 from eddy.state.spec import Changes
 
 __all__ = ["DeadRow", "Encoder", "SinkTopic"]
 
 
 class SinkTopic:
-    """A sink's topic with its serdes and partition count. `final`: each row is written once, and never replaced."""
+    """A sink's topic with its serdes and partition count.
+
+    `final`: each row is written once, and never replaced. `partitioner(key, value, partitions)` is the author's.
+    """
 
     def __init__(
-        self, topic: str, key: Serde[Any], value: Serde[Any], partitions: int, facts: bool, final: bool = False
+        self,
+        topic: str,
+        key: Serde[Any],
+        value: Serde[Any],
+        partitions: int,
+        facts: bool,
+        final: bool = False,
+        partitioner: Callable[[Any, Any, int], int] | None = None,
     ) -> None:
         self.topic, self.key, self.value, self.partitions, self.facts = topic, key, value, partitions, facts
         self.final = facts or final
+        self.partitioner = partitioner
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
         """One row for each record to write: a fact is repeated by its weight; changes of a table become new values."""
@@ -40,6 +52,31 @@ class SinkTopic:
         """The keys and the values of records. Raises: DataError if a row does not fit the serdes."""
         keys = encoded([row[0] for row in rows], self.key, f"sink '{self.topic}': key")
         return keys, encoded([row[1] for row in rows], self.value, f"sink '{self.topic}': value")
+
+    def homes(self, rows: Sequence[Row], keys: Sequence[bytes | None], partitioner: Partitioner) -> list[int]:
+        """The partitions of records: the author's choice, or their keys' partitions. Raises: DataError."""
+        if self.partitioner is not None:
+            return [self._chosen(row) for row in rows]
+        homes = iter(
+            partitions_of([key for key in keys if key is not None], self.partitions, partitioner, self.key.tail)
+        )
+        return [0 if key is None else next(homes) for key in keys]
+
+    def _chosen(self, row: Row) -> int:
+        """The author's choice. Raises: DataError."""
+        assert self.partitioner is not None
+        line = line_of(self.partitioner)
+        where = f"sink '{self.topic}': partitioner={f' of {line}' if line else ''}"
+        try:
+            partition = self.partitioner(row[0], row[1], self.partitions)
+        except Exception as error:
+            raise DataError(f"{where} raised {describe_exception(error)}") from error
+        if isinstance(partition, int) and not isinstance(partition, bool) and 0 <= partition < self.partitions:
+            return partition
+        raise DataError(
+            f"{where} returned {partition!r} for key {row[0]!r}; a whole number from 0 to {self.partitions - 1} is "
+            "needed. Write: lambda key, value, partitions: … % partitions"
+        )
 
     def columns_apart(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
         """As `columns`, without the rows that do not fit, which are set aside.
@@ -72,15 +109,20 @@ class SinkTopic:
     def failures(self, batch: Batch) -> dict[int, DataError]:
         """The rows that do not fit the serdes, by index."""
         try:
-            self.columns(batch.rows)
+            self._check(batch.rows)
         except DataError:
             errors = {index: self._error(row) for index, row in enumerate(batch.rows)}
             return {index: error for index, error in errors.items() if error is not None}
         return {}
 
+    def _check(self, rows: Sequence[Row]) -> None:
+        self.columns(rows)
+        if self.partitioner is not None:
+            self.homes(rows, (), partition_of)
+
     def _error(self, row: Row) -> DataError | None:
         try:
-            self.columns([row])
+            self._check([row])
         except DataError as error:
             return error
         return None
@@ -129,7 +171,7 @@ class Encoder:
             batch, keys, values = sink.columns_apart(batch, aside)
         else:
             keys, values = sink.columns(batch.rows)
-        homes = self._homes(keys, sink.partitions, sink.key.tail)
+        homes = sink.homes(batch.rows, keys, self._partitioner)
         self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), _forwarded(batch.headers, sink))
         return len(keys)
 
@@ -218,10 +260,6 @@ class Encoder:
             for weight in batch.weights
         ]
         self._producer.send(topic, 0, keys, values, list(map(self.own_time, batch.times_of_rows())), headers)
-
-    def _homes(self, keys: Sequence[bytes | None], partitions: int, tail: int) -> list[int]:
-        homes = iter(partitions_of([key for key in keys if key is not None], partitions, self._partitioner, tail))
-        return [0 if key is None else next(homes) for key in keys]
 
 
 def _check_sizes(gate: Gate, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:

@@ -233,6 +233,7 @@ CALLS = [
     Call("stream", "branch", {"branch": (arguments(2), F2)}),
     Call("stream", "repartition", {}, {"partitions": "whole", **STREAM}),
     Call("stream", "to", {"topic": ("out", "topic")}, {"key": "serde", "value": "serde"}),
+    Call("stream", "to", {"topic": ("out", "topic"), "partitioner": (arguments(3), F3)}, {"key": "serde"}),
     Call(
         "stream",
         "to",

@@ -79,6 +79,8 @@ def program() -> None:
     assert_type(words.map_values_async(called), eddy.KStream[str, int])
     assert_type(words.map_values_async(called_with_record), eddy.KStream[str, int])
     assert_type(words.map_values_async(called_by_name), eddy.KStream[str, float])
+    words.to("words", partitioner=lambda key, value, partitions: (len(key) + len(value)) % partitions)
+    words.to("words", partitioner=lambda key, value, partitions: key)  # type: ignore[arg-type, return-value]
     words.map_values(lambda value, record: value.offset)  # type: ignore[arg-type, misc]
     words.map_values(lambda value, other: other)  # type: ignore[arg-type, misc]
     words.filter(lambda key, value: value.upper() + key)  # type: ignore[operator]

@@ -237,6 +237,11 @@ class Backfill:
         computation.check()
         application = computation.application
         for sink in self.topology.plan.sinks():
+            if sink.partitioner is not None:
+                raise ConfigurationError(
+                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' is written with "
+                    "partitioner=, and Spark places records by their keys. Let the worker replay the input: eddy run …"
+                )
             if sink.kind == "stream" and self._before(application, sink.topic):
                 begun = application.metadata.backfill is not None
                 raise ConfigurationError(

@@ -48,6 +48,8 @@ class ExpectedTopic:
     uncompared: DataFrame | None = None
     """Keys whose rows are not compared, as `key_part` in a column `group`."""
     ordered: Ordered = "no"
+    keyed: bool = True
+    """Whether the records are in the partitions of their keys."""
 
 
 @dataclass
@@ -112,7 +114,8 @@ class TopicComparison:
         counts = {part.topic: part.partitions for part in self.parts}
         kinds = {part.topic: part.form.kind for part in self.parts}
         tails = {part.topic: part.form.key.tail for part in self.parts}
-        return KeyPartitions(self.log.partitioner, counts, kinds, tails)
+        untold = {part.topic for part in self.parts if part.form.kind == "key-value" or not part.keyed}
+        return KeyPartitions(self.log.partitioner, counts, kinds, tails, untold)
 
     def _found(self, parts: list[ExpectedTopic]) -> DataFrame:
         return read_placed(self.frames, self.open_log, {part.topic: self._until(part) for part in parts}, self._homes())

@@ -4,7 +4,7 @@ A record outside of the partition of its key is *misplaced*: a reader of the key
 input determines the order of a key's facts, equal records in another order are a difference.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ PLACED = f"{RAW}, misplaced int"
 class KeyPartitions:
     """The partition counts of topics, and the kinds of the states whose rows they have.
 
+    `untold` are the topics whose keys do not tell their partitions: of key-value stores, and of sinks with a function.
     `tails` are the bytes of their keys that decide no partition, see `Serde.tail`.
     """
 
@@ -39,14 +40,12 @@ class KeyPartitions:
     partitions: Mapping[str, int]
     kinds: Mapping[str, str]
     tails: Mapping[str, int]
+    untold: Set[str]
 
     def of(self, topic: str, keys: list[bytes | None], partition: int) -> list[int]:
-        """The partition of each record that was found in one; a record without a key belongs to partition 0.
-
-        The keys of a key-value store do not tell their partitions.
-        """
+        """The partition of each record that was found in one; a record without a key belongs to partition 0."""
         count, kind = self.partitions[topic], self.kinds[topic]
-        if count == 1 or kind == "key-value":
+        if count == 1 or topic in self.untold:
             return [partition] * len(keys)
         found = iter(
             partitions_of([key_in(kind, k) for k in keys if k is not None], count, self.partitioner, self.tails[topic])

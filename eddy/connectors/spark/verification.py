@@ -297,14 +297,22 @@ class Verify:
                 continue
             whole = computed.frames.union([computed.results.sinks[s].select("k", "v", "s") for s in sinks], "")
             counts = computed.application.counts
-            order: Ordered = "no" if False in kinds or len(sinks) > 1 else ordered(sinks[0].inputs[0], counts)
-            if True in kinds and order == "no":
+            keyed = all(sink.partitioner is None for sink in sinks)
+            unordered = False in kinds or len(sinks) > 1 or not keyed
+            order: Ordered = "no" if unordered else ordered(sinks[0].inputs[0], counts)
+            if not keyed:
+                notes[f"sink '{topic}'"] = (
+                    "partitions, and the order of a key's records, are not compared: partitioner="
+                )
+            elif True in kinds and order == "no":
                 notes[f"sink '{topic}'"] = "the order of a key's records is not compared: it depends on their arrival"
             readable = Readable.of_sink(self.topology.plan, counts, sinks[0])
             form = RowFormat(*sink_forms(self.topology.plan, counts, sinks[0]), near=not near.isdisjoint(sinks))
             parts.append(
                 ExpectedTopic(
-                    "sink", topic, topic, counts[topic], whole, kinds.pop(), readable, tuple(sinks), form, None, order
+                    *("sink", topic, topic, counts[topic], whole, kinds.pop(), readable, tuple(sinks), form),
+                    ordered=order,
+                    keyed=keyed,
                 )
             )
         return parts

@@ -286,54 +286,40 @@ class KStream(AsyncMaps[K, V]):
         )
         return KStream(self._builder, node)
 
-    @overload
     def to(
         self,
-        topic: str | Callable[[K, V], str],
+        topic: str | Callable[[K, V], str] | Callable[[K, V, RecordContext], str],
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         topics: Iterable[str] | None = None,
-    ) -> None: ...
-
-    @overload
-    def to(
-        self,
-        topic: str | Callable[[K, V, RecordContext], str],
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        topics: Iterable[str] | None = None,
-    ) -> None: ...
-
-    def to(
-        self,
-        topic: str | Callable[..., Any],
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        topics: Iterable[str] | None = None,
+        partitioner: Callable[[K, V, int], int] | None = None,
     ) -> None:
         """Write each record to `topic`, a topic of the user's that has to exist.
 
         Or to the topic `topic(key, value)`, which is one of `topics`; a record for another one is an error.
+        `partitioner(key, value, partitions)` chooses the record's partition, from 0 to `partitions - 1`; without it the
+        key does, as Kafka's producers choose.
         """
+        where = f"to after '{self._node.label}'"
+        if partitioner is not None:
+            check_function(where, partitioner, "key", "value", "partitions", what="partitioner")
         if isinstance(topic, str) or not callable(topic):
             if topics is not None:
-                raise TopologyError(
-                    f"to after '{self._node.label}': topics={topics!r}; topic= has to be a function then"
-                )
-            add_sink(self._builder, self._node, topic, key, value)
+                raise TopologyError(f"{where}: topics={topics!r}; topic= has to be a function then")
+            add_sink(self._builder, self._node, topic, key, value, partitioner)
             return
         if topics is None:
             raise TopologyError(
-                f"to after '{self._node.label}': topic={topic!r} is a function, and topics=None; the topics that it "
-                "may name are needed. Write topics=['one', 'other']"
+                f"{where}: topic={topic!r} is a function, and topics=None; the topics that it may name are needed. "
+                "Write topics=['one', 'other']"
             )
-        names = check_names(f"to after '{self._node.label}': topics", topics)
-        check_of_row(f"to after '{self._node.label}'", topic, what="topic")
-        check_serdes(f"to after '{self._node.label}'", key=key, value=value)
+        names = check_names(f"{where}: topics", topics)
+        check_of_row(where, topic, what="topic")
+        check_serdes(where, key=key, value=value)
         chosen: KStream[K, tuple[str, V]] = self.map_values(addressed(topic, names))
         for name in names:
             part: KStream[K, V] = chosen.flat_map_values(of_topic(name))
-            add_sink(self._builder, part._node, name, key, value or self._node.value)
+            add_sink(self._builder, part._node, name, key, value or self._node.value, partitioner)
 
     def to_table(
         self,

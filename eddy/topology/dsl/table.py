@@ -337,7 +337,14 @@ def _most_waiting(where: str, rows: int | None, size: int | None, full: str) -> 
     return None
 
 
-def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+def add_sink(
+    builder: Builder,
+    source: plan.Node,
+    topic: str,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+    partitioner: Callable[[Any, Any, int], int] | None = None,
+) -> None:
     """End a branch in a topic."""
     where = f"to after '{source.label}'"
     check_name(topic, f"{where}: topic")
@@ -354,4 +361,5 @@ def add_sink(builder: Builder, source: plan.Node, topic: str, key: Serde[Any] | 
         topic=topic,
         key=key or source.key,
         value=value or source.value,
+        partitioner=partitioner,
     )

@@ -40,6 +40,7 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
             placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
+            _check_partitioners(plan, members, partitions)
     return placements
 
 
@@ -71,6 +72,19 @@ def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int
             f"collections that are joined by key need the same number. Repartition one side: .repartition({high})"
         )
     return next(iter(counts.values()), None)
+
+
+def _check_partitioners(plan: Plan, members: list[Node], partitions: int) -> None:
+    """Refuse a step by key on a topic that the topology itself writes to partitions that a function chooses."""
+    chosen = {sink.topic for sink in plan.sinks() if sink.partitioner is not None}
+    source = next((node for node in members if node.begins and node.user_topic in chosen), None)
+    step = next((node for node in members if node.keeps), None)
+    if partitions > 1 and source is not None and step is not None:
+        raise TopologyError(
+            f"topology: '{step.label}' works by key and is not co-partitioned with '{source.label}', to which a sink "
+            "with partitioner= writes records, not by their keys; records of a key in one partition are needed. "
+            f"Read it as a stream, and repartition that: .repartition({partitions})"
+        )
 
 
 def _key(members: list[Node]) -> Serde[Any] | None:

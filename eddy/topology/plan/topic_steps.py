@@ -204,10 +204,15 @@ class Exchange(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(_OfTopic):
-    """The end of a branch: a topic of the user's."""
+    """The end of a branch: a topic of the user's.
+
+    `partitioner(key, value, partitions)` chooses the partition of a record; None: its key does.
+    """
 
     writes = True
     passes = True
+
+    partitioner: Callable[[Any, Any, int], int] | None = None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:

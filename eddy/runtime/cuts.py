@@ -1,7 +1,8 @@
 """Cuts in a worker's transactions: input offsets, and the output offsets at which the outputs are exact.
 
 A worker that owns all partitions writes a cut with each epoch after which no loop has rows. Among several workers the
-owner of the sources' first partition looks for quiescent moments, at most once in an interval.
+owner of the sources' first partition looks for quiescent moments, at most once in an interval. A worker that takes over
+all partitions owes a cut, as an earlier owner may have left without one.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,5 +60,5 @@ class Cuts:
             self._last, self._cut = self._clock(), cut
 
     def lose(self) -> None:
-        """Note that it is unknown whether the last transaction has committed: a cut is owed."""
+        """Note that the application's last transaction is unknown, or not known to have committed: a cut is owed."""
         self._owed = True

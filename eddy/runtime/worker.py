@@ -406,6 +406,7 @@ class Worker:
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
         self._parts.unlogged.begin(ownership)
+        self._cuts.lose()  # the last transaction may be another worker's
         self.circuit.recall(self.recovery.set_aside)
         self.statistics.kept_aside = self.circuit.kept_aside
         self._holding.begin(self.recovery.held)

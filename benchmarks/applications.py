@@ -69,10 +69,13 @@ def _streams(*settings: str) -> Commands:
     return commands
 
 
-def _worker_in_time(program: str) -> Commands:
+def _workers_in_time(program: str, processes: int) -> Commands:
     def commands(cluster: Cluster, topics: Topics, folder: Path) -> list[list[str]]:
-        command = [*_WORKER, program, cluster.bootstrap, topics.application, str(folder / "state-0"), "0"]
-        return [[*command, topics.nodes, topics.loop, topics.counts]]
+        command = [*_WORKER, program, cluster.bootstrap, topics.application]
+        return [
+            [*command, str(folder / f"state-{member}"), str(member), topics.nodes, topics.loop, topics.counts]
+            for member in range(processes)
+        ]
 
     return commands
 
@@ -86,9 +89,13 @@ def _streams_in_time(program: str) -> Commands:
     return commands
 
 
-def in_time(program: str) -> tuple[System, System]:
+def in_time(program: str) -> tuple[System, ...]:
     """eddy and Kafka Streams on a program of `systems/in_time.py`; a join's other stream is the topic `loop`."""
-    return System("eddy", _worker_in_time(program)), System("Kafka Streams", _streams_in_time(program))
+    return (
+        System(EDDY.name, _workers_in_time(program, 1)),
+        System(TWO_WORKERS.name, _workers_in_time(program, 2)),
+        System(KAFKA_STREAMS.name, _streams_in_time(program)),
+    )
 
 
 EDDY = System("eddy", _workers(1))

@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.applications import Application, System, available, in_time, started
+from benchmarks.applications import EDDY, KAFKA_STREAMS, Application, System, available, in_time, started
 from benchmarks.cluster import Cluster, Feed, MissingError, Reader, Topics, cluster
 from benchmarks.kafka_runs import await_total
 from benchmarks.report import Section, Target, mebibytes, number
@@ -208,7 +208,8 @@ def run(quick: bool) -> Section:
         f"tumbling: a count by key and window of {SIZE}; sessions: by key and session with a gap of {GAP}; final: as "
         'tumbling, each window\'s count once, when it closes (emit="close" and suppress(untilWindowCloses)).',
         f"joined: two streams of half as many records each, {APART} apart at most.",
-        "Kafka Streams: two threads, exactly_once_v2, its record cache and all other settings as by default.",
+        "eddy: one process, and two of one application; Kafka Streams: one process of two threads, exactly_once_v2, its "
+        "record cache and all other settings as by default.",
     ]
     try:
         with cluster() as broker:
@@ -229,15 +230,15 @@ def _measure(section: Section, broker: Cluster, records: Records, repetitions: i
     )
     for name, own in runs.items():
         seconds = median(own, "seconds")
-        pairs = _pairs(section, records.program, "seconds") if name == "eddy" else []
-        if name == "eddy":
+        pairs = _pairs(section, records.program, "seconds", name)
+        if name.startswith("eddy"):
             section.wrong += [f"{records.program}: {one['wrong']}" for one in own if one["wrong"]]
         section.rows.append(
             [
                 *(records.program, name, number(seconds), number(records.count / seconds), number(_middle(pairs))),
                 f"{number(min(pairs))}–{number(max(pairs))}" if pairs else "–",
                 number(median(own, "cpu_seconds")),
-                number(_middle(_pairs(section, records.program, "cpu_seconds")) if name == "eddy" else math.nan),
+                number(_middle(_pairs(section, records.program, "cpu_seconds", name))),
                 mebibytes(median(own, "peak_bytes")),
                 number(median(own, "written")),
                 "; ".join(dict.fromkeys(one["wrong"] for one in own if one["wrong"])) or "ok",
@@ -245,10 +246,10 @@ def _measure(section: Section, broker: Cluster, records: Records, repetitions: i
         )
 
 
-def _pairs(section: Section, program: str, figure: str) -> list[float]:
-    """Kafka Streams' figure by eddy's, pair by pair."""
+def _pairs(section: Section, program: str, figure: str, name: str = EDDY.name) -> list[float]:
+    """Kafka Streams' figure by that of eddy under this name, pair by pair; none for others."""
     runs = section.runs[program]
-    return ratios(runs.get("Kafka Streams", []), runs["eddy"], figure)
+    return ratios(runs.get(KAFKA_STREAMS.name, []), runs[name], figure) if name.startswith(EDDY.name) else []
 
 
 def _middle(values: list[float]) -> float:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 
 import pytest
 
@@ -24,10 +25,10 @@ def log(request: pytest.FixtureRequest) -> Iterator[Log]:
     made.close()
 
 
-def send(log: Log, topic: str, keys: list[bytes]) -> None:
+def send(log: Log, topic: str, keys: list[bytes], at_ms: int = 0) -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send(topic, [log.partitioner(key, 2) for key in keys], keys, [b"v"] * len(keys), [0] * len(keys))
+    producer.send(topic, [log.partitioner(key, 2) for key in keys], keys, [b"v"] * len(keys), [at_ms] * len(keys))
     producer.commit({}, None)
     producer.close()
 
@@ -68,3 +69,44 @@ def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
         send(log, first, keys)
         wanted = {key: count + 1 for key, count in wanted.items()}
         wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, "the records after a topic has gone")
+
+
+def test_windows_close_once_while_topics_join_and_go(log: Log) -> None:
+    name = f"p{uuid.uuid4().hex[:8]}"
+    first, second, third, out = (f"{name}-{topic}" for topic in ("in-a", "in-b", "in-c", "out"))
+    topology = eddy.Topology(name)
+    groups = topology.stream(pattern=f"{name}-in-.*", key=S, value=S).group_by(lambda key, value: value, key=S)
+    counts = groups.windowed_by(eddy.TimeWindows(timedelta(seconds=10)), "close").count("counts").to_stream()
+    counts.map(lambda window, n: (f"{window.start_ms}", n), key=S).to(out, value=N)
+    log.create_topics([TopicSpec(first, 2), TopicSpec(out, 2)])
+    keys = [b"k%d" % number for number in range(20)]
+
+    def rests() -> bool:
+        application = find(topology, log)
+        return quiescent(log, name, application.inputs, application.exchanges)
+
+    def wait_for_windows(wanted: dict[bytes, int], what: str) -> None:
+        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, what)
+
+    with ExitStack() as stack:
+        for member in "01":
+            stack.enter_context(eddy.run(topology, log, eddy.Config(topics_interval_s=0.3), member=member))
+        send(log, first, keys, 5_000)
+        wait_for(rests, PATIENCE_S, "the first topic")
+        log.create_topics([TopicSpec(second, 2)])
+        send(log, second, keys, 1_000)
+        wait_for(rests, PATIENCE_S, "the second topic")  # it has joined before the first one's time goes on
+        send(log, first, keys, 30_000)
+        wait_for_windows({}, "the topic that has joined holds the window open")
+        send(log, second, keys, 30_000)
+        wait_for_windows({b"0": 40}, "the first window")
+        log.create_topics([TopicSpec(third, 2)])
+        send(log, third, keys, 1_000)
+        wait_for_windows({b"0": 40}, "records that are late")
+        log.delete_topics([second])
+        send(log, first, keys, 60_000)
+        send(log, third, keys, 60_000)
+        wait_for_windows({b"0": 40, b"30000": 40}, "windows without the topic that has gone")
+    ends = log.end_offsets([TopicPartition(out, partition) for partition in (0, 1)])
+    read = [log.read(at, 0, end, 1_000) for at, end in ends.items()]
+    assert sum(len(records) for records in read) == 2  # each window once

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 import click
+from click.core import ParameterSource
 
 from eddy.cli.fields import FIELD_TYPES, FieldType, types_of
+from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import key_type_option, registry_option, value_type_option
 from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.connectors.log import Headers, Log, Records, TopicPartition
-from eddy.errors import ConnectorError, DataError
+from eddy.errors import ConfigurationError, ConnectorError, DataError
 from eddy.json_text import encode
 
 __all__ = ["command", "latest_records", "read_records"]
@@ -58,7 +60,7 @@ class _Decoder:
             return None
         try:
             value = type.serde.decode(data)
-        except ConnectorError:
+        except (ConfigurationError, ConnectorError):
             raise
         except Exception as error:
             raise DataError(
@@ -112,6 +114,12 @@ class _Printer:
 @key_type_option
 @value_type_option
 @registry_option
+@click.option(
+    "--of",
+    "program",
+    metavar="FILE[:NAME]",
+    help="The topology that reads or writes the topic: its serdes are the types that are not named.",
+)
 @click.option("--from-beginning/--from-end", default=True, show_default=True, help="The records to print.")
 @click.option("-f", "--follow", is_flag=True, help="Continue with new records as they arrive, until Ctrl-C.")
 @click.option("--latest", is_flag=True, help="Print the topic as a table: the last value of each key, if it has one.")
@@ -119,13 +127,16 @@ class _Printer:
 @click.option("--timestamps", is_flag=True, help="Print times too, in milliseconds since 1970.")
 @click.option("--headers", is_flag=True, help="Print headers too, as name=text.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Read one partition only.")
+@click.pass_context
 def command(
+    context: click.Context,
     topic: str,
     target: Target,
     form: str,
     key_type: str,
     value_type: str | None,
     registry: str | None,
+    program: str | None,
     from_beginning: bool,
     follow: bool,
     latest: bool,
@@ -145,14 +156,24 @@ def command(
       eddy consume nodes --max 10
       eddy consume descendants --latest --value-type int64
       eddy consume people --registry http://127.0.0.1:8081
+      eddy consume counts --of app.py
       eddy consume nodes -f --format jsonl --timestamps
     """
     if latest and (follow or not from_beginning):
         raise click.UsageError("--latest needs the whole topic; leave out --follow and --from-end.")
-    types = types_of(topic, key_type, value_type, registry)
-    decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
+    if program is not None and context.get_parameter_source("registry") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--of and --registry exclude each other: the topology's serdes know their registry.")
+    topology = None if program is None else load(program).topology
+    types = types_of(topic, key_type, value_type or (None if program is None else "string"), registry)
     left = most if most is not None else sys.maxsize
     with opened(target) as log:
+        if topology is not None:
+            from eddy.cli.topic_serdes import types_in  # with the compiler, which other commands do without
+
+            own = types_in(topology, topic, log)
+            key_given = context.get_parameter_source("key_type") is ParameterSource.COMMANDLINE
+            types = types[0] if key_given else own[0], types[1] if value_type else own[1]
+        decoder, printer = _Decoder(*types), _Printer(form, sys.stdout, types, timestamps, headers)
         for found in (
             latest_records(log, topic, partition)
             if latest

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from eddy.errors import ConfigurationError, ConnectorError, DataError
+from eddy.json_text import encode
 from eddy.serde import Bytes, Float64, Int64, Json, Part, Serde, String
 
-__all__ = ["BY_REGISTRY", "FIELD_TYPES", "FieldType", "object_of", "types_of"]
+__all__ = ["BY_REGISTRY", "FIELD_TYPES", "FieldType", "json_type", "object_of", "types_of"]
 
 BY_REGISTRY = "schema"
 """The type of keys or values whose schemas a registry has."""
@@ -89,6 +90,11 @@ FIELD_TYPES: dict[str, FieldType] = {
 }
 
 
+def json_type(serde: Serde[Any]) -> FieldType:
+    """The type of values of a serde, as JSON text."""
+    return FieldType(serde, msgspec.json.decode, lambda value: encode(value).decode(), Any)
+
+
 def types_of(topic: str, key: str, value: str | None, registry: str | None) -> tuple[FieldType, FieldType]:
     """The types of a topic's keys and values; values without a type are text, or with a registry of its schemas.
 
@@ -113,4 +119,4 @@ def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldTy
 
     by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part)
     serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=id_header(part))
-    return FieldType(serde, msgspec.json.decode, _json_text, Any)
+    return json_type(serde)

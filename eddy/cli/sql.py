@@ -54,11 +54,12 @@ def command(
     """Answer SQL queries over files and topics.
 
     FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt. A
-    SOURCE is a file (.csv, .tsv, .jsonl, also .gz) whose first line names the columns, or a topic, up to its current
-    end: for a compacted topic the last value of each key, else every record; latest:TOPIC and all:TOPIC select one.
-    Types are inferred, unless CREATE TABLE name (column type, …) declares them. The columns of a topic are key and
-    value, or those that CREATE TABLE declares: then values are JSON objects. With --registry values are read by their
-    schemas, and the fields of records are columns; keys are with key=schema.
+    SOURCE is a file (.csv, .tsv, whose first line names the columns, .jsonl, .json, also .gz; .parquet), or a topic,
+    up to its current end; a name in a query that is no table is a topic's: for a compacted topic the last value of
+    each key, else every record; latest:TOPIC and all:TOPIC select one. Types are inferred, unless CREATE TABLE name
+    (column type, …) declares them. The columns of a topic are key and value, or those that CREATE TABLE declares:
+    then values are JSON objects. With --registry values are read by their schemas, and the fields of records are
+    columns; keys are with key=schema.
 
     \b
     Examples:
@@ -66,6 +67,7 @@ def command(
       eddy sql reach.sql -t edges=edges.csv --format jsonl
       eddy sql -t nodes=latest:nodes -c 'SELECT value AS parent, count(*) FROM nodes GROUP BY 1'
       eddy sql -t orders=orders,key=int64,value=json
+      eddy sql -c 'SELECT value, count(*) FROM nodes GROUP BY value'
       eddy sql -t people=people --registry http://127.0.0.1:8081 -c 'SELECT name FROM people WHERE age > 30'
     """
     if file is not None and text is not None:

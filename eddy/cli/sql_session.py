@@ -7,13 +7,13 @@ CREATE TABLE name AS query, computes one. Any other statement is a query.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from eddy.cli.logs import Target
+from eddy.cli.logs import Target, opened
 from eddy.cli.sql_sources import SqlSource, load
 from eddy.program.sql_evaluation import run
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.declare import declared_table
-from eddy.topology.sql.parsing import created_query, split
+from eddy.topology.sql.parsing import created_query, named_tables, split
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TEXT, parse_type
 
@@ -23,6 +23,8 @@ __all__ = ["Session"]
 @dataclass
 class Session:
     """The tables that statements can name. Sources are read when a statement first needs them.
+
+    A name that is no table is a topic's.
 
     `registry` is the address of the schema registry that has the schemas of topics.
     """
@@ -74,9 +76,17 @@ class Session:
 
     def _named(self, query: StatementText) -> Sequence[str]:
         """The tables whose names occur in a query."""
+        self._find_topics(query)
         text = query.text.lower()
         found = [name for name in self.names() if name.lower() in text]
         return found or self.names()
+
+    def _find_topics(self, query: StatementText) -> None:
+        """Take topics for the tables of a query that nothing else names. Raises: ConnectorError."""
+        unknown = set(named_tables(query)) - set(self.names())
+        if unknown and self.target.exists():
+            with opened(self.target) as log:
+                self.sources |= {name: SqlSource(name, topic=name) for name in log.topics(unknown)}
 
 
 def _as_table(answer: Answer) -> AnswerTable:

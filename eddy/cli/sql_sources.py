@@ -1,6 +1,6 @@
 """The sources of tables for `eddy sql`: files with named columns, and topics up to their current end.
 
-    NAME=FILE[,header=no]                             .csv, .tsv, .jsonl, also .gz; the first line names the columns
+    NAME=FILE[,header=no]                             .csv, .tsv, .jsonl, .json, also .gz; .parquet
     NAME=TOPIC[,key=TYPE][,value=TYPE]                of a compacted topic the last value of each key, else every record
     NAME=latest:TOPIC, NAME=all:TOPIC                 one of these, for any topic
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import click
+import msgspec
 
 from eddy.cli.consume import latest_records, read_records
 from eddy.cli.fields import BY_REGISTRY, FIELD_TYPES, object_of, types_of
@@ -25,7 +26,7 @@ from eddy.cli.logs import Target, opened
 from eddy.cli.records import tsv_rows
 from eddy.connectors.csv_rows import Cell, csv_rows
 from eddy.connectors.log import Log
-from eddy.errors import ConnectorError, DataError
+from eddy.errors import ConfigurationError, ConnectorError, DataError
 from eddy.program.sql_rows import named_rows, row_of
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import AnswerTable
@@ -34,7 +35,7 @@ from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, TIME
 
 __all__ = ["SqlSource", "load", "parse_source"]
 
-_SUFFIXES = {".csv", ".tsv", ".jsonl", ".ndjson"}
+_SUFFIXES = {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet"}
 _READINGS = {"all", "latest"}
 
 
@@ -95,12 +96,16 @@ def load(
 
 
 def _file(source: SqlSource, path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
+    if path.suffix == ".parquet":
+        return _parquet(path, declared)
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     opener: Callable[..., TextIO] = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
             if plain.suffix in {".csv", ".tsv"}:
                 return _columns(source, path, lines, plain.suffix == ".tsv", declared)
+            if plain.suffix == ".json":
+                return _array(path, lines.read(), declared)
             return _objects(path, lines, declared)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}; text in UTF-8 is needed, in .gz whole") from error
@@ -182,6 +187,26 @@ def _objects(path: pathlib.Path, lines: Iterable[str], declared: Sequence[NamedC
             except DataError as error:
                 raise DataError(f"{path}:{number}: {error}") from error
     return named_rows(found, declared, [])
+
+
+def _array(path: pathlib.Path, text: str, declared: Sequence[NamedColumn] | None) -> AnswerTable:
+    try:
+        found = msgspec.json.decode(text, type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise DataError(
+            f"{path}: {error}; an array of objects is needed. With an object on each line its name ends in .jsonl"
+        ) from error
+    return named_rows([(f"{path} object {number}", row) for number, row in enumerate(found, 1)], declared, [])
+
+
+def _parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
+    try:
+        from eddy.cli.parquet_files import read_parquet
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{path}: PyArrow is needed to read Parquet. Install it: pip install pyarrow"
+        ) from error
+    return read_parquet(path, declared)
 
 
 def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, registry: str | None) -> AnswerTable:

@@ -24,7 +24,7 @@ from eddy.topology.plan.plan import Sink
 from eddy.topology.plan.scopes import Scopes
 from eddy.topology.topology import Topology
 
-__all__ = ["Catalog", "ServedTable", "catalog_of"]
+__all__ = ["Catalog", "ServedTable", "catalog_of", "readable_serdes"]
 
 _LAYOUT = 3
 _TELLS_PLAIN = (String, Bytes, Int64, Float64)
@@ -160,7 +160,7 @@ def _add_outputs(
         if sink.kind == "stream":
             refused[name] = "it is a stream of facts, and no table: .to_table(name=…) makes one of it"
             continue
-        key, value = _readable(sink, *serdes[sink])
+        key, value = readable_serdes(sink, *serdes[sink])
         if Plain in (key, value):
             what = "key" if key is Plain else "value"
             refused[name] = f"its topic does not tell the type of its {what}s: name a serde, .to('{name}', {what}=…)"
@@ -169,7 +169,7 @@ def _add_outputs(
         tables[name] = ServedTable(name, "output", name, counts[name], key, value.in_topic(name, "value"))
 
 
-def _readable(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
+def readable_serdes(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
     """The serdes that read a sink's topic: for values that `Plain` wrote, the serde of the step, if it is known."""
     (step,) = sink.inputs
     if value is Plain and step.value in _TELLS_PLAIN:

@@ -234,3 +234,53 @@ def test_text_and_json_lead_back_to_the_same_bytes(case: tuple[str, object]) -> 
     assert form.encode_text(form.show(form.serde.decode(data))) == data
     if value not in (float("inf"), float("-inf")):  # JSON has no infinity
         assert form.encode_json(form.to_json(form.serde.decode(data))) == data
+
+
+APP = """
+import eddy
+
+topology = eddy.Topology("shop")
+orders = topology.stream("orders", key=eddy.Int64, value=eddy.Json())
+orders.group_by_key().count("counts").to("counts")
+orders.map_values(lambda order: (order["who"], 1)).to("pairs", value=eddy.Native)
+orders.map_values(lambda order: len(order)).to("untold")
+"""
+
+
+class TestConsumeOf:
+    @pytest.fixture
+    def made(self, run: Command, folder: pathlib.Path) -> None:
+        (folder / "app.py").write_text(APP)
+        run(
+            "produce",
+            "orders",
+            "--key-type",
+            "int64",
+            "--value-type",
+            "json",
+            stdin='7\t{"who":"ann"}\n7\t{"who":"é"}\n',
+        )
+        run("run", "app.py", "--until-idle")
+
+    @pytest.mark.usefixtures("made")
+    def test_the_topology_tells_the_types_of_sources_and_outputs(self, run: Command) -> None:
+        assert run("consume", "orders", "--of", "app.py").stdout == '7\t{"who":"ann"}\n7\t{"who":"é"}\n'
+        assert run("consume", "counts", "--of", "app.py:topology", "--latest").stdout == "7\t2\n"
+        assert run("consume", "pairs", "--of", "app.py").stdout == '7\t["ann",1]\n7\t["é",1]\n'
+        found = run("consume", "pairs", "--of", "app.py", "--format", "jsonl", "--max", "1").stdout
+        assert json.loads(found) == {"key": 7, "value": ["ann", 1]}
+
+    @pytest.mark.usefixtures("made")
+    def test_a_type_that_is_named_is_taken(self, run: Command) -> None:
+        assert run("consume", "counts", "--of", "app.py", "--key-type", "bytes", "--latest").stdout == f"{7:016x}\t2\n"
+        assert run("consume", "untold", "--of", "app.py", "--value-type", "int64").stdout == "7\t1\n7\t1\n"
+
+    @pytest.mark.usefixtures("made")
+    def test_what_the_topology_does_not_tell_is_refused_by_name(self, run: Command) -> None:
+        told = run("consume", "untold", "--of", "app.py", status=78).stderr
+        assert "topic 'untold': the topology names no serde for its values" in told
+        assert "--value-type int64" in told
+        told = run("consume", "elsewhere", "--of", "app.py", status=78).stderr
+        assert "does not read or write it; one of its topics is needed: counts, orders, pairs, untold" in told
+        told = run("consume", "counts", "--of", "app.py", "--registry", "http://127.0.0.1:1", status=2).stderr
+        assert "--of and --registry exclude each other" in told

@@ -1,5 +1,7 @@
 """`eddy sql`: statements over files and topics, what they print, and what a user is told."""
 
+import datetime
+import decimal
 import gzip
 import json
 import os
@@ -169,3 +171,72 @@ def test_jsonl_is_json(run: Command, folder: pathlib.Path) -> None:
     line = run("sql", "-c", "SELECT 1.5 AS n, '2024-01-01 00:00:00'::timestamp AS t", "--format", "jsonl").stdout
     assert json.loads(line) == {"n": 1.5, "t": "2024-01-01T00:00:00"}
     assert eddy.__name__ == "eddy"
+
+
+def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    columns = {
+        "n": pyarrow.array([1, None], pyarrow.int32()),
+        "none": pyarrow.array([None, None], pyarrow.int64()),
+        "big": pyarrow.array([2**64 - 1, 0], pyarrow.uint64()),
+        "cost": pyarrow.array([decimal.Decimal("1.50"), None], pyarrow.decimal128(9, 2)),
+        "at": pyarrow.array([datetime.datetime(2024, 1, 1, 2, tzinfo=zone), None], pyarrow.timestamp("ns", "+02:00")),
+        "day": pyarrow.array([datetime.date(2024, 2, 29), None]),
+        "data": pyarrow.array([b"\xff", None]),
+        "tags": pyarrow.array([["a", "b"], None]),
+        "yes": pyarrow.array([True, None]),
+    }
+    parquet.write_table(pyarrow.table(columns), folder / "t.parquet")
+    run_sql = ("sql", "-t", "t=t.parquet", "--format", "jsonl", "-c")
+    first, second = map(json.loads, run(*run_sql, "SELECT * FROM t ORDER BY n").stdout.splitlines())
+    assert first == {
+        "n": 1,
+        "none": None,
+        "big": 2**64 - 1,
+        "cost": 1.5,
+        "day": "2024-02-29",
+        "data": "ff",
+        "yes": True,
+        "at": "2024-01-01T00:00:00",
+        "tags": '["a","b"]',
+    }
+    assert second == {**dict.fromkeys(columns), "big": 0}
+    assert run("sql", "-t", "t=t.parquet", "-c", "SELECT none + n AS s, big * 2 AS b FROM t WHERE yes").stdout == (
+        "s,b\n,36893488147419103230\n"
+    )
+    (folder / "bad.parquet").write_bytes(b"PAR1")
+    assert "bad.parquet: cannot be read" in run("sql", "-t", "t=bad.parquet", "-c", "SELECT 1 FROM t", status=1).stderr
+
+
+def test_json_is_an_array_of_objects(run: Command, folder: pathlib.Path) -> None:
+    (folder / "t.json").write_text('[{"name": "ann", "age": 3}, {"name": "bob"}]')
+    (folder / "u.json.gz").write_bytes(gzip.compress(b"[]"))
+    answer = run("sql", "-t", "t=t.json", "-c", "SELECT name, age FROM t ORDER BY name").stdout
+    assert answer == "name,age\nann,3\nbob,\n"
+    assert run("sql", "-t", "u=u.json.gz", "-c", "SELECT count(*) AS n FROM u").stdout == "n\n0\n"
+    for wrong in ('{"name": "ann"}\n{"name": "bob"}', "[1]", '{"a": 1}', ""):
+        (folder / "t.json").write_text(wrong)
+        told = run("sql", "-t", "t=t.json", "-c", "SELECT 1 FROM t", status=1).stderr
+        assert "t.json: " in told
+        assert "an array of objects is needed" in told
+
+
+def test_topics_need_no_option(run: Command, folder: pathlib.Path) -> None:
+    (folder / "names.csv").write_text("id,name\na,Ann\n")
+    assert "nodes" in run("sql", "-c", "SELECT * FROM nodes", status=78).stderr  # there is no log, and none is made
+    assert not (folder / ".eddy").exists()
+    run("produce", "nodes", stdin="a\tx\nb\ty\n")
+    run("produce", "by-weight", stdin="a\tz\n")
+    assert run("sql", "-c", "SELECT count(*) AS n FROM nodes").stdout == "n\n2\n"
+    query = (
+        'SELECT name, n.value, w.value AS w FROM "by-weight" AS w, Nodes n JOIN names ON id = n.key WHERE w.key = n.key'
+    )
+    assert run("sql", "-t", "names=names.csv", "-c", query).stdout == "name,value,w\nAnn,x,z\n"
+    own = "WITH RECURSIVE nodes (n) AS (SELECT 1 UNION SELECT n + 1 FROM nodes WHERE n < 3) SELECT count(*) FROM nodes"
+    assert run("sql", "-c", own).stdout == "count\n3\n"
+    assert run("sql", "-t", "nodes=names.csv", "-c", "SELECT name FROM nodes").stdout == "name\nAnn\n"
+    told = run("sql", "-c", "SELECT * FROM nowhere", status=None)
+    assert told.exit_code
+    assert "nowhere" in told.stderr

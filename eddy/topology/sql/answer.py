@@ -45,6 +45,22 @@ class Answer:
         """
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table` with the types of SQL. Raises: ImportError without PyArrow; DataError."""
+        from eddy.topology.sql.answer_frames import arrow_table
+
+        return arrow_table(self.columns, self.types, self.rows)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`. Raises: ImportError without pandas and PyArrow; DataError."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A `polars.DataFrame`. Raises: ImportError without Polars and PyArrow; DataError."""
+        from polars import from_arrow
+
+        return from_arrow(self.to_arrow())
+
     def _repr_html_(self) -> str:
         head = "".join(
             f"<th>{escape(name)}<br><small>{escape(type)}</small></th>"

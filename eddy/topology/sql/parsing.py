@@ -24,7 +24,7 @@ from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
 from eddy.topology.sql.unread import parts_of, without_meaning
 
-__all__ = ["Definition", "Mutual", "created_query", "mutual_of", "parse", "split"]
+__all__ = ["Definition", "Mutual", "created_query", "mutual_of", "named_tables", "parse", "split"]
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORD = re.compile(r"\w")
@@ -139,6 +139,33 @@ def created_query(text: StatementText) -> tuple[str, StatementText | None]:
     )
 
 
+def named_tables(text: StatementText) -> list[str]:
+    """The names after FROM and JOIN, and after commas there, of tables that the text itself does not define."""
+    tokens = _tokens(text)
+    found: list[str] = []
+    listed = awaited = False
+    for token in tokens:
+        if _is_one(token, ("FROM", "JOIN")):
+            listed = awaited = True
+        elif awaited and token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
+            found.append(token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower())
+            awaited = False
+        else:
+            listed = listed and not _is_one(token, ("WHERE", "GROUP", "ORDER", "SELECT", "ON"))
+            awaited = listed and token.token_type is TokenType.COMMA
+    defined = {token.text.lower() for index, token in enumerate(tokens) if _defines(tokens[index + 1 :])}
+    return [name for name in dict.fromkeys(found) if name.lower() not in defined]
+
+
+def _defines(after: Sequence[Token]) -> bool:
+    """Whether the tokens after a name define it: [(columns)] AS (."""
+    rest = list(after)
+    if rest and rest[0].token_type is TokenType.L_PAREN:
+        end = next((i for i, token in enumerate(rest) if token.token_type is TokenType.R_PAREN), len(rest))
+        rest = rest[end + 1 :]
+    return len(rest) > 1 and _is(rest[0], "AS") and rest[1].token_type is TokenType.L_PAREN
+
+
 def _tokens(text: StatementText) -> list[Token]:
     try:
         found = list(WholePostgres().tokenize(text.text))
@@ -200,6 +227,10 @@ def _blank(text: str) -> str:
 
 def _is(token: Token, word: str) -> bool:
     return token.text.upper() == word and token.token_type is not TokenType.IDENTIFIER
+
+
+def _is_one(token: Token, words: Sequence[str]) -> bool:
+    return any(_is(token, word) for word in words)
 
 
 class _Head:

@@ -1,0 +1,56 @@
+"""Parquet files as tables of SQL: the only place of the command line that imports PyArrow."""
+
+import datetime
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+
+from eddy.errors import DataError
+from eddy.program.sql_rows import named_rows
+from eddy.topology.sql.algebra import NamedColumn
+from eddy.topology.sql.answer import AnswerTable
+from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, TIMESTAMP, Type
+
+__all__ = ["read_parquet"]
+
+
+def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
+    """A whole file. Dates and nested values become text, times of a zone are in UTC. Raises: DataError."""
+    try:
+        found = pyarrow.parquet.read_table(path)
+        columns = [NamedColumn(field.name, _type(field.type)) for field in found.schema]
+        values = [_values(found.column(number)) for number in range(found.num_columns)]
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read: {error}; a Parquet file is needed") from error
+    names = [column.name for column in columns]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"{path}: two columns have the name '{twice}'; columns of different names are needed")
+    rows = zip(*values, strict=True) if values else ()
+    placed = [(f"{path} row {number}", dict(zip(names, row, strict=True))) for number, row in enumerate(rows, 1)]
+    return named_rows(placed, declared or columns, [])
+
+
+def _type(arrow: Any) -> Type:
+    of = pyarrow.types
+    if of.is_uint64(arrow) or of.is_decimal(arrow):
+        return NUMERIC
+    kinds = {BIGINT: of.is_integer, DOUBLE: of.is_floating, BOOLEAN: of.is_boolean, TIMESTAMP: of.is_timestamp}
+    return next((type for type, fits in kinds.items() if fits(arrow)), TEXT)
+
+
+def _values(column: Any) -> list[Any]:
+    """A column's values in Python. Timestamps have microseconds, as SQL's have: more is refused by PyArrow."""
+    if pyarrow.types.is_timestamp(column.type):
+        column = column.cast(pyarrow.timestamp("us", column.type.tz)).cast(pyarrow.timestamp("us"))
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime.date | datetime.time) and not isinstance(value, datetime.datetime):
+        return value.isoformat()
+    return value

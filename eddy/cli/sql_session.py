@@ -13,6 +13,7 @@ from eddy.program.sql_evaluation import run
 from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import Answer, AnswerTable
 from eddy.topology.sql.declare import declared_table
+from eddy.topology.sql.once.plan_text import explained_query
 from eddy.topology.sql.parsing import created_query, named_tables, split
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TEXT, parse_type
@@ -83,7 +84,7 @@ class Session:
 
     def _find_topics(self, query: StatementText) -> None:
         """Take topics for the tables of a query that nothing else names. Raises: ConnectorError."""
-        unknown = set(named_tables(query)) - set(self.names())
+        unknown = set(named_tables(explained_query(query) or query)) - set(self.names())
         if unknown and self.target.exists():
             with opened(self.target) as log:
                 self.sources |= {name: SqlSource(name, topic=name) for name in log.topics(unknown)}

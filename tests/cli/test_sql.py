@@ -237,6 +237,8 @@ def test_topics_need_no_option(run: Command, folder: pathlib.Path) -> None:
     own = "WITH RECURSIVE nodes (n) AS (SELECT 1 UNION SELECT n + 1 FROM nodes WHERE n < 3) SELECT count(*) FROM nodes"
     assert run("sql", "-c", own).stdout == "count\n3\n"
     assert run("sql", "-t", "nodes=names.csv", "-c", "SELECT name FROM nodes").stdout == "name\nAnn\n"
+    assert "table by-weight" in run("sql", "-c", 'EXPLAIN SELECT key FROM "by-weight"').stdout
+    run("sql", "-c", "CREATE VIEW v AS SELECT key FROM nodes; SELECT count(*) FROM v, nodes WHERE nodes.key = v.key;")
     told = run("sql", "-c", "SELECT * FROM nowhere", status=None)
     assert told.exit_code
     assert "nowhere" in told.stderr

@@ -208,8 +208,8 @@ def run(quick: bool) -> Section:
         f"tumbling: a count by key and window of {SIZE}; sessions: by key and session with a gap of {GAP}; final: as "
         'tumbling, each window\'s count once, when it closes (emit="close" and suppress(untilWindowCloses)).',
         f"joined: two streams of half as many records each, {APART} apart at most.",
-        "eddy: one process, and two of one application; Kafka Streams: one process of two threads, exactly_once_v2, its "
-        "record cache and all other settings as by default.",
+        "eddy: one process, and two of one application; Kafka Streams: one process of two threads, exactly_once_v2, "
+        "its record cache and all other settings as by default.",
     ]
     try:
         with cluster() as broker:

@@ -22,14 +22,12 @@ from pathlib import Path
 import pytest
 
 from eddy.connectors.broker import Broker, free_port
+from eddy.connectors.broker.jars import find_jars
 from eddy.connectors.broker.process import claimed, launch
+from tests.class_data import Archive
 
 SESSION = "EDDY_TESTS_SESSION"
 """The environment variable that tells workers and keeper which file the pytest process has locked."""
-
-QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""A JVM with these starts in two thirds of the time. It also takes less of the processor for a whole run of the tests:
-to compile Kafka thoroughly costs more than the tests ask of it."""
 
 STARTS_S = 240.0
 """The most that a broker may take to start; less than a test may, so that the failure says which one it was."""
@@ -48,6 +46,19 @@ _BROKERS, _NOTES = "brokers", "processor_s"
 USERS = {ADMIN: ADMIN_PASSWORD, "eddy": "eddy-secret", "stranger": "stranger-secret"}
 
 OwnBroker = Callable[..., Broker]
+
+
+def _run_once(java_options: tuple[str, ...]) -> None:
+    with tempfile.TemporaryDirectory(prefix="eddy-broker-") as folder:
+        broker = Broker(Path(folder, "broker"), heap_mib=256, java_options=java_options)
+        try:
+            broker.start(STARTS_S)
+            broker.stop(STARTS_S)
+        finally:
+            broker.kill()
+
+
+QUICK_BROKER = Archive("kafka", lambda: find_jars().files, _run_once)
 
 
 def hold_session(config: pytest.Config) -> None:
@@ -137,7 +148,7 @@ def broker(brokers_folder: Path) -> str:
         brokers_folder / "shared",
         settings=NEVER_BY_AGE | NEVER_FENCED,
         heap_mib=SHARED_HEAP_MIB,
-        java_options=QUICK_TO_START,
+        java_options=QUICK_BROKER.options(),
     )
     shared.start(STARTS_S)
     return shared.bootstrap
@@ -184,7 +195,7 @@ def secured_broker(brokers_folder: Path) -> Secured:
         brokers_folder / "secured",
         settings=security() | NEVER_BY_AGE | NEVER_FENCED,
         heap_mib=256,
-        java_options=QUICK_TO_START,
+        java_options=QUICK_BROKER.options(),
     )
     shared.start(STARTS_S)
     return Secured(shared.bootstrap)
@@ -199,7 +210,9 @@ def own_broker(brokers_folder: Path) -> Iterator[OwnBroker]:
         folder = brokers_folder / uuid.uuid4().hex[:12]
         settings = NEVER_BY_AGE | dict(settings or {})
         made.append(
-            _Measured(folder, settings=settings, **{"heap_mib": 256, "java_options": QUICK_TO_START, **arguments})
+            _Measured(
+                folder, settings=settings, **{"heap_mib": 256, "java_options": QUICK_BROKER.options(), **arguments}
+            )
         )  # type: ignore[arg-type]
         return made[-1]
 

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from eddy.connectors.broker import Broker
-from tests.kafka import QUICK_TO_START, start_keeper
+from tests.kafka import QUICK_BROKER, start_keeper
 from tests.torture.faults import FAULTS
 from tests.torture.programs import NAMES
 from tests.torture.scenario import Outcome, torture
@@ -91,7 +91,7 @@ def main() -> int:
         brokers = Path(tempfile.mkdtemp(prefix="eddy-brokers-"))
         start_keeper(Path(session.name), brokers)
         settings = {"broker.session.timeout.ms": "1000"}
-        broker = Broker(brokers / "own", heap_mib=384, java_options=QUICK_TO_START, settings=settings)
+        broker = Broker(brokers / "own", heap_mib=384, java_options=QUICK_BROKER.options(), settings=settings)
         broker.start()
         try:
             for seed in count(given.seed):

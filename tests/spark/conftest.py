@@ -14,6 +14,7 @@ import pytest
 
 from eddy.connectors.local import LocalLog
 from eddy.connectors.spark import local_session, register
+from tests.waiting import PATIENCE_S
 
 # A JVM with these is ready sooner; what it would run for long would be slower.
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -45,7 +46,7 @@ def spark(orders: Path) -> Iterator[object]:
     session.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(60)  # so that its time counts as that of the tests
+    gateway.proc.wait(PATIENCE_S)  # so that its time counts as that of the tests
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark import pickled_structs
 from tests.seeds import of_today
 from tests.spark.rig import Rig
+from tests.waiting import PATIENCE_S
 
 FIELDS = [
     ("n: int", "0", 1),
@@ -149,7 +150,7 @@ def elsewhere() -> Iterator[Any]:
 
     yield ask
     child.stdin.close()
-    child.wait(timeout=60)
+    child.wait(timeout=PATIENCE_S)
     child.stdout.close()
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.embedded import family
-from benchmarks.processes import peak_bytes, tree
+from benchmarks.processes import cpu_seconds, peak_bytes, tree
 from benchmarks.systems.process import report, settle
 from benchmarks.workloads import read_counts
 from eddy.connectors.local import LocalLog
@@ -48,28 +48,33 @@ def _ours(spark: SparkSession, what: str, folder: Path, one_task: int) -> None:
     open_log = functools.partial(LocalLog, folder, busy_timeout_s=60.0)
     log = open_log()
     figures: dict[str, Any]
-    start = settle()
+    start, spent = settle(), _tree_cpu()
     if what == "backfill":
         done = backfill(family(), spark, log, open_log, one_task=one_task)
         figures = {"written": sum(done.written.values())}
     else:
         verdict = verify(family(), spark, log, open_log, quick=bool(one_task))
         figures = {"status": verdict.status, "keys": sum(part.keys for part in verdict.compared)}
-    report(start, **figures, tree_peak_bytes=peak_bytes(tree(os.getpid())))
+    report(start, **figures, **_of_tree(spent))
     log.close()
 
 
 def _peer(spark: SparkSession, what: str, records: str, expected: Path) -> None:
-    start = settle()
+    start, spent = settle(), _tree_cpu()
     edges = spark.read.csv(records, sep=" ", schema="node INT, parent INT").cache()
     edges.createOrReplaceTempView("edges")
     want = {node: count for node, count in read_counts(expected).items() if int(count)}
     rows = (spark.sql(_RECURSIVE) if what == "recursive" else _loop(edges)).collect()
-    report(
-        start,
-        right={str(row["anc"]): str(row["n"]) for row in rows} == want,
-        tree_peak_bytes=peak_bytes(tree(os.getpid())),
-    )
+    report(start, right={str(row["anc"]): str(row["n"]) for row in rows} == want, **_of_tree(spent))
+
+
+def _tree_cpu() -> float:
+    """Processor time of this process, the JVM and Spark's Python workers."""
+    return cpu_seconds(tree(os.getpid()), waited_for=True)
+
+
+def _of_tree(spent: float) -> dict[str, float]:
+    return {"tree_cpu_seconds": _tree_cpu() - spent, "tree_peak_bytes": peak_bytes(tree(os.getpid()))}
 
 
 def _loop(edges: DataFrame) -> DataFrame:

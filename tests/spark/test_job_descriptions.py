@@ -14,12 +14,15 @@ pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
 S = eddy.String
 
 
-def both_loops() -> eddy.Topology:
-    """A linear recursion, and one by nested time."""
+def three_loops() -> eddy.Topology:
+    """Linear recursions along a chain and wave by wave, and one by nested time."""
     topology = eddy.Topology("loops")
     parents = topology.table("nodes", S, S)
     ancestors(parents).group_by_key().count("descendants").to("descendants")
     edges = parents.to_relation()
+    edges.map(lambda node, parent: (parent, 1)).recursively(
+        lambda rows: rows.join(parents, lambda _, far, parent: (parent, far + 1)), "distances"
+    )
     edges.recursively(
         lambda paths: (
             paths.map(lambda node, top: (top, node), key=S, value=S)
@@ -46,7 +49,7 @@ def next_job(spark: Any) -> int:
 
 
 def test_jobs_are_described_by_stage_step_and_iteration(tmp_path: Path, spark: Any) -> None:
-    rig = Rig(tmp_path, both_loops, [TopicSpec(name, 2) for name in ("nodes", "descendants", "tops")], spark)
+    rig = Rig(tmp_path, three_loops, [TopicSpec(name, 2) for name in ("nodes", "descendants", "tops")], spark)
     rig.one_task = 0
     rig.write("nodes", TREE[:4])
     spark.sparkContext.setJobDescription("my own")
@@ -68,7 +71,8 @@ def test_jobs_are_described_by_stage_step_and_iteration(tmp_path: Path, spark: A
     assert {"backfill loops: write changelogs", "backfill loops: write outputs"} <= set(filled)
     assert {line.split(": ")[0] for line in found} == {"verify loops"}
     assert "verify loops: compare" in found
-    for step in ("ancestors", "closure"):
+    for step in ("distances", "closure"):
         iterations = [line for line in found if line.startswith(f"verify loops: compute: step '{step}': iteration ")]
         assert iterations, found
     assert "verify loops: compute: step 'closure': iteration 1" in found
+    assert "verify loops: compute: step 'ancestors': iterations up to 1" in found

@@ -15,7 +15,7 @@ A map of the package, in the order in which to read it:
     computation       the results of the inputs up to given offsets: reads `inputs`, after `history`, and compiles
       history         `record_files`, with the columns of `file_columns`, `file_schemas`, `csv_files`, `lake_formats`
       compiler        a plan as DataFrames: `step_compiler`, `step_frames`, and a module for each kind of step
-      loops           `linear_loops` with `linear_cycles`, `nested_loops`, `whole_graphs`
+      loops           `linear_loops` with `linear_cycles` and `pointer_doubling`, `nested_loops`, `whole_graphs`
       folds           `declared_folds`, `fold_functions`, `grouped_values`, `exact_sums`
       time            `cut_clocks`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`, `valid_frames`
       SQL             `sql_expressions`, and `sql_…` for its functions

@@ -42,7 +42,10 @@ __all__ = [
     "RowsExit",
     "SentExit",
     "TablesEntry",
+    "arrow_schema",
+    "columns_of",
     "encode_rows",
+    "identified",
     "pack_headers",
     "place_of",
     "record_batch",
@@ -188,11 +191,14 @@ class JoinedEntry:
 
     def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
         """Decode and merge. Raises: DataError naming the join."""
-        keys = _values(columns, "k", self.key)
-        lefts, rights = _values(columns, "v", self.left), _values(columns, "r", self.right)
+        keys, lefts, rights = self.sides(columns)
         with calling(self.name):
             made = [pair(row, self.name) for row in map(self.merge, keys, lefts, rights)]
         return DecodedRows(made, columns["w"])
+
+    def sides(self, columns: dict[str, list[Any]]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Decode the keys, and the values of both sides."""
+        return _values(columns, "k", self.key), _values(columns, "v", self.left), _values(columns, "r", self.right)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_c
 without them: they wait, and their keys have no row downstream, as in a worker (docs/adr/0027-held.md). No other row
 depends on them. An endless sequence of new rows is an error, and so is a cycle in a stream.
 
+Where each key leads to one other key the sum is made by doubling (`pointer_doubling.py`), without frontiers.
+
 If a frontier is small, several iterations run in one job; iterations after the end of the recursion have no rows.
 """
 
@@ -20,6 +22,7 @@ from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, RunningUnion, names, spark_errors
 from eddy.connectors.spark.linear_cycles import TakenBackError, reached_by_cycles, without
 from eddy.connectors.spark.loop_bounds import last_depth
+from eddy.connectors.spark.pointer_doubling import doubled
 from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import Capture, PendingRows
 from eddy.errors import LoopLimitError
@@ -113,6 +116,8 @@ class _Loop:
         self.reached = reached
         seed = self._outer[node.inputs[0]].under(frames, *self._serdes, node.label)
         wholes = [frames.lazy(seed if facts else frames.consolidated(seed))]
+        if reached is None and self._doubled(wholes[0]):
+            return True
         frontiers, iteration, deep = list(map(self._going_on, wholes)), 0, False
         while frontiers:
             with frames.jobs.step(f"iteration {iteration}"):
@@ -134,6 +139,17 @@ class _Loop:
                     break
                 wholes.append(frames.lazy(_merged(frames, made) if facts else frames.consolidated(made)))
                 frontiers.append(last := self._going_on(wholes[-1]))
+        return True
+
+    def _doubled(self, seed: DataFrame) -> bool:
+        """Compute the sum of all waves by pointer doubling. Returns whether that is possible."""
+        if self._facts or self._by_depth:
+            return False
+        rows = doubled(self._compiler, self._node, seed)
+        if rows is None:
+            return False
+        self._op(rows, self._remembered.capture, True)  # op is linear: so are the states of its steps
+        self._total.add(rows)
         return True
 
     def _op(self, frontier: DataFrame, capture: Capture, captures: bool) -> DataFrame:

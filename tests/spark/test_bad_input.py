@@ -15,6 +15,7 @@ from eddy.cli import main
 from eddy.cli.load import load
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
+from eddy.errors import ConfigurationError
 from tests.seeds import in_turn
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
@@ -97,6 +98,31 @@ def test_topics_that_are_joined_with_other_numbers_of_partitions(command: str, r
     said = refused(rig, command)
     assert "not co-partitioned: 'names' has 2 partitions, 'ages' has 3" in said
     assert "repartition(3)" in said
+
+
+@pytest.mark.parametrize("gone", ["its records", "its topic"])
+def test_a_cut_that_is_gone(gone: str, rig: Rig) -> None:
+    rig.work()
+    cuts = TopicPartition("people-cuts", 0)
+    if gone == "its topic":
+        rig.log.delete_topics([cuts.topic])
+    else:
+        rig.log.delete_records({cuts: rig.log.end_offsets([cuts])[cuts]})
+    before = everything(rig)
+    with pytest.raises(ConfigurationError, match=r"verify of application 'people': there was no cut .* eddy run …"):
+        rig.verify()
+    assert everything(rig) == before
+
+
+def test_topics_that_were_made_anew_after_the_cut(rig: Rig) -> None:
+    rig.work()
+    again(rig, "both", 2)
+    said = refused(rig, "verify")
+    assert "could not tell: sink 'both': partition 0 of its topic ends at offset 0, before the cut's" in said
+    again(rig, "names", 2)
+    said = refused(rig, "verify")
+    assert "topic 'names' partition 0 ends at offset 0, and was read up to offset" in said
+    assert "eddy reset …" in said
 
 
 def test_topics_with_other_numbers_of_partitions_than_the_states(rig: Rig) -> None:

@@ -110,7 +110,7 @@ class Computation:
     global_joins: GlobalJoins | None = None
 
     def check(self) -> None:
-        """Refuse inputs whose first records were deleted. Raises: ConfigurationError."""
+        """Refuse inputs whose first records were deleted, or that were made anew. Raises: ConfigurationError."""
         begins = self.application.log.begin_offsets(self.application.inputs())
         for (topic, partition), begin in begins.items():
             if begin and topic not in self.histories and not self.retained_only:
@@ -119,6 +119,16 @@ class Computation:
                     f"deleted, so their effect cannot be computed. Give the history as files: "
                     f"--input {topic}=FILES.parquet; or, for a backfill, begin with the remaining records: "
                     f"--retained-only"
+                )
+
+        ends = self.application.log.end_offsets(self.application.inputs())
+        for (topic, partition), end in ends.items():
+            wanted = self.ends.get(topic, [])[partition : partition + 1]
+            if wanted and wanted[0] > end:
+                raise ConfigurationError(
+                    f"topic '{topic}' partition {partition} ends at offset {end}, and was read up to offset "
+                    f"{wanted[0]}: it was deleted and made anew, so that the records of the results are gone. To begin "
+                    f"anew with its records: eddy reset …, then eddy run …"
                 )
 
     def run(self) -> "Computed":

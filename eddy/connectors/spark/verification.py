@@ -364,4 +364,10 @@ class Verify:
             return (
                 f"partition {gone[0].partition} of its topic begins at offset {begins[gone[0]]}: records were deleted"
             )
+        for tp, end in self.log.end_offsets(partitions).items():
+            if end < (wanted := cut.outputs[part.topic][tp.partition]):
+                return (
+                    f"partition {tp.partition} of its topic ends at offset {end}, before the cut's {wanted}: it was "
+                    "deleted and made anew"
+                )
         return ""

@@ -164,6 +164,15 @@ _STOP_S = 15.0
     metavar="N",
     help="The most rows of a table that live queries have in memory; the rows of a larger table are on disk.",
 )
+@click.option(
+    "--recent-memory",
+    "recent_mib",
+    type=click.IntRange(min=0),
+    default=Limits().recent_bytes >> 20,
+    show_default=True,
+    metavar="MIB",
+    help="The memory in which former rows of the last versions are kept, for traces since one of them.",
+)
 @message_options
 def command(
     program: str,
@@ -187,13 +196,14 @@ def command(
     client_queries: int,
     query_rows: int,
     table_rows: int,
+    recent_mib: int,
     log_format: LogFormat,
     log_level: str,
 ) -> None:
     """Read the tables of an application whole, and serve them and its named queries over HTTP until it is stopped.
 
-    It runs beside the workers, and any number of it may run: it is no member of their group, and writes nothing.
-    Its rows are kept in the folder of states; a restart goes on from there.
+    Any number of it may run beside the workers: it is no member of their group, and writes nothing. A restart goes on
+    from its rows in the folder of states.
 
     \b
     Example:
@@ -213,20 +223,19 @@ def command(
         client_queries=client_queries,
         rows=query_rows,
         table_rows=table_rows,
+        recent_bytes=recent_mib << 20,
     )
-    endpoint, tls = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key)
+    endpoint, tls, told = endpoint_of(http, http_token_file), _tls(tls_cert, tls_key), False
     with stop_on_signals(patience_s=_STOP_S) as stop:
         try:
             with stop.interrupts():
-                loaded = load(program)
-            topology, queries = loaded.topology, loaded.queries
+                topology, queries = (loaded := load(program)).topology, loaded.queries
             with stop.abandons(), opened(target) as log:
                 _await_log(log, target, topology, stop)
                 stop.check()
                 with served(
                     endpoint, topology, log, state, max_wait, list(cors), tls, queries, limits, proxies, page
                 ) as server:
-                    told = False
                     while server.tables.rows.failure is None:
                         stop.check()
                         if not told and (told := NOT_RUN in server.tables.rows.hindrance):

@@ -1,7 +1,12 @@
 """`eddy trace`: why a row of a table or of a recursion is what it is."""
 
+import pathlib
+from typing import Any
+from urllib.parse import quote
+
 import click
 
+from eddy.cli.asked_server import asked
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
@@ -25,6 +30,20 @@ __all__ = ["command"]
     help="Open the part of a sum with this key; given again, a part of that part. 'direct' opens the direct rows.",
 )
 @click.option("--at-least", metavar="VERSION", help="Wait for this version, a token of a server or a view.")
+@click.option(
+    "--since",
+    metavar="VERSION",
+    help="Tell what has moved since this version, a token of the server, which has to keep its rows. Needs --server.",
+)
+@click.option("--server", metavar="URL", help="Ask a running server, by its address: eddy serve, or eddy run --http.")
+@click.option(
+    "--http-token-file",
+    type=click.Path(path_type=pathlib.Path),
+    envvar="EDDY_HTTP_TOKEN_FILE",
+    metavar="FILE",
+    show_envvar=True,
+    help="A file with the token of the server.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--limit",
@@ -50,6 +69,9 @@ def command(
     target: Target,
     path: tuple[str, ...],
     at_least: str | None,
+    since: str | None,
+    server: str | None,
+    http_token_file: pathlib.Path | None,
     as_json: bool,
     limit: int,
     max_rows: int,
@@ -61,14 +83,25 @@ def command(
     one version, and the steps are computed again from scratch: nothing of the worker's states is used. A row of a
     served table is compared with the computed one. Exit status 1: they differ. A count or a sum is shown as the sum of
     its parts, largest first, and --open shows one of the parts in the same way. For a key without a row the steps are
-    named that have dropped it.
+    named that have dropped it. --since names the parts that have moved since a version, and the records that did it.
 
     \b
     Example:
       eddy trace family.py descendants tree
       eddy trace family.py descendants tree --open branch
       eddy trace family.py ancestors tree --json
+      eddy trace family.py descendants tree --server http://localhost:8080 --since earliest
     """
+    if server is not None:
+        if at_least is not None:
+            raise click.UsageError("--at-least waits for a version in the log; a server answers with its own")
+        _asked_of(server, step, key, path, since, http_token_file, as_json, timeout)
+        return
+    if since is not None:
+        raise click.UsageError(
+            "--since: the topics of tables are compacted, so the log does not have their rows of earlier versions; a "
+            "server that runs keeps those of the last ones. Name it: --server http://localhost:8080"
+        )
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
         tables.wait(at_least, exact=True, timeout_s=timeout)
@@ -78,4 +111,22 @@ def command(
     else:
         click.echo(found.text, nl=False)
     if found.agrees is False:
+        raise SystemExit(1)
+
+
+def _asked_of(
+    server: str,
+    step: str,
+    key: str,
+    path: tuple[str, ...],
+    since: str | None,
+    token_file: pathlib.Path | None,
+    as_json: bool,
+    timeout_s: float,
+) -> None:
+    """Show the trace of a server."""
+    parameters = [("key", key), *(("open", part) for part in path), *([("since", since)] if since else [])]
+    found: dict[str, Any] = asked(server, f"/v1/trace/{quote(step, safe='')}", parameters, token_file, timeout_s)
+    click.echo(encode(found) if as_json else found["text"], nl=as_json)
+    if found["agrees"] is False:
         raise SystemExit(1)

@@ -17,6 +17,7 @@ from eddy.cli.signals import Stopped, StopRequest
 from eddy.config import Config
 from eddy.connectors.log import Log
 from eddy.errors import ConfigurationError, EddyError, NoTopicMatchesError
+from eddy.live.streams.limits import Limits
 from eddy.program.open_tables import Tables
 from eddy.runtime.compiled_topology import user_topics
 from eddy.runtime.holding import told
@@ -88,7 +89,13 @@ class Work:
             return
         try:
             tables = stack.enter_context(
-                Tables(program.topology, log, state_dir=self.config.state_dir, queries=program.queries)
+                Tables(
+                    program.topology,
+                    log,
+                    state_dir=self.config.state_dir,
+                    queries=program.queries,
+                    recent_bytes=Limits().recent_bytes,
+                )
             )
         except EddyError as error:
             _log.warning("tables are not served: %s", error)

@@ -88,6 +88,7 @@ class Tables:
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
         table_rows: the rows of a table that live queries have in memory; the rows of a larger table are on disk.
+        recent_bytes: the memory in which former rows of the last versions are kept, for traces since one of them.
 
     Raises: ConfigurationError if a user's topics do not exist; StateError; TopologyError.
     """
@@ -102,6 +103,7 @@ class Tables:
         cache_bytes: int = 64 << 20,
         queries: Queries | None = None,
         table_rows: int = TABLE_ROWS,
+        recent_bytes: int = 0,
     ) -> None:
         check_topology("open_tables", topology)
         check_log("open_tables", log)
@@ -109,6 +111,7 @@ class Tables:
         check_number("open_tables", 0, optional=False, max_wait_s=max_wait_s)
         check_whole("open_tables", 1, optional=False, cache_bytes=cache_bytes)
         check_whole("open_tables", 0, optional=False, table_rows=table_rows)
+        check_whole("open_tables", 0, optional=False, recent_bytes=recent_bytes)
         if queries is not None:
             check_kind("open_tables: queries", Queries, [queries], "Write queries = eddy.Queries()")
         self._table_rows = table_rows
@@ -130,7 +133,7 @@ class Tables:
         except BaseException:
             self._close_log()
             raise
-        self.rows = ServedRows(store, list(self.catalog.tables))
+        self.rows = ServedRows(store, list(self.catalog.tables), recent_bytes)
         self.reader = TableReader(self.catalog, self._log, self.rows, max_wait_s=max_wait_s)
         self.last_error = ""
         self._application = topology.name

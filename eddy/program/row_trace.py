@@ -18,12 +18,14 @@ from eddy.errors import QueryError
 from eddy.operators.batch import Place
 from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.program.stream_facts import deleted_records, facts_of_source
+from eddy.program.version_moves import KeptSince, Moves, kept_since, moves_text, moves_to
 from eddy.runtime.metadata import read_metadata
 from eddy.tables.key_text import key_of_text
 from eddy.topology.plan.bags import Row, identity
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.derivation import Derivation, derive
 from eddy.topology.tracing.evaluation import Evaluation
+from eddy.topology.tracing.moved_parts import TracedVersion
 from eddy.topology.tracing.receipts import Receipts
 from eddy.topology.tracing.source_clocks import SourceClocks
 from eddy.topology.tracing.summands import DIRECT
@@ -47,6 +49,8 @@ class RowTrace(msgspec.Struct):
     the version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
     `notes`: what a reader has to know of the rows: an open window, a closed one that its table has no more, records
     that were deleted, and results that the order of arrival decides.
+    `moved`: what has moved since an earlier version, if one was asked for.
+    `kept_since`: the earliest version that can be asked for.
     """
 
     application: str
@@ -60,6 +64,8 @@ class RowTrace(msgspec.Struct):
     why_not: list[DroppedRow]
     held: list[str]
     notes: list[str] = []
+    moved: Moves | None = None
+    kept_since: KeptSince | None = None
     text: str = ""
 
 
@@ -73,10 +79,15 @@ class _Computed(NamedTuple):
     uncertain: list[str]
     """Why a worker's rows may be others."""
 
+    def rows(self, node: Node, identities: Sequence[Any]) -> list[Row]:
+        """The rows of the step with these keys."""
+        return [row for row, _ in self.evaluation.bags[node] if identity(row[0]) in identities]
+
 
 class Traces:
     """Traces of the rows of a plan. The last step is kept as it was computed, until `forget` or a trace of another step
-    or version, so that parts of its sums are opened without computing it again.
+    or version, and so is the step at the version since which moves were told. So parts of its sums are opened without
+    computing it again.
 
     Args:
         limit: the approximate number of rows in a trace; the rows nearest to the result are first.
@@ -85,29 +96,38 @@ class Traces:
 
     def __init__(self, plan: Plan, limit: int = 500, max_rows: int = MAX_ROWS) -> None:
         self._plan, self._limit, self._max_rows = plan, limit, max_rows
-        self._last: _Computed | None = None
+        self._kept: dict[str, _Computed] = {}
 
     def forget(self) -> None:
         """Free the memory of the last step."""
-        self._last = None
+        self._kept.clear()
 
-    def trace(self, tables: Tables, name: str, key: str, path: Sequence[str] = ()) -> RowTrace:
+    def trace(
+        self, tables: Tables, name: str, key: str, path: Sequence[str] = (), since: str | None = None
+    ) -> RowTrace:
         """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
-        `path` has the keys of the parts of a sum to open, one level below the other. Raises: QueryError, NotReadyError.
+        `path` has the keys of the parts of a sum to open, one level below the other; `since` is the token of a version,
+        or `earliest`, to tell what has moved since.
+        Raises: QueryError, also if the rows of that version are not kept; NotReadyError.
         """
         node = _step(self._plan, tables, name)
         with tables.snapshot() as snapshot:
             version = snapshot.version
-            _, _, evaluation, ways, uncertain = self._computed(tables, snapshot, node, name)
+            now = self._computed("now", tables, snapshot, node, name)
+            _, _, evaluation, ways, uncertain = now
             served = tables.catalog.tables.get(name)
             wanted = _keys(key) if served is None else [key_of_text(served, key)]
             value = None if served is None else snapshot[name].get(wanted[0])
-        identities = [identity(each) for each in wanted]
-        rows = [row for row, _ in evaluation.bags[node] if identity(row[0]) in identities]
+            identities = [identity(each) for each in wanted]
+            rows = now.rows(node, identities)
+            receipts = Receipts(self._plan, evaluation, ways, path)
+            moves = None
+            if since is not None:
+                side = TracedVersion(evaluation, ways, receipts, rows)
+                moves = self._moves(tables, snapshot, side, node, name, identities, path, since)
         is_compared = served is not None and served.kind != "source" and version.exact and not uncertain
         agrees = _agree(value, [row for row in rows if not _is_removed(evaluation, node, row)]) if is_compared else None
-        receipts = Receipts(self._plan, evaluation, ways, path)
         found = [derive(evaluation, ways, node, row, self._limit, receipts) for row in rows[:_MAX_VALUES]]
         if rows and not receipts.opened:
             raise QueryError(
@@ -121,21 +141,41 @@ class Traces:
         why_not = [] if rows else WhyNot(self._plan, evaluation).of(node, wanted)
         of = self._plan.name, name, wanted[0], version.token, version.exact
         notes = [*(note for row in rows if (note := _note(evaluation, node, row))), *uncertain]
-        made = RowTrace(*of, agrees, value, found, why_not, held, notes)
+        made = RowTrace(*of, agrees, value, found, why_not, held, notes, moves, kept_since(tables.rows.earliest()))
         made.text = _text(made, len(rows))
         return made
 
-    def _computed(self, tables: Tables, snapshot: TablesSnapshot, node: Node, name: str) -> _Computed:
-        last, version = self._last, snapshot.version.token
-        if last is None or (last.name, last.version) != (name, version):
-            self._last = None
-            with tables.log_client() as log:
-                rows = _SourceRows(self._plan, tables, snapshot, log, self._max_rows)
-                clocks = SourceClocks(tables.catalog.inputs, log.partitioner)
-                evaluation = Evaluation(self._plan, node, rows, self._max_rows, clocks)
-            uncertain = [*rows.deleted, *evaluation.by_arrival]
-            last = self._last = _Computed(name, version, evaluation, Ways(self._plan, evaluation), uncertain)
-        return last
+    def _computed(self, use: str, tables: Tables, snapshot: TablesSnapshot, node: Node, name: str) -> _Computed:
+        """The step at a version. It is kept for the next one of this use."""
+        known, version = self._kept.get(use), snapshot.version.token
+        if known is not None and (known.name, known.version) == (name, version):
+            return known
+        known = None
+        self._kept.pop(use, None)
+        with tables.log_client() as log:
+            rows = _SourceRows(self._plan, tables, snapshot, log, self._max_rows)
+            clocks = SourceClocks(tables.catalog.inputs, log.partitioner)
+            evaluation = Evaluation(self._plan, node, rows, self._max_rows, clocks)
+        uncertain = [*rows.deleted, *evaluation.by_arrival]
+        made = self._kept[use] = _Computed(name, version, evaluation, Ways(self._plan, evaluation), uncertain)
+        return made
+
+    def _moves(
+        self,
+        tables: Tables,
+        snapshot: TablesSnapshot,
+        now: TracedVersion,
+        node: Node,
+        name: str,
+        identities: list[Any],
+        path: Sequence[str],
+        since: str,
+    ) -> Moves:
+        with TablesSnapshot(tables.catalog, tables.rows.former(since)) as before:
+            then = self._computed("then", tables, before, node, name)
+            receipts = Receipts(self._plan, then.evaluation, then.ways, path)
+            side = TracedVersion(then.evaluation, then.ways, receipts, then.rows(node, identities))
+            return moves_to(self._plan, tables, before, snapshot, (side, now), node)
 
 
 def _step(plan: Plan, tables: Tables, name: str) -> Node:
@@ -225,6 +265,7 @@ def _text(made: RowTrace, count: int) -> str:
     lines += [text_of(row) for row in made.rows]
     if count > len(made.rows):
         lines.append(f"… {count - len(made.rows):,} more rows with this key\n")
+    lines += [moves_text(made.moved)] if made.moved is not None else []
     lines += [f"{each}\n" for each in (*made.held, *made.notes)]
     if made.agrees is not None:
         says = "as computed here from the inputs" if made.agrees else "NOT as computed here from the inputs"

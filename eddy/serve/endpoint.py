@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eddy.errors import ConfigurationError, ConnectorError
 
-__all__ = ["Endpoint", "check_proxies", "check_tls", "endpoint_of", "is_address", "listen"]
+__all__ = ["Endpoint", "check_proxies", "check_tls", "endpoint_of", "is_address", "listen", "token_of"]
 
 _ADDRESS = re.compile(r"(?:(?P<host>\[[^\[\]]+\]|[^:\[\]]*):)?(?P<port>\d{1,5})")
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/=-]{16,1024}")
@@ -65,7 +65,7 @@ def endpoint_of(address: str, token_file: Path | None = None) -> Endpoint:
         raise ConfigurationError(f"http '{address}': not an address; PORT or HOST:PORT is needed, as in --http 8080")
     host = (found["host"] or _LOOPBACK).strip("[]")
     host = _LOOPBACK if host == "localhost" else host
-    endpoint = Endpoint(host, int(found["port"]), None if token_file is None else _token(token_file))
+    endpoint = Endpoint(host, int(found["port"]), None if token_file is None else token_of(token_file))
     if endpoint.token is None and not endpoint.loopback:
         raise ConfigurationError(
             f"http '{address}': others than this machine could read; a token is needed there. Write one into a file, "
@@ -80,7 +80,8 @@ def endpoint_of(address: str, token_file: Path | None = None) -> Endpoint:
     return endpoint
 
 
-def _token(file: Path) -> bytes:
+def token_of(file: Path) -> bytes:
+    """The token in a file. Raises: ConfigurationError."""
     try:
         token = file.read_bytes().strip()
     except OSError as error:

@@ -71,10 +71,9 @@ def served(
     check_own_page(own_page)
     listener = listen(endpoint)
     try:
-        table_rows = (limits or Limits()).table_rows
-        tables = Tables(
-            topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, table_rows=table_rows
-        )
+        bounds = limits or Limits()
+        sizes = {"table_rows": bounds.table_rows, "recent_bytes": bounds.recent_bytes}
+        tables = Tables(topology, log, state_dir=state_dir, max_wait_s=max_wait_s, queries=queries, **sizes)
     except BaseException:
         listener.close()
         raise
@@ -84,7 +83,6 @@ def served(
         app: ASGIApp = Guard(with_own_page(with_page(pages, topology, tables), own_page), endpoint)
         if cors:  # outside of the guard: a browser sends its preflight request without the token
             app = CORSMiddleware(app, allow_origins=cors, allow_methods=METHODS, allow_headers=["*"])
-        bounds = limits or Limits()
         server = HttpServer(
             app,
             listener,

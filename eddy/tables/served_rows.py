@@ -28,7 +28,8 @@ from eddy.state.store import Store
 from eddy.tables.intake import table_prefix
 from eddy.tables.key_ranks import KeyRanks
 from eddy.tables.open_table import end_of
-from eddy.tables.version import Version
+from eddy.tables.recent_versions import FormerRows, PastVersion, RecentVersions
+from eddy.tables.version import Version, version_of
 
 __all__ = ["MANY_KEYS", "MAX_KEPT", "NOTED", "NOT_RUN", "Changes", "RowsFollower", "RowsSnapshot", "ServedRows"]
 
@@ -58,10 +59,12 @@ class RowsFollower(Protocol):
 
 
 class ServedRows:
-    """The rows of tables in a store."""
+    """The rows of tables in a store. `recent_bytes` of memory keep the former rows of the last versions."""
 
-    def __init__(self, store: Store, tables: Sequence[str]) -> None:
+    def __init__(self, store: Store, tables: Sequence[str], recent_bytes: int = 0) -> None:
         self._store = store
+        self._recent = RecentVersions(recent_bytes)
+        self._shown: PastVersion | None = None
         self.changed = threading.Condition()
         self.version = Version({}, {}, exact=False)
         self.hindrance = "starting"
@@ -103,7 +106,7 @@ class ServedRows:
     def forget(self, table: str, parts: Sequence[TopicPartition], identity: str) -> None:
         """Remove all rows of a table, which is read anew. Readers wait until it is whole again."""
         with self.changed:
-            self.hindrance = f"table '{table}' is read anew"
+            self._hinder(f"table '{table}' is read anew")
             for snapshot in self._snapshots:
                 snapshot.end(f"table '{table}' was read anew")
             for follower in self._followers:
@@ -144,6 +147,8 @@ class ServedRows:
             batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
             self._store.write([*batch, *notes])
             self._keep(olds)
+            if self._shown is not None:
+                self._recent.note(self._shown, olds)
             for table, ranks in self._ranks.items():
                 rows = changes.get(table, {})
                 added = [key for key, value in rows.items() if value is not None and olds[key] is None]
@@ -151,10 +156,11 @@ class ServedRows:
             for follower in self._followers:
                 follower.put(changes)
             self.counts, self.version, self._shown_at = counts, version, time.monotonic()
+            self._hinder(self.hindrance)
             self.changed.notify_all()
         return len(news)
 
-    def _keep(self, olds: Mapping[bytes, bytes | None]) -> None:
+    def _keep(self, olds: FormerRows) -> None:
         """Let each snapshot keep the former rows; if they take too much memory, end snapshots."""
         for snapshot in self._snapshots:
             snapshot.keep(olds)
@@ -171,8 +177,17 @@ class ServedRows:
     def say(self, hindrance: str) -> None:
         """Note the reason why rows cannot be read now; empty if they can be."""
         with self.changed:
-            self.hindrance = hindrance
+            self._hinder(hindrance)
             self.changed.notify_all()
+
+    def _hinder(self, hindrance: str) -> None:
+        """Rows that cannot be read are of no version, and none before them can be told. The caller holds the lock."""
+        self.hindrance = hindrance
+        if hindrance:
+            self._shown = None
+            self._recent.forget()
+        elif self._shown is None or self._shown.version is not self.version:
+            self._shown = PastVersion(self.version, self.counts, int(time.time() * 1000))
 
     def fail(self, error: Exception) -> None:
         """Note the error after which no more versions follow."""
@@ -258,6 +273,37 @@ class ServedRows:
             self._snapshots.add(made)
             return made
 
+    def earliest(self) -> PastVersion | None:
+        """The earliest version whose rows are still known; None if the rows cannot be read."""
+        with self.changed:
+            return self._recent.earliest or self._shown
+
+    def former(self, token: str) -> "RowsSnapshot":
+        """A snapshot of an earlier version, by its token, or of the `earliest` one whose rows are known.
+
+        Raises: QueryError if its rows are not known any more; NotReadyError.
+        """
+        asked = None if token == "earliest" else version_of("since", token)
+        with self.changed:
+            self.check()
+            earliest = self._recent.earliest or self._shown
+            assert earliest is not None
+            wanted = earliest.version if asked is None else asked
+            if self.version.is_at(wanted):
+                return self.snapshot()
+            found = self._recent.of(wanted)
+            if found is None:
+                raise QueryError(
+                    f"since: the rows of version {token[:200]} are not kept here; one from {earliest.version.token} of "
+                    f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(earliest.shown_ms / 1000))} UTC on is needed"
+                )
+            past, former = found
+            made = RowsSnapshot(self)
+            made.version, made.counts = past.version, dict(past.counts)
+            made.keep(former)
+            self._snapshots.add(made)
+            return made
+
     def release(self, snapshot: "RowsSnapshot") -> None:
         """Stop keeping rows for a snapshot that is not read any more."""
         with self.changed:
@@ -296,7 +342,7 @@ class RowsSnapshot:
         """The number of rows whose former values are kept."""
         return len(self._kept)
 
-    def keep(self, olds: Mapping[bytes, bytes | None]) -> None:
+    def keep(self, olds: FormerRows) -> None:
         """Keep the values of rows before they change. The caller holds the lock."""
         if not self.ended:
             for key, old in olds.items():

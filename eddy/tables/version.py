@@ -17,7 +17,7 @@ import msgspec
 
 from eddy.errors import QueryError
 
-__all__ = ["Offsets", "Version", "wanted_of"]
+__all__ = ["Offsets", "Version", "version_of", "wanted_of"]
 
 Offsets = dict[str, list[int]]
 """By topic, one offset a partition."""
@@ -36,6 +36,10 @@ class Version(msgspec.Struct, frozen=True, dict=True):
         """The version as text, of letters, digits, - and _."""
         data = msgspec.msgpack.encode({"o": self.offsets, "i": self.inputs}, order="sorted")
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    def is_at(self, other: "Version") -> bool:
+        """Whether both are of the same offsets."""
+        return (self.offsets, self.inputs) == (other.offsets, other.inputs)
 
     def covers(self, wanted: "Wanted") -> bool:
         """Whether the version is at least as late as the wanted offsets."""
@@ -99,10 +103,18 @@ def _of_json(text: str) -> dict[str, dict[int, int] | list[int]]:
 
 
 def _of_token(token: str) -> Wanted:
+    version = version_of("at_least", token)
+    offsets, inputs = (
+        {topic: dict(enumerate(each)) for topic, each in part.items()} for part in (version.offsets, version.inputs)
+    )
+    return Wanted(offsets, inputs)
+
+
+def version_of(name: str, token: str) -> Version:
+    """The version of a token, which is the argument `name`; nothing tells whether it is exact. Raises: QueryError."""
     try:
         data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         found = msgspec.msgpack.decode(data, type=dict[str, Offsets])
-        offsets, inputs = ({t: dict(enumerate(o)) for t, o in found[part].items()} for part in ("o", "i"))
+        return Version(found["o"], found["i"], exact=False)
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
-        raise QueryError(f"at_least: {token[:80]!r} is no version; one that a server gave is needed") from error
-    return Wanted(offsets, inputs)
+        raise QueryError(f"{name}: {token[:80]!r} is no version; one that a server gave is needed") from error

@@ -1,5 +1,6 @@
 """The page in headless Chromium: by keyboard and on a phone, with long tables, markup, and a server that is away."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +12,7 @@ import pytest
 
 import eddy
 import eddy.serve.page
+from tests.client.axe import check_accessible
 from tests.client.node import run_node
 from tests.client.proxy import Proxy
 from tests.client.site import Site, folders_site
@@ -120,6 +122,29 @@ def test_row_is_traced_beside_it_and_parts_of_its_sum_open(
     page.wait_for_selector(".receipt .receipt")
     assert len(lines_of(page)) == 12
     assert lines_of(page)[-1] == "292 more 292"
+
+
+def test_what_moved_since_the_earliest_version_is_shown_with_its_records(
+    visit: Visit, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
+    url = site.serve()
+    site.write({"leaf": "twig", "twig": "branch", "branch": "tree", "root": "tree"})
+    site.write({"leaf": "root", "<i>bud</i>": "twig", "moss": "twig"})
+    page = visit(f"{url}#/tables/descendants", viewport={"width": 1280, "height": 800})
+    page.click(".row:has-text('tree')")
+    page.click("text=Why is it so?")
+    page.wait_for_selector(".receipt")
+    page.click("button:has-text('What moved since')")
+    page.wait_for_selector(".moved")
+    told = page.locator(".moved").inner_text()
+    assert re.match(r"Since \d+:\d\d:\d\d( [AP]M)?(, not exact)?\s+(no row|\d) → 6", told)
+    assert "branch of tree\n0 → 3" in told or "branch of tree\n2 → 3" in told
+    assert re.search(r"nodes <i>bud</i>: none → twig, by nodes-0@\d+, ", told)
+    page.click(".receipt:not(.moved) button:has-text('branch')")
+    page.wait_for_selector(".receipt .receipt")
+    assert "twig of branch" in page.locator(".moved").inner_text()
+    check_accessible(page)
+    screenshots(page, "moved")
 
 
 def test_window_is_traced_to_its_records_and_says_that_it_is_open(

@@ -32,6 +32,7 @@ class Limits(msgspec.Struct, frozen=True):
         connection_queries, client_queries, queries: the number of queries of one stream, of one client, of all.
         rows: the number of rows of one query, with its nests.
         table_rows: the number of a table's rows that queries have in memory; the rows of a larger table are on disk.
+        recent_bytes: the memory in which former rows of the last versions are kept, for traces since one of them.
         heartbeat_s: seconds without an event after which a comment is sent.
         slow_s: seconds that one event may take to be sent; then the stream ends.
     """
@@ -52,6 +53,7 @@ class Limits(msgspec.Struct, frozen=True):
     queries: int = 50_000
     rows: int = 100_000
     table_rows: int = TABLE_ROWS
+    recent_bytes: int = 16 << 20
     heartbeat_s: float = 15.0
     slow_s: float = 30.0
 

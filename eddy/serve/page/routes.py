@@ -3,7 +3,8 @@
 /                        the page; /page.css, and its scripts
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
-/v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open
+/v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open;
+                         `since=VERSION` says what has moved since a version that is kept
 
 The files are sent compressed, and their scripts without comments. They are equal for all readers and contain no data,
 so they need no token: the page asks the user for the token, and sends it with
@@ -148,14 +149,15 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
     traces = Traces(topology.plan, _MAX_NAMED, _MAX_TRACED)
     forgetting: list[asyncio.TimerHandle] = []
 
-    def found(name: str, key: str, path: list[str]) -> RowTrace:
+    def found(name: str, key: str, path: list[str], since: str | None) -> RowTrace:
         served = tables()
         if served is None:
             raise NotReadyError("trace: tables are not served here, or not yet. Try again later")
-        return traces.trace(served, name, key, path)
+        return traces.trace(served, name, key, path, since)
 
     async def answer(request: Request) -> Response:
-        name, key = request.path_params["name"], request.query_params.get("key", "")
+        name, given = request.path_params["name"], request.query_params
+        asked = name, given.get("key", ""), given.getlist("open"), given.get("since")
         headers = _HEADERS | {"Cache-Control": "no-store"}
         try:
             async with one_at_a_time:
@@ -164,7 +166,7 @@ def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> Base
                 while forgetting:
                     forgetting.pop().cancel()
                 try:
-                    made = await asyncio.to_thread(found, name, key, request.query_params.getlist("open"))
+                    made = await asyncio.to_thread(found, *asked)
                 finally:
                     forgetting.append(asyncio.get_running_loop().call_later(_KEPT_S, traces.forget))
         except EddyError as error:

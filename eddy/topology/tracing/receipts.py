@@ -13,7 +13,7 @@ of `recursive_fixpoint`, are the number of the node's *own* and the sums of the 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from math import isclose, isfinite
@@ -28,9 +28,9 @@ from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation
 from eddy.topology.tracing.summands import DIRECT, OWN, RowGroup, RowShare, RowShares, SubtreeSums, add_share, not_zero
 from eddy.topology.tracing.titles import key_text, label, title_of
-from eddy.topology.tracing.ways import Ways
+from eddy.topology.tracing.ways import Input, Ways
 
-__all__ = ["Receipt", "Receipts", "Summand"]
+__all__ = ["OpenLevel", "Receipt", "Receipts", "Routes", "Summand", "number_of"]
 
 _SHOWN = 8
 _MOST_STEPS = 100
@@ -85,6 +85,32 @@ class _Origin(NamedTuple):
     row: Row
     times: int = 1
     joined_by: Any = None
+    others: tuple[Input, ...] = ()
+
+
+class Route(NamedTuple):
+    """A row from which a number was handed on, and the rows that were joined with the one that it was handed on to."""
+
+    node: Node
+    row: Row
+    others: tuple[Input, ...]
+
+
+Routes = dict[Any, list[Route]]
+"""The routes to each row, by its step and identity."""
+
+
+class OpenLevel(NamedTuple):
+    """A level that is open: the sum, all of its parts, the type of their numbers, and the routes to the parts' rows.
+
+    `name`: the name of the sum, if the row has several.
+    """
+
+    name: str
+    sum: RowGroup
+    parts: list[RowGroup]
+    kind: type
+    routes: Routes
 
 
 class Receipts:
@@ -99,21 +125,38 @@ class Receipts:
         self._order = {node: number for number, node in enumerate(plan.nodes)}
         self._titles: dict[Loop, dict[Any, str]] = {}
         self._sums: dict[Node, tuple[SubtreeSums, bool] | None] = {}
+        self._routes: Routes = {}
         self.opened = not path
 
     def of(self, node: Node, row: Row) -> list[Receipt]:
         """The receipts of the finite sums in a row's value."""
+        found = []
+        for name, level, kind in self._sums_in(node, row):
+            found.append(self._receipt(level, kind, self._path))
+            found[-1].name = name
+        return found
+
+    def open_levels(self, node: Node, row: Row) -> Iterator[OpenLevel]:
+        """The levels of a row's sums that the path opens, as far as there are such parts, with all of their parts."""
+        for name, top, kind in self._sums_in(node, row):
+            level: RowGroup | None = top
+            path = list(self._path)
+            while level is not None:
+                parts, _ = self._parts(level)
+                yield OpenLevel(name, level, parts, kind, self._routes)
+                chosen = _chosen(parts, path.pop(0)) if path else None
+                level = None if chosen is None else self._below(chosen)
+
+    def _sums_in(self, node: Node, row: Row) -> Iterator[tuple[str, RowGroup, type]]:
+        """The finite sums in a row's value, each with its name and its type."""
         named = [addend for addend in node.addends if addend.name]
         level = None if named else self._level(node, row)
         if level is not None:
-            return [self._receipt(level, type(row[1]), self._path)]
-        found = []
+            yield "", level, type(row[1])
+            return
         for addend in named:
             if _is_number(value := addend.of_value(row[1])):
-                receipt = self._receipt(self._sum_of_rows(node, row, addend), type(value), self._path)
-                receipt.name = addend.name
-                found.append(receipt)
-        return found
+                yield addend.name, self._sum_of_rows(node, row, addend), type(value)
 
     def _level(self, node: Node, row: Row) -> RowGroup | None:
         """The sum that a row's value is: of this step, or of a step whose rows are handed on one by one."""
@@ -170,17 +213,17 @@ class Receipts:
         return Receipt(
             level.key,
             level.title,
-            _number(level.number, kind),
+            number_of(level.number, kind),
             level.node.name,
             [self._part(each, kind) for each in shown],
             len(rest),
-            _number(sum((each.number for each in rest), Fraction(0)), kind),
+            number_of(sum((each.number for each in rest), Fraction(0)), kind),
             opened=self._open(level, parts, kind, path) if path else None,
         )
 
     def _part(self, part: RowGroup, kind: type) -> Summand:
         opens = _text(part) if self._below(part) is not None else ""
-        return Summand(part.key, part.title, _number(part.number, kind), part.node.name, part.word, opens)
+        return Summand(part.key, part.title, number_of(part.number, kind), part.node.name, part.word, opens)
 
     def _open(self, level: RowGroup, parts: list[RowGroup], kind: type, path: Sequence[str]) -> Receipt | None:
         """The receipt of the part that the path names first; None if there is none."""
@@ -219,6 +262,7 @@ class Receipts:
 
     def _parts(self, level: RowGroup) -> tuple[list[RowGroup], Loop | None]:
         """The parts of a number, and the recursion that is opened for them, if one is."""
+        self._routes = {}
         if level.direct or level.tree is not None:
             return level.direct or (level.tree.parts(level.at) if level.tree is not None else []), None
         loop, found = self._walk(level)
@@ -287,7 +331,9 @@ class Receipts:
                 if origins is None:
                     is_around = loop is not None and node in loop.variables
                     add_share(found.setdefault(node, {}), share if is_around else share._replace(joined_by=None))
-                for source, origin, times, joined_by in origins or ():
+                for source, origin, times, joined_by, others in origins or ():
+                    route = Route(node, share.row, others)
+                    self._routes.setdefault((source, identity(origin)), []).append(route)
                     by = share.joined_by if joined_by is None else joined_by
                     add_share(todo.setdefault(source, {}), RowShare(origin, share.number * times, by))
         return loop, [_End(node, share) for node, shares in found.items() for share in shares.values()]
@@ -311,7 +357,7 @@ class Receipts:
             for number, (source, other) in enumerate(way):
                 times *= self._bags[source].weight(other) if number != owner else 1
             joined_by = way[owner][1][0] if len(way) > 1 and loop is not None else None
-            found.append(_Origin(*way[owner], times, joined_by))
+            found.append(_Origin(*way[owner], times, joined_by, tuple(way[:owner] + way[owner + 1 :])))
         return found
 
     # Weights and names
@@ -370,7 +416,7 @@ def _is_finite(value: int | float | Decimal) -> bool:
     return isinstance(value, int) or isfinite(value)
 
 
-def _number(exact: Fraction, kind: type) -> Any:
+def number_of(exact: Fraction, kind: type) -> Any:
     """A number as one of this type; a whole number without one as an int."""
     if kind is Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)

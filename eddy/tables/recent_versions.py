@@ -1,0 +1,73 @@
+"""The former rows of the last versions of a table server, from which the rows of an earlier version are known again.
+
+    rows(v) = the rows now, each with the first of its former values that is kept since v
+
+They are bounded by their bytes: the earliest versions are dropped first.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from eddy.tables.version import Version
+
+__all__ = ["FormerRows", "PastVersion", "RecentVersions"]
+
+_VERSION_BYTES, _ROW_BYTES = 2_000, 200
+"""The memory that a version, and a row of it, take besides the bytes of keys and values."""
+
+FormerRows = Mapping[bytes, bytes | None]
+"""The values of rows before they changed, by key; None for rows that were not there."""
+
+
+class PastVersion(NamedTuple):
+    """A version that was shown: the numbers of rows of the tables, and when it was shown first, in milliseconds."""
+
+    version: Version
+    counts: Mapping[str, int]
+    shown_ms: int
+
+
+class _KeptVersion(NamedTuple):
+    past: PastVersion
+    former: FormerRows
+    size: int
+
+
+class RecentVersions:
+    """The last versions, with the former values of the rows that the version after each has changed."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._kept: deque[_KeptVersion] = deque()
+
+    @property
+    def earliest(self) -> PastVersion | None:
+        """The earliest version that is kept."""
+        return self._kept[0].past if self._kept else None
+
+    def note(self, past: PastVersion, former: FormerRows) -> None:
+        """Keep the values that rows had at a version, which another one follows."""
+        if not self._max_bytes:
+            return
+        size = _VERSION_BYTES + sum(len(key) + len(value or b"") + _ROW_BYTES for key, value in former.items())
+        self._kept.append(_KeptVersion(past, former, size))
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            self._bytes -= self._kept.popleft().size
+
+    def forget(self) -> None:
+        """Drop all versions: what has changed since is not known."""
+        self._kept.clear()
+        self._bytes = 0
+
+    def of(self, wanted: Version) -> tuple[PastVersion, dict[bytes, bytes | None]] | None:
+        """A version with the offsets of `wanted`, and the former rows since; None if it is not kept."""
+        for number, (past, _, _) in enumerate(self._kept):
+            if past.version.is_at(wanted):
+                former: dict[bytes, bytes | None] = {}
+                for later in islice(reversed(self._kept), len(self._kept) - number):
+                    former.update(later.former)
+                return past, former
+        return None

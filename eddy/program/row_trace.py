@@ -48,7 +48,7 @@ class RowTrace(msgspec.Struct):
     `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, if
     the version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
     `notes`: what a reader has to know of the rows: an open window, a closed one that its table has no more, records
-    that were deleted, and results that the order of arrival decides.
+    that were deleted, records on which a step fails, and results that the order of arrival decides.
     `moved`: what has moved since an earlier version, if one was asked for.
     `kept_since`: the earliest version that can be asked for.
     """
@@ -156,7 +156,7 @@ class Traces:
             rows = _SourceRows(self._plan, tables, snapshot, log, self._max_rows)
             clocks = SourceClocks(tables.catalog.inputs, log.partitioner)
             evaluation = Evaluation(self._plan, node, rows, self._max_rows, clocks)
-        uncertain = [*rows.deleted, *evaluation.by_arrival]
+        uncertain = [*rows.deleted, *evaluation.left_out(), *evaluation.by_arrival]
         made = self._kept[use] = _Computed(name, version, evaluation, Ways(self._plan, evaluation), uncertain)
         return made
 

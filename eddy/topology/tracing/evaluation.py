@@ -32,6 +32,15 @@ _CHUNK = 10_000
 _SEARCHES = frozenset(64 * 2**n for n in range(8))
 """The iterations after which cycles are looked for."""
 _NONE_HELD = CyclicRows({}, ())
+_NAMED = 5
+
+
+class _FailedRecordsError(Exception):
+    """A step fails on single records of a stream: `reasons` by the places of the records."""
+
+    def __init__(self, reasons: dict[str, str]) -> None:
+        super().__init__(f"{len(reasons)} records")
+        self.reasons = reasons
 
 
 class Evaluation:
@@ -41,7 +50,8 @@ class Evaluation:
     `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
     formula holds, with F(0), F(1), … if the depth of rows is bounded; `held` has the rows that loops hold.
     `waiting` has the rows that steps do not pass on yet, with the reasons, `by_arrival` the reasons why a worker's rows
-    may be others. The rows of windows of `wanted` itself are all that there ever were.
+    may be others. `failed` has the reasons why records of streams are left out, by their places: a step fails on them.
+    The rows of windows of `wanted` itself are all that there ever were.
 
     `max_rows` bounds the different rows of all steps and iterations together; up to twenty times as many may be
     computed before equal rows are merged.
@@ -56,20 +66,37 @@ class Evaluation:
         max_rows: int = 5_000_000,
         clocks: SourceClocks | None = None,
     ) -> None:
-        self._tables, self._left, self._scopes, self._wanted = tables, max_rows, Scopes(plan), wanted
+        self._tables, self._max_rows, self._scopes, self._wanted = tables, max_rows, Scopes(plan), wanted
         self._topics = {source: source.topic for source in plan.sources()}
         self.clocks = clocks or SourceClocks({})
-        self._left_to_make = _MADE_EACH * max_rows
+        self.failed: dict[str, str] = {}
+        self._begin()
+        needed, nodes = self._needed(wanted), list(plan.nodes)
+        while nodes:
+            try:
+                for node in nodes:
+                    if node in needed and node not in self._scopes.around:
+                        self._evaluate(node)
+                nodes = []
+            except _FailedRecordsError as error:  # a worker rejects a record as a whole
+                self.failed |= error.reasons
+                self._begin()
+
+    def _begin(self) -> None:
+        """Begin without rows."""
+        self._left, self._left_to_make = self._max_rows, _MADE_EACH * self._max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
         self.waves: dict[Node, list[Bag]] = {}
         self.held: dict[Node, CyclicRows] = {}
         self.waiting: dict[Node, list[tuple[Row, str]]] = {}
         self.by_arrival: list[str] = []
-        needed = self._needed(wanted)
-        for node in plan.nodes:
-            if node in needed and node not in self._scopes.around:
-                self._evaluate(node)
+
+    def left_out(self) -> list[str]:
+        """The records that are left out since a step fails on them, and why; of many the first ones."""
+        more = len(self.failed) - _NAMED
+        rest = [f"{more:,} more records are left out, since steps fail on them"] if more > 0 else []
+        return [f"record {place} is left out: {why}" for place, why in islice(self.failed.items(), _NAMED)] + rest
 
     def iteration(self, loop: Node, row: Row) -> int:
         """The iteration in which a row of a loop's result first appeared."""
@@ -133,7 +160,7 @@ class Evaluation:
 
     def _made(self, node: Node, inputs: list[Bag]) -> Bag:
         if node in self._topics:
-            rows = self._tables[self._topics[node]]
+            rows = self._without_failed(self._tables[self._topics[node]])
             return self._bag((row, 1) for row in rows if row[0] is not None or node.kind == "stream")
         made = None if node.only_by_worker else node.rows_from(*inputs)
         if made is None:
@@ -143,7 +170,17 @@ class Evaluation:
         except QueryError:
             raise
         except Exception as error:
+            if reasons := _failing(node, inputs):
+                raise _FailedRecordsError(reasons) from error
             raise QueryError(f"trace: step '{node.name}' fails on a row: {error!r}") from error
+
+    def _without_failed(self, rows: Iterable[Row]) -> Iterable[Row]:
+        """The rows without the records on which steps fail, whose event times count as a worker counts them."""
+        for row in rows:
+            if isinstance(row, Fact) and row.record.place in self.failed:
+                self.clocks.see([row])
+            else:
+                yield row
 
     def _refused(self, node: Node, why: str) -> QueryError:
         return QueryError(
@@ -279,6 +316,18 @@ class Evaluation:
                 f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
                 "iterations. `eddy status` names the path; mend the data"
             )
+
+
+def _failing(node: Node, inputs: Sequence[Bag]) -> dict[str, str]:
+    """The reasons why a step of one input fails on single facts, by the places of their records."""
+    found: dict[str, str] = {}
+    for row, weight in inputs[0] if len(inputs) == 1 else ():
+        if isinstance(row, Fact):
+            try:
+                list(node.rows_from(Bag([(row, weight)])) or ())
+            except Exception as error:
+                found[row.record.place] = f"step '{node.name}' fails on it: {error!r}"
+    return found
 
 
 def _is_mixed(rows: Bag) -> bool:

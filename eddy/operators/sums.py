@@ -152,12 +152,16 @@ class Summation:
             return number
         if isinstance(number, _NUMBERS) and not (why := self._refusal(number)):
             return number
+        fix = "Name the number of a value: of=lambda value: …"
         if number is None:
-            why = "is no number, and each record of a session needs one; filter the others out before windowed_by"
+            why, fix = (
+                "is no number, and each record of a session needs one",
+                "Filter the others out before windowed_by",
+            )
         elif not isinstance(number, _NUMBERS):
             why = "is no number; an int, a float, a Decimal or None is needed"
         where = f"{self.verb} '{self.name}': {number!r}" + ("" if self.of is None else f" of the value {value!r}")
-        raise DataError(f"{where} in the group {key!r} {why}. Name the number of a value: of=lambda value: …")
+        raise DataError(f"{where} in the group {key!r} {why}. {fix}")
 
     def _refusal(self, number: Number) -> str:
         """The reason why a number cannot be added; empty if it can."""

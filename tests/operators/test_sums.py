@@ -248,3 +248,9 @@ def test_what_is_kept_is_the_same_in_any_order_and_after_detours(rows: Any, seed
     for row in rng.sample(rows, len(rows)):
         other.epoch(**{"in": batch([(row, -1)])})
     assert one.states() == other.states()
+
+
+@pytest.mark.parametrize("of", [None, lambda value: value], ids=["the value", "of="])
+def test_a_record_of_a_session_without_a_number_is_to_be_filtered_out(of: Any) -> None:
+    with pytest.raises(DataError, match=r"needs one\. Filter the others out before windowed_by$"):
+        Summation("s", False, of, required=True).number("a", None)

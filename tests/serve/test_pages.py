@@ -153,6 +153,16 @@ def test_scripts_are_sent_without_comments(ward: Ward) -> None:
             assert [line for line in code.splitlines() if line] == [line for line in lines if line]
 
 
+def test_all_scripts_of_the_page_are_asked_for_at_once(ward: Ward) -> None:
+    needed, left = set[str](), ["page.js"]
+    while left:
+        found = set(re.findall(r'^import .* from "\./(.+)";$', ward.get(f"/{left.pop()}").text, re.MULTILINE)) - needed
+        needed |= found
+        left += found
+    assert len(needed) > 5
+    assert set(re.findall(r'<link rel="modulepreload" href="(.+)">', ward.get("/").text)) == needed
+
+
 def raw(port: int, request: bytes) -> bytes:
     """Send bytes and read until the server closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:

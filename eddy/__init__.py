@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         TopologyError,
         UnknownSchemaError,
     )
-    from eddy.failed_record import FailedRecord
+    from eddy.failed_record import FailedRecord, Retry
     from eddy.join_windows import JoinWindows
     from eddy.live.dataflow.action import Action
     from eddy.live.query.explain import QueryPlan
@@ -138,6 +138,7 @@ __all__ = [
     "RecursiveRelation",
     "Relation",
     "RelationTable",
+    "Retry",
     "Schedule",
     "SchemaRegistry",
     "Serde",
@@ -206,7 +207,7 @@ _HOMES = {
         "UnknownSchemaError",
     ),
     "eddy.as_of": ("AsOf",),
-    "eddy.failed_record": ("FailedRecord",),
+    "eddy.failed_record": ("FailedRecord", "Retry"),
     "eddy.join_windows": ("JoinWindows",),
     "eddy.operators.processors.processor_context": ("ProcessorContext", "Schedule"),
     "eddy.operators.processors.record": ("Record", "RecordContext", "RecordMetadata"),

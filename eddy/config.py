@@ -29,7 +29,7 @@ class Config:
             None keeps them in memory, so that every start restores them from the changelogs.
         on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
             counts and logs it, `dead-letter` writes it to `<application>-dead-letter`; or a function that returns one
-            of these, or `retry`, for each `FailedRecord`.
+            of these, or `retry`, or a `Retry(after=seconds)`, for each `FailedRecord`.
         max_epoch_records: the most records of one epoch. The first ones take 50,000; while a backlog fills them, they
             grow until one takes most of `max_epoch_s`.
         max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
@@ -106,7 +106,7 @@ class Config:
         elif self.on_error not in ("fail", "skip", "dead-letter"):
             raise TopologyError(
                 f"config: on_error={self.on_error!r}; 'fail', 'skip' or 'dead-letter' is needed, or a function that "
-                "returns one of these, or 'retry', for each eddy.FailedRecord"
+                "returns one of these, 'retry' or an eddy.Retry for each eddy.FailedRecord"
             )
 
     def _check_types(self) -> None:

@@ -119,13 +119,16 @@ class StateInUseError(StateError):
 
 
 class ConnectorError(EddyError):
-    """The fault of an outside system: a log, a broker, a file. `retriable` says whether a retry can help."""
+    """The fault of an outside system: a log, a broker, a file.
+
+    `retriable` says whether a retry can help, `after_s` how many seconds it has to wait.
+    """
 
     code = "CONNECTOR"
 
-    def __init__(self, message: str, *, retriable: bool = False) -> None:
+    def __init__(self, message: str, *, retriable: bool = False, after_s: float = 0.0) -> None:
         super().__init__(message)
-        self.retriable = retriable
+        self.retriable, self.after_s = retriable, after_s
 
 
 class ConfigurationError(ConnectorError):

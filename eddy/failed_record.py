@@ -1,11 +1,35 @@
 """What a function of the author's gets to decide about: a record, or a row after an exchange, that failed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["DECISIONS", "FailedRecord", "OnError"]
+from eddy.errors import TopologyError
+from eddy.topology.arguments import check_number
+
+__all__ = ["DECISIONS", "LONGEST_S", "FailedRecord", "OnError", "Retry"]
 
 DECISIONS = ("fail", "skip", "dead-letter", "retry")
+LONGEST_S = 60
+"""A worker that waits takes no part in a rebalance, for which a group waits five minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The decision to process a record again, `after` so many seconds, from 0 to 60. `"retry"` is `Retry(after=0.5)`.
+
+    Raises: TopologyError for any other number.
+    """
+
+    after: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_number("retry", 0, optional=False, after=self.after)
+        if self.after > LONGEST_S:
+            raise TopologyError(
+                f"retry: after={self.after!r}; at most {LONGEST_S} seconds are possible. The function is asked again "
+                "after each of them, until Config.retry_s is over"
+            )
 
 
 class FailedRecord(NamedTuple):
@@ -37,5 +61,5 @@ class FailedRecord(NamedTuple):
     step: str | None = None
 
 
-OnError = Literal["fail", "skip", "dead-letter"] | Callable[[FailedRecord], str]
-"""One policy for all records, or a function that makes one of `DECISIONS` about each."""
+OnError = Literal["fail", "skip", "dead-letter"] | Callable[[FailedRecord], str | Retry]
+"""One policy for all records, or a function that makes one of `DECISIONS`, or a `Retry`, about each."""

@@ -1,25 +1,24 @@
 """The error policy: what happens to each record that cannot be processed."""
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from eddy.config import Config
 from eddy.errors import ConfigurationError, ConnectorError, DataError
-from eddy.failed_record import DECISIONS, FailedRecord, OnError
+from eddy.failed_record import DECISIONS, FailedRecord, OnError, Retry
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.encoding import DeadRow
 from eddy.source_lines import describe_exception, line_of
 
 __all__ = ["ErrorPolicy"]
 
-_PAUSE_S = 0.5
+_NEEDED = f"one of {', '.join(map(repr, DECISIONS))}, or an eddy.Retry, is needed"
 
 
 class ErrorPolicy:
     """One word for all records, or the author's function for each of them.
 
-    A record that is to be tried again fails the epoch, after a pause. The worker retries that as it retries any
+    A record that is to be tried again fails the epoch. The worker undoes it, waits, and retries it as it retries any
     temporary failure.
 
     `refused`: the last decision was that the worker ends.
@@ -27,7 +26,6 @@ class ErrorPolicy:
 
     def __init__(self, config: Config) -> None:
         self._on_error: OnError = config.on_error
-        self._pause_s = min(_PAUSE_S, config.retry_s)
         self.refused = False
 
     @property
@@ -63,26 +61,22 @@ class ErrorPolicy:
             self.refused = True
             raise error()
         if decision == "retry":
-            time.sleep(self._pause_s)
-            raise ConnectorError(f"{error()}; on_error asks to try again", retriable=True)
+            decision = Retry()
+        if isinstance(decision, Retry):
+            told = f"{error()}; on_error asks to try again after {decision.after:g} s"
+            raise ConnectorError(told, retriable=True, after_s=decision.after)
         return decision == "dead-letter"
 
-    def _asked(self, record: FailedRecord) -> str:
+    def _asked(self, record: FailedRecord) -> str | Retry:
         assert not isinstance(self._on_error, str)
         where = f"config: on_error={line_of(self._on_error)}"
         try:
             decision: object = self._on_error(record)
         except Exception as error:
-            raise ConfigurationError(
-                f"{where} raised {describe_exception(error)} for {record}; one of {', '.join(map(repr, DECISIONS))} is "
-                "needed"
-            ) from error
-        if decision not in DECISIONS:
-            raise ConfigurationError(
-                f"{where} returned {decision!r} for {record}; one of {', '.join(map(repr, DECISIONS))} is needed"
-            )
-        assert isinstance(decision, str)
-        return decision
+            raise ConfigurationError(f"{where} raised {describe_exception(error)} for {record}; {_NEEDED}") from error
+        if isinstance(decision, Retry) or (isinstance(decision, str) and decision in DECISIONS):
+            return decision
+        raise ConfigurationError(f"{where} returned {decision!r} for {record}; {_NEEDED}")
 
 
 def _failed(record: Rejected) -> FailedRecord:

@@ -160,6 +160,8 @@ class Worker:
             raise
 
     def _attempt(self, timeout_s: float) -> int:
+        if self.trouble is not None and self.trouble.waited(self._clock()):
+            return 0
         try:
             return self._step(timeout_s)
         except ConnectorError as error:
@@ -242,7 +244,7 @@ class Worker:
         if gone:  # a topic of a pattern was deleted
             return Event.LOST
         now = self._clock()
-        self.trouble = (self.trouble or Retries(now)).after(error, computed)
+        self.trouble = (self.trouble or Retries(now)).after(error, computed, now, self.config.retry_s)
         unknown = is_unknown(error)
         if unknown:
             self.statistics.fences += isinstance(error, FencedError)

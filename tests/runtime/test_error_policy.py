@@ -1,5 +1,6 @@
 """The error policy as a function: its decisions, and that constant ones are the policies of these names."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.errors import ConfigurationError, ConnectorError, DataError
+from eddy.errors import ConfigurationError, ConnectorError, DataError, TopologyError
+from eddy.partitioner import partition_of
+from tests.waiting import step_to_rest
 
 N, S = eddy.Int64, eddy.String
 Decide = Callable[[eddy.FailedRecord], Any]
@@ -112,8 +115,123 @@ def test_what_is_tried_again_for_too_long_ends_the_worker_with_its_reason() -> N
     assert written(log) == [(b"a", 20)]
 
 
+class Clocked:
+    """A worker on a clock that the test moves, whose first number cannot be processed."""
+
+    def __init__(self, decision: Any, retry_s: float = 300.0) -> None:
+        self.now, self.asked = 1_000.0, list[float]()
+        self.log, self.decision, self.retry_s = a_log(), decision, retry_s
+        write(self.log, "numbers", [(b"a", N.encode(0)), (b"b", N.encode(4))])
+        self.start()
+
+    def start(self) -> None:
+        config = eddy.Config(on_error=self._decide, retry_s=self.retry_s)
+        self.worker = eddy.Worker(shares(), self.log, config, clock=lambda: self.now)
+        while not self.worker.quiescent() and self.worker.trouble is None:
+            self.worker.step()
+
+    def _decide(self, record: eddy.FailedRecord) -> Any:
+        self.asked.append(self.now)
+        return self.decision
+
+    def at(self, now: float) -> list[float]:
+        """When the function has been asked, after three steps at this time, of which each ends soon."""
+        self.now = now
+        for _ in range(3):
+            began = time.monotonic()
+            self.worker.step()
+            assert time.monotonic() - began < 5.0
+        return self.asked
+
+
+@pytest.mark.parametrize(("decision", "after"), [(eddy.Retry(after=7.5), 7.5), (eddy.Retry(), 0.5), ("retry", 0.5)])
+def test_the_next_attempt_is_made_after_the_time_of_the_decision(decision: Any, after: float) -> None:
+    one = Clocked(decision)
+    assert one.at(1_000.0 + 0.9 * after) == [1_000.0]
+    assert not one.worker.in_epoch
+    assert one.worker.statistics.aborts == len(one.asked) + 1  # the first one told that a record fails
+    write(one.log, "numbers", [(b"c", N.encode(5))])  # no transaction of the worker is in the way
+    assert one.at(1_000.0 + after) == [1_000.0, 1_000.0 + after]
+    one.decision = "skip"
+    one.at(1_000.0 + 2 * after)
+    one.worker.close()
+    assert written(one.log) == [(b"b", 25), (b"c", 20)]
+
+
+def test_the_last_attempt_is_made_when_the_time_for_retries_is_over() -> None:
+    one = Clocked(eddy.Retry(after=60), retry_s=10.0)
+    assert one.at(1_009.0) == [1_000.0]
+    with pytest.raises(ConnectorError, match=r"ZeroDivisionError.*on_error asks to try again after 60 s"):
+        one.at(1_010.0)
+    assert one.asked == [1_000.0, 1_010.0]
+    one.worker.close()
+
+
+def test_a_worker_that_is_started_anew_tries_at_once() -> None:
+    one = Clocked(eddy.Retry(after=60))
+    one.worker.close()
+    one.now += 1
+    one.start()
+    assert one.asked == [1_000.0, 1_001.0]
+    one.worker.close()
+
+
+def test_a_worker_that_waits_obeys_a_stop() -> None:
+    one = Clocked(eddy.Retry(after=60))
+    steps = iter([False, False, True])
+    began = time.monotonic()
+    one.worker.run(lambda: next(steps))
+    assert time.monotonic() - began < 10.0
+    assert one.asked == [1_000.0]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6)), max_size=12),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.integers(1, 5),
+)
+def test_what_is_tried_again_is_counted_exactly_once(
+    given_records: list[tuple[str, int]], partitions: int, workers: int, most: int
+) -> None:
+    """The number of a record says how many attempts on it fail."""
+    left = {number: fails for number, (_, fails) in enumerate(given_records)}
+
+    def call_out(number: int) -> int:
+        if left[number]:
+            left[number] -= 1
+            raise TimeoutError("nobody answers")
+        return number
+
+    topology = eddy.Topology("app")
+    made = topology.stream("numbers", key=S, value=N).map_values(call_out, value=N)
+    made.group_by_key().count("counts").to("counts")
+    made.to("shares")
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, partitions) for topic in ("numbers", "shares", "counts"))
+    for number, (key, _) in enumerate(given_records):
+        write(log, "numbers", [(key.encode(), N.encode(number))], partition_of(key.encode(), partitions))
+    config = eddy.Config(on_error=lambda record: eddy.Retry(after=0), max_epoch_records=most)
+    running = [eddy.Worker(topology, log, config, member=str(number)) for number in range(workers)]
+    step_to_rest(running)
+    counts = {key: count for worker in running for key, count in worker.store("counts").all().items()}
+    for worker in running:
+        worker.close()
+    found = [one for partition in range(partitions) for one in written(log, partition)]
+    for key in "abc":
+        mine = [number for number, (of, _) in enumerate(given_records) if of == key]
+        assert [number for of, number in found if of == key.encode()] == mine
+        assert counts.get(key, 0) == len(mine)
+
+
+@pytest.mark.parametrize("after", [-1, 60.5, float("nan"), float("inf"), True, "5", None])
+def test_a_time_that_is_none_is_refused(after: Any) -> None:
+    with pytest.raises(TopologyError, match="retry: after="):
+        eddy.Retry(after=after)
+
+
 def test_the_driver_waits_for_no_other_attempt() -> None:
-    config = eddy.Config(on_error=lambda record: "retry")
+    config = eddy.Config(on_error=lambda record: eddy.Retry(after=60))
     with eddy.TopologyTestDriver(shares(), config) as driver, pytest.raises(ConnectorError, match="asks to try again"):
         driver.input("numbers").pipe("b", 0)
 
@@ -134,7 +252,10 @@ def test_what_is_refused_ends_the_worker(topic: str, value: int, told: str) -> N
 @pytest.mark.parametrize(
     ("decide", "told"),
     [
-        (lambda record: "ignore", "returned 'ignore' for FailedRecord.*'fail', 'skip', 'dead-letter', 'retry' is"),
+        (lambda record: "ignore", "returned 'ignore' for FailedRecord.*'fail', 'skip', 'dead-letter', 'retry', or an"),
+        (lambda record: eddy.Retry, "returned <class 'eddy.failed_record.Retry'>"),
+        (lambda record: [], r"returned \[\]"),
+        (lambda record: eddy.Retry(after=61), "raised TopologyError: retry: after=61; at most 60 seconds are possible"),
         (lambda record: None, "returned None"),
         (lambda record: record.none, "raised AttributeError"),
     ],
@@ -156,15 +277,15 @@ def a_log() -> LocalLog:
     return log
 
 
-def write(log: Any, topic: str, rows: list[tuple[bytes, bytes]]) -> None:
+def write(log: Any, topic: str, rows: list[tuple[bytes, bytes]], partition: int = 0) -> None:
     producer = log.producer(None)
     producer.begin()
-    producer.send(topic, 0, [key for key, _ in rows], [value for _, value in rows], [0] * len(rows))
+    producer.send(topic, partition, [key for key, _ in rows], [value for _, value in rows], [0] * len(rows))
     producer.commit({}, None)
 
 
-def written(log: LocalLog) -> list[tuple[bytes | None, int]]:
-    found = log.read(TopicPartition("shares", 0), 0, 100, 100)
+def written(log: LocalLog, partition: int = 0) -> list[tuple[bytes | None, int]]:
+    found = log.read(TopicPartition("shares", partition), 0, 100, 100)
     return [(key, N.decode(value or b"")) for key, value in zip(found.keys, found.values, strict=True)]
 
 

@@ -80,6 +80,47 @@ def test_each_record_is_decided_about() -> None:
     }
 
 
+@pytest.mark.parametrize("bad", ["1", 1 << 64], ids=["of another type", "beyond the serde's range"])
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_what_a_sink_cannot_write_is_told_with_the_sink_and_left_out_of_all_outputs(exchanged: bool, bad: Any) -> None:
+    asked: list[eddy.FailedRecord] = []
+
+    def decide(record: eddy.FailedRecord) -> str:
+        asked.append(record)
+        return "skip"
+
+    topology = eddy.Topology("app")
+    numbers = topology.stream("numbers", key=S, value=N)
+    numbers = numbers.repartition() if exchanged else numbers
+    numbers.to("shares")
+    numbers.map_values(lambda number: bad if number == 2 else number).to("left", value=N)
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error=decide)) as driver:
+        driver.input("numbers").pipe_all([("a", 1), ("b", 2), ("c", 3)])
+        assert [value for _, value in driver.output("left").read_key_values()] == [1, 3]
+        shared = [value for _, value in driver.output("shares").read_key_values()]
+        assert shared == ([1, 2, 3] if exchanged else [1, 3])
+    told = {(record.kind, record.topic, record.offset, "KSTREAM-SINK" in (record.step or "")) for record in asked}
+    assert told == {("row" if exchanged else "process", "numbers", 1, exchanged)}
+    assert all(record.error.startswith("sink 'left': value") for record in asked)
+
+
+def test_what_a_topic_refuses_is_told_with_the_topic() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def decide(record: eddy.FailedRecord) -> str:
+        asked.append((record.kind, record.error))
+        return "skip"
+
+    topology = eddy.Topology("app")
+    long = topology.stream("numbers", key=S, value=N).map_values(lambda number: "x" * number, value=S)
+    long.to("shares")
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error=decide)) as driver:
+        driver.input("numbers").pipe_all([("a", 1), ("b", 2_000_000), ("c", 2)])
+        assert driver.output("shares").read_key_values() == [("a", "x"), ("c", "xx")]
+    assert {kind for kind, _ in asked} == {"process"}
+    assert all("send to shares-0" in error and "2000001 bytes" in error for _, error in asked)
+
+
 def test_a_record_is_tried_again_until_it_can_be_processed() -> None:
     failing, asked, made = {3}, [], []
 

@@ -25,6 +25,8 @@ def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> 
         values = [_values(found.column(number)) for number in range(found.num_columns)]
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"{path}: cannot be read: {error}; a Parquet file is needed") from error
+    except (OverflowError, ValueError) as error:
+        raise DataError(f"{path}: {error}; dates and times up to the year 9999 are needed") from error
     names = [column.name for column in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise DataError(f"{path}: two columns have the name '{twice}'; columns of different names are needed")

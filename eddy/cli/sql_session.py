@@ -84,7 +84,8 @@ class Session:
 
     def _find_topics(self, query: StatementText) -> None:
         """Take topics for the tables of a query that nothing else names. Raises: ConnectorError."""
-        unknown = set(named_tables(explained_query(query) or query)) - set(self.names())
+        known = {name.lower() for name in self.names()}
+        unknown = {name for name in named_tables(explained_query(query) or query) if name.lower() not in known}
         if unknown and self.target.exists():
             with opened(self.target) as log:
                 self.sources |= {name: SqlSource(name, topic=name) for name in log.topics(unknown)}

@@ -1,15 +1,16 @@
 """`eddy trace`: why a row of a table or of a recursion is what it is."""
 
 import pathlib
-from typing import Any
 from urllib.parse import quote
 
 import click
+from click.core import ParameterSource
 
 from eddy.cli.asked_server import asked
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
 from eddy.cli.options import timeout_option, topology_argument
+from eddy.errors import ConnectorError, QueryError
 from eddy.json_text import encode
 from eddy.program.open_tables import Tables
 from eddy.program.row_trace import MAX_ROWS, Traces
@@ -95,7 +96,8 @@ def command(
     if server is not None:
         if at_least is not None:
             raise click.UsageError("--at-least waits for a version in the log; a server answers with its own")
-        _asked_of(server, step, key, path, since, http_token_file, as_json, timeout)
+        _refuse_options_of_logs()
+        _asked_of(server, load(program).topology.name, step, key, path, since, http_token_file, as_json, timeout)
         return
     if since is not None:
         raise click.UsageError(
@@ -114,8 +116,18 @@ def command(
         raise SystemExit(1)
 
 
+def _refuse_options_of_logs() -> None:
+    """Raises: click.UsageError for an option without an effect on a server."""
+    told = click.get_current_context().get_parameter_source
+    for name in ("data", "bootstrap", "config", "settings", "limit", "max_rows"):
+        if told(name) is ParameterSource.COMMANDLINE:
+            option = "--set" if name == "settings" else f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} is for a trace of the log; leave it out beside --server")
+
+
 def _asked_of(
     server: str,
+    application: str,
     step: str,
     key: str,
     path: tuple[str, ...],
@@ -125,8 +137,15 @@ def _asked_of(
     timeout_s: float,
 ) -> None:
     """Show the trace of a server."""
-    parameters = [("key", key), *(("open", part) for part in path), *([("since", since)] if since else [])]
-    found: dict[str, Any] = asked(server, f"/v1/trace/{quote(step, safe='')}", parameters, token_file, timeout_s)
+    parameters = [("key", key), *(("open", part) for part in path), *([] if since is None else [("since", since)])]
+    found = asked(server, f"/v1/trace/{quote(step, safe='')}", parameters, token_file, timeout_s)
+    if not isinstance(found, dict) or not found.keys() >= {"application", "text", "agrees"}:
+        raise ConnectorError(f"server {server}: its answer is no trace; a server of eddy is needed")
+    if found["application"] != application:
+        raise QueryError(
+            f"server {server}: it serves the application '{found['application']}', and FILE has '{application}'; the "
+            "server of that one is needed"
+        )
     click.echo(encode(found) if as_json else found["text"], nl=as_json)
     if found["agrees"] is False:
         raise SystemExit(1)

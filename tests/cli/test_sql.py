@@ -206,6 +206,11 @@ def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:
     assert run("sql", "-t", "t=t.parquet", "-c", "SELECT none + n AS s, big * 2 AS b FROM t WHERE yes").stdout == (
         "s,b\n,36893488147419103230\n"
     )
+    late = pyarrow.array([4_000_000], pyarrow.date32())
+    parquet.write_table(pyarrow.table({"day": late}), folder / "late.parquet")
+    told = run("sql", "-t", "t=late.parquet", "-c", "SELECT day FROM t", status=1).stderr
+    assert "late.parquet: " in told
+    assert "dates and times up to the year 9999 are needed" in told
     (folder / "bad.parquet").write_bytes(b"PAR1")
     assert "bad.parquet: cannot be read" in run("sql", "-t", "t=bad.parquet", "-c", "SELECT 1 FROM t", status=1).stderr
 
@@ -236,7 +241,8 @@ def test_topics_need_no_option(run: Command, folder: pathlib.Path) -> None:
     assert run("sql", "-t", "names=names.csv", "-c", query).stdout == "name,value,w\nAnn,x,z\n"
     own = "WITH RECURSIVE nodes (n) AS (SELECT 1 UNION SELECT n + 1 FROM nodes WHERE n < 3) SELECT count(*) FROM nodes"
     assert run("sql", "-c", own).stdout == "count\n3\n"
-    assert run("sql", "-t", "nodes=names.csv", "-c", "SELECT name FROM nodes").stdout == "name\nAnn\n"
+    for table in ("nodes", "Nodes"):
+        assert run("sql", "-t", f"{table}=names.csv", "-c", f"SELECT name FROM {table}").stdout == "name\nAnn\n"
     assert "table by-weight" in run("sql", "-c", 'EXPLAIN SELECT key FROM "by-weight"').stdout
     run("sql", "-c", "CREATE VIEW v AS SELECT key FROM nodes; SELECT count(*) FROM v, nodes WHERE nodes.key = v.key;")
     told = run("sql", "-c", "SELECT * FROM nowhere", status=None)

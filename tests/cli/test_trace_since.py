@@ -10,7 +10,8 @@ from tests.cli.conftest import Command
 from tests.client.site import Site
 from tests.topology.programs import family
 
-PROGRAM = "examples/family.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAM = str(EXAMPLES / "family.py")
 
 
 @pytest.fixture
@@ -46,6 +47,13 @@ def test_requests_that_no_server_can_answer_say_what_is_needed(run: Command, sit
     assert (
         "no address; one such as http://localhost:8080" in run(*asked, "--server", "localhost:8080", status=78).stderr
     )
+    for option in (["--limit", "3"], ["--max-rows", "3"], ["--bootstrap", "nohost:1"], ["--set", "a=b"]):
+        told = run(*asked, "--server", url, *option, status=2).stderr
+        assert f"{option[0]} is for a trace of the log; leave it out beside --server" in told
+    signed = [*asked, "--server", url, "--http-token-file", str(site.token)]
+    assert "since" in run(*signed, "--since", "", status=1).stderr
+    other = "it serves the application 'family', and FILE has 'permissions'"
+    assert other in run(signed[0], str(EXAMPLES / "permissions.py"), *signed[2:], status=1).stderr
     assert "--at-least waits" in run(*asked, "--server", url, "--at-least", "x", status=2).stderr
     site.serving.close()
     assert "no answer: " in run(*asked, "--server", url, status=1).stderr

@@ -52,6 +52,8 @@ def test_data_frames_have_the_rows() -> None:
     pytest.importorskip("pyarrow")
     answer = eddy.query("SELECT name, age FROM people WHERE age > 0", {"people": PEOPLE})
     assert answer.to_pandas().to_dict("records") == [{"name": "Ada <b>", "age": 36}]
+    large = eddy.query("SELECT 9007199254740993 AS n UNION ALL SELECT NULL", {})
+    assert list(large.to_pandas()["n"]) == [row[0] for row in large]
 
 
 def test_polars_has_the_rows() -> None:

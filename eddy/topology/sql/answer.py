@@ -53,7 +53,7 @@ class Answer:
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`. Raises: ImportError without pandas and PyArrow; DataError."""
-        return self.to_arrow().to_pandas()
+        return self.to_arrow().to_pandas(integer_object_nulls=True)
 
     def to_polars(self) -> Any:
         """A `polars.DataFrame`. Raises: ImportError without Polars and PyArrow; DataError."""

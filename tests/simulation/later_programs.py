@@ -11,6 +11,7 @@ from eddy.partitioner import partition_of
 from tests.simulation.programs import Event, Expected, Inputs, Program
 
 __all__ = [
+    "BURSTS",
     "FIRST_SEED",
     "LASTING",
     "ONCE",
@@ -306,6 +307,101 @@ def _passed(rows: list[tuple[Any, str, int, int]], scale: int) -> tuple[Counter[
     return passed, kept
 
 
+# Bursts: sessions, which merge, in the partitions of their source and after an exchange
+
+GAP_MS, LATE_MS, KEPT_MS = 1, 4, 3
+
+
+def bursts() -> eddy.Topology:
+    """Posts of each user in each session, at each change; and sums by room, once when their sessions close."""
+    topology = eddy.Topology("bursts")
+    posts = topology.stream("posts", key=eddy.String, value=eddy.Int64).filter(_is_currency)  # user -> room, points
+    gap, grace, kept = (timedelta(milliseconds=n) for n in (GAP_MS, LATE_MS, KEPT_MS))
+    sessions = eddy.SessionWindows(gap, grace)
+    by_user = posts.group_by_key().windowed_by(sessions, retention=kept).count("by-user")
+    by_user.to("by-user", value=eddy.Int64)
+    rooms = posts.group_by(_room, key=eddy.String).windowed_by(sessions, emit="close")
+    rooms.sum("by-room", value=eddy.Int64).to_stream().to("by-room", value=eddy.Int64)
+    return topology
+
+
+def _room(user: str, post: int) -> str:
+    return str(post // 10)
+
+
+def bursts_event(rng: random.Random) -> Event:
+    """A user posts in a room for points; post 9 only lets time pass."""
+    return "posts", f"u{rng.randrange(1, 3)}", rng.choice([9, 10, 11, 12, 21, 22, 23, 35])
+
+
+def bursts_expect(inputs: Inputs) -> Expected:
+    """What is not late by its own partition, in the order of time, cut where there is a gap."""
+    rows, partitions = inputs["posts"]
+    lag = GAP_MS + LATE_MS + 1
+    past = dict.fromkeys(range(partitions), -1)
+    homes: dict[str, int] = {}
+    of_user: dict[str, list[tuple[int, int]]] = {}
+    of_room: dict[str, list[tuple[int, int]]] = {}
+    for user, post, partition, time in rows:
+        past[partition] = max(past[partition], time)
+        if post != 9 and past[partition] < time + lag:
+            homes[user] = partition
+            of_user.setdefault(user, []).append((time, post))
+            of_room.setdefault(str(post // 10), []).append((time, post))
+    by_user, by_room = _sessions(of_user), _sessions(of_room)
+    least = min(past.values()) - lag
+    ends = {session: session.end_ms + GAP_MS for session in by_room}
+    there = {session: end for session, end in ends.items() if least < end}
+    kept = {
+        session: session.end_ms + GAP_MS + KEPT_MS
+        for session in by_user
+        if past[homes[session.key]] - lag < session.end_ms + GAP_MS + KEPT_MS
+    }
+    states = {
+        "by-user": {session: len(by_user[session]) for session in kept},
+        "by-user-open": _spans(kept),
+        "by-user-calendar": dict.fromkeys(kept.items(), 1),
+        "by-room": {session: sum(by_room[session]) for session in there},
+        "by-room-totals": {
+            session: f"{len(by_room[session]):x} 0 0 0 0 0 {sum(by_room[session]):x} 1" for session in there
+        },
+        "by-room-open": _spans(there),
+        "by-room-calendar": dict.fromkeys(there.items(), 1),
+        "by-room-marks": {
+            (to, "posts", partition): now - lag
+            for partition, now in past.items()
+            if now >= lag
+            for to in range(partitions)
+        },
+    }
+    sinks = {
+        "by-user": {session: len(posts) for session, posts in by_user.items()},
+        "by-room": Counter((session, sum(posts)) for session, posts in by_room.items() if session not in there),
+    }
+    return Expected(sinks, states)
+
+
+def _sessions(posts_of: dict[str, list[tuple[int, int]]]) -> dict[eddy.Windowed[str], list[int]]:
+    """The posts of each session."""
+    found: dict[eddy.Windowed[str], list[int]] = {}
+    for key, posts in posts_of.items():
+        session: list[tuple[int, int]] = []
+        for post, (following, _) in zip(sorted(posts), [*sorted(posts)[1:], (1 << 62, 0)], strict=True):
+            session.append(post)
+            if following > post[0] + GAP_MS:
+                found[eddy.Windowed(key, session[0][0], post[0])] = [points for _, points in session]
+                session = []
+    return found
+
+
+def _spans(sessions: dict[eddy.Windowed[str], int]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """The spans of each key's sessions, the first one first."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for key, start, end in sessions:
+        spans.setdefault(key, []).append((start, end))
+    return {key: tuple(sorted(found)) for key, found in spans.items()}
+
+
 LASTING = Program(
     *("lasting", lasting, {"links": "links"}, lasting_event, lasting_expect),
     bad_rows=(("links", "n1", -1), ("links", "n4", -20_000)),
@@ -324,5 +420,10 @@ PAIRED = Program(
 ONCE = Program(
     *("once", once, {"calls": "calls", "texts": "calls"}, once_event, once_expect),
     poison=(("calls", "u1", -1), ("texts", "u2", -2)),
+    timed=True,
+)
+BURSTS = Program(
+    *("bursts", bursts, {"posts": "posts"}, bursts_event, bursts_expect),
+    poison=(("posts", "u1", -1), ("posts", "u2", -2)),
     timed=True,
 )

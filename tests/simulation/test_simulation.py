@@ -43,6 +43,7 @@ from eddy.runtime.positions import EpochEntry, Positions
 from eddy.runtime.quiescence import Counters
 from eddy.runtime.shares import Share
 from eddy.state.partitioned_map import MapPartition
+from eddy.state.store import Store
 from eddy.topology.plan import joins_as_of
 from tests.seeds import in_turn, of_today
 from tests.simulation.programs import PROGRAMS
@@ -451,6 +452,30 @@ def forget_who_is_alone_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     restore_nothing_of("-unmatched", patch)
 
 
+def forget_sessions_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover begins without the spans of open sessions: no record joins one."""
+    restore_nothing_of("-open", patch)
+
+
+def forget_merges_in_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    """A takeover has the spans of a key's sessions as they were before some of them merged."""
+    step = changelog_replay.Restore.step
+
+    def unmerged(restore: changelog_replay.Restore, log: LocalLog, store: Store, max_records: int) -> int:
+        read = step(restore, log, store, max_records)
+        if restore.done and restore.spec.name.endswith("-open"):
+            prefix, decode = restore.spec.prefix(restore.partition.partition), restore.spec.value.decode
+            records, before = log.read(restore.partition, 0, restore.end, 1 << 30), dict[Any, Any]()
+            for key, value in zip(records.keys, records.values, strict=True):
+                olds, news = (decode(spans) if spans else () for spans in (before.get(key), value))
+                if not any(sum(start <= old[0] and old[1] <= end for old in olds) > 1 for start, end in news):
+                    before[key] = value
+            store.write([(prefix + key, value) for key, value in before.items()])
+        return read
+
+    patch.setattr(changelog_replay.Restore, "step", unmerged)
+
+
 def remove_versions_by_one_frontier(patch: pytest.MonkeyPatch) -> None:
     """A value is removed once the next one is final, though a record may still ask for it."""
     patch.setattr(joins_as_of, "Slowest", lambda asking, answering: answering)
@@ -524,6 +549,8 @@ FOUND_BY: dict[Plant, list[int]] = {
     forget_who_waits_in_a_rebalance: [10_005],
     forget_moments_in_a_rebalance: [10_016],
     forget_who_is_alone_in_a_rebalance: [10_014],
+    forget_sessions_in_a_rebalance: [10_002],
+    forget_merges_in_a_rebalance: [10_922],
     remove_versions_by_one_frontier: [10_005],
     forget_what_has_passed_in_a_rebalance: [10_003],
     believe_a_tie: [10_003],
@@ -572,6 +599,8 @@ PLANTED = [
     forget_who_waits_in_a_rebalance,
     forget_moments_in_a_rebalance,
     forget_who_is_alone_in_a_rebalance,
+    forget_sessions_in_a_rebalance,
+    forget_merges_in_a_rebalance,
     remove_versions_by_one_frontier,
     forget_what_has_passed_in_a_rebalance,
     believe_a_tie,

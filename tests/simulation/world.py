@@ -59,7 +59,7 @@ from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.store import Store
 from tests.children import KilledError
-from tests.simulation.later_programs import FIRST_SEED, LASTING, ONCE, PAIRED, RATED
+from tests.simulation.later_programs import BURSTS, FIRST_SEED, LASTING, ONCE, PAIRED, RATED
 from tests.simulation.programs import PROGRAMS, Event, Program
 from tests.simulation.witness import KeptStore, Witness
 
@@ -164,7 +164,7 @@ class World:
         drawn = self.rng.choice(others)
         timed = {9: sessions, 8: visits, 7: clicks}
         if seed >= FIRST_SEED:
-            timed |= {6: LASTING, 5: RATED, 4: PAIRED, 3: ONCE}
+            timed |= {6: LASTING, 5: RATED, 4: PAIRED, 3: ONCE, 2: BURSTS}
         self.program: Program = timed.get(self.seed % 10, drawn)
         self.times = random.Random(f"times {self.seed}")
         self.now = 0.0

@@ -82,6 +82,8 @@ class TimedRows(Generic[K, V]):
 
         `stored_ms`: for each partition a moment after which the store has no row, so that later ones need no look-up.
         """
+        if not given.rows:
+            return
         prefixes = {home: self.spec.prefix(home) for home in set(given.homes)}
         places = [prefixes[home] + row for home, row in zip(given.homes, given.rows, strict=True)]
         cells = zip(places, zip(given.homes, given.rows, weights, given.values, strict=True), strict=True)
@@ -95,12 +97,9 @@ class TimedRows(Generic[K, V]):
 
     def _earlier(self, given: EncodedRows, places: Sequence[bytes], stored_ms: Mapping[int, int]) -> list[bytes]:
         """The places of which the store may have a row."""
-        moments = {home: _MOMENT.pack(max(0, moment)) for home, moment in stored_ms.items() if moment >= 0}
-        if not moments:
-            return []
+        moments = {home: _MOMENT.pack(moment) for home, moment in stored_ms.items() if moment >= 0}
         keys = zip(places, given.homes, given.keys, strict=True)
-        none = b""
-        return [place for place, home, key in keys if key[-8:] <= moments.get(home, none)]
+        return [place for place, home, key in keys if key[-_MOMENT.size :] <= moments.get(home, b"")] if moments else []
 
     def _stored_of(self, places: Iterable[bytes]) -> dict[bytes, bytes]:
         """The rows of the store at places that the epoch has not changed."""

@@ -97,5 +97,8 @@ def test_it_has_the_last_moment_of_each_key(story: list[tuple[str, dict[str, int
                 (moment, key) for key, moment in there.items() if SPEC.partitions_of([key.encode()]) == [partition]
             )
             assert calendar.first(partition) == (mine[0][0] if mine else None)
+            last = mine[-1][0] if mine else -1
+            assert calendar.latest(partition) >= last
+            assert Calendar[str](SPEC, store).latest(partition) == last
             for upto in (-1, 4, 9):
                 assert calendar.due(partition, upto, 2) == [entry for entry in mine if entry[0] <= upto][:2]

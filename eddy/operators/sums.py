@@ -154,10 +154,8 @@ class Summation:
             return number
         fix = "Name the number of a value: of=lambda value: …"
         if number is None:
-            why, fix = (
-                "is no number, and each record of a session needs one",
-                "Filter the others out before windowed_by",
-            )
+            why = "is no number, and each record of a session needs one"
+            fix = "Filter the others out before windowed_by"
         elif not isinstance(number, _NUMBERS):
             why = "is no number; an int, a float, a Decimal or None is needed"
         where = f"{self.verb} '{self.name}': {number!r}" + ("" if self.of is None else f" of the value {value!r}")

@@ -15,6 +15,7 @@ from eddy.operators.errors.row_sizes import OVERHEAD
 __all__ = [
     "empty_of",
     "empty_option",
+    "http_token_option",
     "key_type_option",
     "limit_options",
     "registry_option",
@@ -44,6 +45,18 @@ def timeout_option(told: str) -> Callable[[F], F]:
     """The seconds for which a command waits."""
     return click.option(
         "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S", help=told
+    )
+
+
+def http_token_option(told: str) -> Callable[[F], F]:
+    """The file with the token of a server."""
+    return click.option(
+        "--http-token-file",
+        type=click.Path(path_type=pathlib.Path),
+        envvar="EDDY_HTTP_TOKEN_FILE",
+        metavar="FILE",
+        show_envvar=True,
+        help=told,
     )
 
 

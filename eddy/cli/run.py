@@ -14,7 +14,7 @@ from eddy.cli.exits import exit_status, message
 from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
-from eddy.cli.options import limit_options, message_options, state_option, topology_argument
+from eddy.cli.options import http_token_option, limit_options, message_options, state_option, topology_argument
 from eddy.cli.signals import Stopped, stop_on_signals
 from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
 from eddy.cli.supervise import Supervisor
@@ -113,14 +113,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     help="The address for health and metrics; without HOST, on this machine only. With --processes, each worker "
     "has its own port, from PORT up.",
 )
-@click.option(
-    "--http-token-file",
-    type=click.Path(path_type=pathlib.Path),
-    envvar="EDDY_HTTP_TOKEN_FILE",
-    metavar="FILE",
-    show_envvar=True,
-    help="A file with a token that readers of --http have to send; needed unless HOST is this machine.",
-)
+@http_token_option("A file with a token that readers of --http have to send; needed unless HOST is this machine.")
 @click.option(
     "--http-peer",
     "http_peers",

@@ -9,7 +9,7 @@ import click
 from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import message_options, state_option, topology_argument
+from eddy.cli.options import http_token_option, message_options, state_option, topology_argument
 from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
 from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
@@ -39,14 +39,7 @@ _STOP_S = 15.0
     metavar="[HOST:]PORT",
     help="The address to listen on; without HOST, on this machine only. Port 0 is any free port.",
 )
-@click.option(
-    "--http-token-file",
-    type=click.Path(path_type=pathlib.Path),
-    envvar="EDDY_HTTP_TOKEN_FILE",
-    metavar="FILE",
-    show_envvar=True,
-    help="A file with a token that readers have to send; needed unless HOST is this machine.",
-)
+@http_token_option("A file with a token that readers have to send; needed unless HOST is this machine.")
 @click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose web pages may read; may be repeated.")
 @click.option(
     "--tls-cert",

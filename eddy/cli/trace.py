@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from eddy.cli.asked_server import asked
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
-from eddy.cli.options import timeout_option, topology_argument
+from eddy.cli.options import http_token_option, timeout_option, topology_argument
 from eddy.errors import ConnectorError, QueryError
 from eddy.json_text import encode
 from eddy.program.open_tables import Tables
@@ -37,14 +37,7 @@ __all__ = ["command"]
     help="Tell what has moved since this version, a token of the server, which has to keep its rows. Needs --server.",
 )
 @click.option("--server", metavar="URL", help="Ask a running server, by its address: eddy serve, or eddy run --http.")
-@click.option(
-    "--http-token-file",
-    type=click.Path(path_type=pathlib.Path),
-    envvar="EDDY_HTTP_TOKEN_FILE",
-    metavar="FILE",
-    show_envvar=True,
-    help="A file with the token of the server.",
-)
+@http_token_option("A file with the token of the server.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--limit",

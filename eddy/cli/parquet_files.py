@@ -30,8 +30,10 @@ def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> 
     names = [column.name for column in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise DataError(f"{path}: two columns have the name '{twice}'; columns of different names are needed")
-    rows = zip(*values, strict=True) if values else ()
-    placed = [(f"{path} row {number}", dict(zip(names, row, strict=True))) for number, row in enumerate(rows, 1)]
+    if not names:
+        raise DataError(f"{path}: it has no columns; at least one is needed")
+    rows = enumerate(zip(*values, strict=True), 1)
+    placed = [(f"{path} row {number}", dict(zip(names, row, strict=True))) for number, row in rows]
     return named_rows(placed, declared or columns, [])
 
 

@@ -97,6 +97,8 @@ def command(
             "--since: the topics of tables are compacted, so the log does not have their rows of earlier versions; a "
             "server that runs keeps those of the last ones. Name it: --server http://localhost:8080"
         )
+    if click.get_current_context().get_parameter_source("http_token_file") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--http-token-file is for a server; name it: --server http://localhost:8080")
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
         tables.wait(at_least, exact=True, timeout_s=timeout)

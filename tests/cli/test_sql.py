@@ -206,6 +206,9 @@ def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:
     assert run("sql", "-t", "t=t.parquet", "-c", "SELECT none + n AS s, big * 2 AS b FROM t WHERE yes").stdout == (
         "s,b\n,36893488147419103230\n"
     )
+    parquet.write_table(pyarrow.table({}), folder / "none.parquet")
+    told = run("sql", "-t", "t=none.parquet", "-c", "SELECT count(*) FROM t", status=1).stderr
+    assert "none.parquet: it has no columns; at least one is needed" in told
     late = pyarrow.array([4_000_000], pyarrow.date32())
     parquet.write_table(pyarrow.table({"day": late}), folder / "late.parquet")
     told = run("sql", "-t", "t=late.parquet", "-c", "SELECT day FROM t", status=1).stderr

@@ -43,6 +43,8 @@ def test_requests_that_no_server_can_answer_say_what_is_needed(run: Command, sit
     url = site.serve()
     asked = ["trace", PROGRAM, "descendants", "tree"]
     assert "the topics of tables are compacted" in run(*asked, "--since", "gqFvgKFpgA", status=2).stderr
+    told = run(*asked, "--http-token-file", str(site.token), status=2).stderr
+    assert "--http-token-file is for a server; name it: --server" in told
     assert "401 a token is needed" in run(*asked, "--server", url, status=1).stderr
     assert (
         "no address; one such as http://localhost:8080" in run(*asked, "--server", "localhost:8080", status=78).stderr

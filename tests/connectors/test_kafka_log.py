@@ -315,6 +315,27 @@ class TestGroups:
         assert {partition.topic for partition in new.assignment()} == {name(stem) for stem in after}
 
     @pytest.mark.usefixtures("impatient")
+    def test_a_member_that_asks_for_other_topics_while_it_joins_joins_once(self, connect: Connect, name: Name) -> None:
+        """A second request without a member id, once the group rests, would get no partition of the other topics."""
+        log, group = connect("consumer.heartbeat.interval.ms=100"), name("group")
+        log.create_topics([TopicSpec(name("first"), 2), TopicSpec(name("later"), 2)])
+        a = log.consumer(group, [name("first")], "a")
+        settle([a], 2)
+        b = log.consumer(group, [name("first")], "b")
+
+        def joining() -> str | None:
+            b.poll(10, 0.01)  # `a` does not poll, so that its partitions are not given up
+            return log._admin.holder(group, f"{group}-b")  # private: asked by starts of workers only
+
+        wait_for(joining)
+        joined = joining()
+        b.subscribe([name("first"), name("later")])
+        settle([a, b], 4)
+        assert {tp.topic for tp in a.assignment()} == {name("first")}, "it has not asked for others"
+        assert joining() == joined
+        a.close()
+        b.close()
+
     def test_a_name_whose_holder_reads_other_topics_is_taken(self, log: Log, name: Name) -> None:
         """It is left alone: what it owns cannot be had."""
         log.create_topics(TopicSpec(name(stem), 2) for stem in "ab")

@@ -13,6 +13,10 @@ coordinator is back, and is fenced. So a fenced client asks which member has its
 worker has the name. A client whose session has ended may also take its name back from a worker that has started since;
 that worker joins again, too.
 
+A broker does not look at the topics that a static member without a member id asks for while its group rests (KIP-345).
+So a client of the classic protocol asks for other topics once it has a member id only; before, it would not wait for
+the answer that has the id, join anew without one, and nobody would read the other topics.
+
 A client of the classic protocol is not closed but freed, in a thread with a deadline. Closing would call the callbacks
 of a pending rebalance; if the group's side has ended already, an answer is lost, and the call waits for it for ever,
 holding Python's global lock (librdkafka 2.16). Nothing is lost by this: a static member sends no request to leave, and
@@ -80,10 +84,17 @@ class KafkaConsumer:
     def _join(self) -> None:
         self._client = confluent_kafka.Consumer(self._settings)
         self._live: confluent_kafka.Consumer | None = self._client
-        self._subscribe(self._client)
+        self._ask_for(self._topics)
 
-    def _subscribe(self, client: confluent_kafka.Consumer) -> None:
-        client.subscribe(self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+    def _ask_for(self, topics: list[str]) -> None:
+        on_assign, on_revoke, on_lost = self._on_assign, self._on_revoke, self._on_lost
+        self._client.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+        self._asked = topics
+
+    def _ask_anew(self) -> None:
+        """Ask for the topics of the last `subscribe`, unless the client has asked for them, or has no member id yet."""
+        if self._asked != self._topics and (self._incremental or self._client.memberid()):
+            self._do(self._ask_for, self._topics)
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member took this one's name."""
@@ -93,6 +104,7 @@ class KafkaConsumer:
         try:
             if self._fenced is not None:
                 raise self._fenced
+            self._ask_anew()
             self._place()
             self._gather(columns, ends, max_records, max_bytes, timeout_s)
         except SlotTakenError as error:
@@ -309,7 +321,7 @@ class KafkaConsumer:
         """As `Consumer.subscribe`. A topic that does not exist has no partitions."""
         self._demand_open()
         self._topics = list(topics)
-        self._do(self._subscribe, self._client)
+        self._ask_anew()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """As `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""

@@ -122,6 +122,11 @@ class TopicSpec:
         """Whether the topic keeps the latest record of each key for ever."""
         return self.configs.get("cleanup.policy", "delete") == "compact"
 
+    @property
+    def drops_replaced(self) -> bool:
+        """Whether compaction drops records with a later one of their key, also where records are deleted by age."""
+        return "compact" in self.configs.get("cleanup.policy", "delete").split(",")
+
 
 @dataclass(slots=True)
 class Records:

@@ -26,6 +26,7 @@ from eddy.connectors.csv_rows import Empty
 from eddy.connectors.log import Log, Position, TopicPartition
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.changelog import changelog_rows
+from eddy.connectors.spark.compacted_inputs import compacted_below
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
@@ -112,6 +113,8 @@ class Backfill:
                 states, outputs = frames.kept(states), frames.kept(outputs)
                 with spark_errors():
                     states.unionByName(outputs).count()
+            if unfinished:
+                self._check_compacted(application, frames, inputs)
             begun = unfinished or self._begin(application, inputs, files, tick)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computed.latest)
             written: dict[str, int] = {}
@@ -256,6 +259,14 @@ class Backfill:
                 f"backfill of application '{self.topology.name}': files for '{both[0]}', whose table is restored from "
                 "the topic itself, since that is compacted; rows that only the files hold would be lost. Produce them "
                 f"into the topic: eddy produce {both[0]} …"
+            )
+
+    def _check_compacted(self, application: Application, frames: Frames, inputs: dict[str, list[int]]) -> None:
+        """Refuse to continue where inputs may have lost records since the backfill began: its rows would be others."""
+        for topic, why in compacted_below(frames, self.log, self.open_log, application.sources, inputs, None).items():
+            raise ConfigurationError(
+                f"backfill of application '{self.topology.name}': topic '{topic}' may have lost records since the "
+                f"backfill began, so that what it has written does not fit: {why}. Begin anew: --replace"
             )
 
     def _check_states(self, computed: Computed) -> None:

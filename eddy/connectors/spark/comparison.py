@@ -195,7 +195,7 @@ class TopicComparison:
         specs = self.log.topics([part.topic for part in parts])
         ranges = {}
         for part in parts:
-            if specs[part.topic].compacted:
+            if specs[part.topic].drops_replaced:
                 ends = self.log.end_offsets(TopicPartition(part.topic, p) for p in range(part.partitions))
                 later = [
                     OffsetRange(p, at, ends[TopicPartition(part.topic, p)])

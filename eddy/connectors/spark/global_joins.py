@@ -106,7 +106,7 @@ def _why_not(
         return "its rows come from other workers or later epochs, and the table has changed meanwhile, or may have"
     least = list(map(min, *offsets)) if len(offsets) > 1 else next(iter(offsets), (0,) * partitions)
     ends, begins = log.end_offsets(tps), log.begin_offsets(tps)
-    if log.topics([topic])[topic].compacted and any(least[tp.partition] < ends[tp] for tp in tps):
+    if log.topics([topic])[topic].drops_replaced and any(least[tp.partition] < ends[tp] for tp in tps):
         return f"topic '{topic}' is compacted, and has changed since the first records were joined"
     if any(begins[tp] for tp in tps) and any(at != (0,) * partitions for at in offsets):
         return f"records of topic '{topic}' were deleted"

@@ -103,9 +103,9 @@ class Verdict:
 
     `undetermined`: parts that the input cannot decide; `accepted`: such parts that are not to be compared; `notes`:
     parts that were not compared; all with reasons. `other_files` has the differences between the given files and the
-    files that the states were made from: the files may explain differences of rows. `tolerance` is the tolerance for
-    floats. `since` is the time and the records since the cut. `quick`: the worker's own operators computed small
-    inputs.
+    files that the states were made from: the files may explain differences of rows. So may `compacted`, by topic the
+    reason why an input may have lost records of before the cut. `tolerance` is the tolerance for floats. `since` is the
+    time and the records since the cut. `quick`: the worker's own operators computed small inputs.
     """
 
     application: str
@@ -121,6 +121,7 @@ class Verdict:
     since: Since | None = None
     quick: bool = False
     accepted: Mapping[str, str] = field(default_factory=dict)
+    compacted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -128,17 +129,22 @@ class Verdict:
         return any(part.differing for part in self.compared)
 
     @property
+    def other_inputs(self) -> bool:
+        """Whether the inputs may not be those of the states, so that differences are no verdict."""
+        return bool(self.other_files or self.compacted)
+
+    @property
     def status(self) -> Literal[0, 1, 2]:
         """0 equal, 1 different, 2 could not tell or did not repair."""
         if self.differs:
-            return 2 if self.other_files or (self.repaired and self.repaired.refused) else 1
+            return 2 if self.other_inputs or (self.repaired and self.repaired.refused) else 1
         stale = self.since is not None and self.since.stale
         return 2 if self.undetermined or stale or any(part.moved for part in self.compared) else 0
 
     @property
     def word(self) -> str:
         """The verdict in one to three words."""
-        if self.differs and not self.other_files:
+        if self.differs and not self.other_inputs:
             return "different"
         return "could not tell" if self.status else "equal"
 
@@ -157,8 +163,7 @@ class Verdict:
             yield f"{part.what} {part.name}: {part.keys:,} keys, {differ}{near}{moved}"
             for example in part.examples:
                 yield f"    {example.key}: expected {example.expected}, found {example.found}"
-        for why in self.other_files:
-            yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
+        yield from self._of_other_inputs()
         for what, why in self.undetermined.items():
             yield f"could not tell: {what}: {why}"
         for what, why in self.accepted.items():
@@ -171,6 +176,12 @@ class Verdict:
             yield f"all differences: {self.mismatches}"
         if self.repaired:
             yield from self._repair(self.repaired)
+
+    def _of_other_inputs(self) -> Iterator[str]:
+        for why in self.other_files:
+            yield f"could not tell: {why}" if self.differs else f"equal, though {why}"
+        for topic, why in self.compacted.items():
+            yield f"could not tell: topic '{topic}': {why}"
 
     def _repair(self, repaired: Repaired) -> Iterator[str]:
         if repaired.refused:

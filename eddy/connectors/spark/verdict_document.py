@@ -193,6 +193,7 @@ def _reasons(verdict: Verdict) -> Iterator[_Reason]:
             yield _Reason(part.what, part.name, f"{part.moved} keys changed since the cut and were not compared")
     if verdict.differs:
         yield from (_Reason("files", verdict.application, why) for why in verdict.other_files)
+        yield from (_Reason("topic", topic, why) for topic, why in verdict.compacted.items())
 
 
 def _reason(what: str, why: str, directory: str | None = None) -> _Reason:

@@ -13,8 +13,8 @@ is counted as moved, not as different.
 f is computed by Spark's joins and groupings and by code of this package, without a line of a worker's operators, so
 that an error of theirs is found, too; `quick` takes the worker's own circuit instead, and finds all but these.
 
-If the states were also made from files, these files are required. With other files, equal results are equal;
-differences may be due to the files and are no verdict.
+If the states were also made from files, these files are required. With other files, or where the compaction of an input
+may have dropped records of before the cut, equal results are equal; differences may be due to these and are no verdict.
 """
 
 import functools
@@ -37,6 +37,7 @@ from eddy.connectors.spark.arrival_order import (
     tainted,
 )
 from eddy.connectors.spark.changelog import changelog_rows
+from eddy.connectors.spark.compacted_inputs import compacted_below
 from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
@@ -138,9 +139,13 @@ class Verify:
                 mismatches.replace(differing if verdict.differs else None)
             if not verdict.differs:
                 return verdict
+            verdict = replace(verdict, compacted=self._compacted(computed, cut, verdict))
             repaired = None
             if self.repair and other:
                 repaired = Repaired(refused=f"{'; '.join(other.values())}. Give those files")
+            elif self.repair and verdict.compacted:
+                named = "; ".join(f"topic '{topic}': {why}" for topic, why in verdict.compacted.items())
+                repaired = Repaired(refused=named)
             elif self.repair:
                 judge = lambda found, within: self._compared(found, cut, within)[0]  # noqa: E731
                 enter = functools.partial(self._enter, frames)
@@ -226,7 +231,9 @@ class Verify:
         """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
         reads, specs = application.circuit.reads, application.specs
         idle = {source.topic for source in self.topology.plan.sources() if source.idle_after_ms}
-        lossy = {topic for topic in reads.sources if specs[topic].compacted or topic in self.files or topic in idle}
+        lossy = {
+            topic for topic in reads.sources if specs[topic].drops_replaced or topic in self.files or topic in idle
+        }
         clocks = CutClocks.of(cut, lossy)
         read = {topic for topic, offsets in cut.inputs.items() if any(offsets)}
         if (lossy & read) - clocks.event_times.keys() or (reads.wall and read and not clocks.ticks):
@@ -279,6 +286,23 @@ class Verify:
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
         verdict = replace(verdict, quick=self.quick, accepted=accepted)
         return verdict, comparison.differing
+
+    def _compacted(self, computed: Computed, cut: Cut, verdict: Verdict) -> dict[str, str]:
+        """By topic, why an input may have lost records of before the cut, if that can explain all that differs."""
+        application, results, plan = computed.application, computed.results, self.topology.plan
+        wrong = [
+            {results.states[part.name].node}
+            if part.what == "store"
+            else {sink for sink in results.sinks if sink.topic == part.name}
+            for part in verdict.compared
+            if part.differing
+        ]
+        nodes = set[Node]().union(*wrong)
+        sources = [s for s in application.sources if not nodes.isdisjoint(tainted(plan, [s.name]))]
+        age_s = None if verdict.since is None else verdict.since.age_s
+        lost = compacted_below(computed.frames, self.log, self.open_log, sources, cut.inputs, age_s)
+        downstream = tainted(plan, [source.name for source in sources if source.topic in lost])
+        return {} if any(part.isdisjoint(downstream) for part in wrong) else lost
 
     def _sinks(
         self, computed: Computed, within: set[str], undetermined: dict[str, str], notes: dict[str, str]
@@ -357,7 +381,7 @@ class Verify:
             return "the cut does not name its topic"
         if spec is None:
             return "its topic does not exist"
-        if part.facts and spec.compacted:
+        if part.facts and spec.drops_replaced:
             return "its topic is compacted, and so does not have every record of a stream"
         begins = self.log.begin_offsets(partitions)
         if gone := [tp for tp, begin in begins.items() if begin]:

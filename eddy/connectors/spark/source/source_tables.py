@@ -68,7 +68,7 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
                 f"table '{name}' of application '{program.topology.name}' has no cut; a worker writes one when "
                 "nothing is left to do. Start it: eddy run …; or read all that is committed: .option('as_of', 'end')",
             )
-        compacted = log.topics([table.topic])[table.topic].compacted
+        compacted = log.topics([table.topic])[table.topic].drops_replaced
         left_out = None
         if table.kind == "source" and not table.internal:
             metadata = read_metadata(log, metadata_topic(program.topology.name))

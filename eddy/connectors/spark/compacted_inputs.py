@@ -1,0 +1,143 @@
+"""Inputs whose compaction has dropped records that counted at a cut.
+
+Compaction drops a record for a later one of its key, and no log says which. The offsets and keys that are left tell:
+
+    gap        an offset without a record: it was dropped, or is the end of a transaction
+    repeated   a record whose key has an earlier record that is still there
+
+A pass of compaction covers a partition from its beginning. It has left an earlier record of a key beside a repeated
+one, so no pass has reached the first repeated record: all before it may have been cleaned, nothing from it on has
+replaced anything. So records of before the cut may be missing
+
+    of a table     if the cut is cleaned, has a gap before it, and a record after it may be what is left of a key: a
+                   key that has cleaned records after the cut alone; or a gap there, once tombstones are dropped, too
+    of a stream    if a gap before the cut is cleaned: each record counts
+
+The keys and offsets are read after the results were computed: a record that is there then was there before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+
+from eddy.connectors.log import Log, TopicPartition, TopicSpec
+from eddy.connectors.spark.frames import Frames, spark_errors
+from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
+from eddy.topology.plan.plan import Source
+
+__all__ = ["compacted_below"]
+
+_TOMBSTONES_MS = 24 * 3600 * 1000
+"""Kafka's own `delete.retention.ms`."""
+
+
+def compacted_below(
+    frames: Frames,
+    log: Log,
+    open_log: OpenLog,
+    sources: Sequence[Source],
+    cut: Mapping[str, Sequence[int]],
+    age_s: float | None,
+) -> dict[str, str]:
+    """By the topic of a source, the reason why its records before the cut may not be all that counted.
+
+    `cut` has offsets by topic, `age_s` is its age, None if it is unknown. Cost: a pass over the compacted topics, those
+    of tables only where records have arrived after the cut. Raises: ConnectorError.
+    """
+    specs = {spec.name: spec for spec in log.topics([source.topic for source in sources]).values()}
+    tables = {source.topic: source.kind == "table" for source in sources if specs[source.topic].drops_replaced}
+    parts = [
+        _Partition(tp, begin, cut[topic][tp.partition], ends[tp], tables[topic])
+        for topic in tables
+        for tps in [[TopicPartition(topic, p) for p in range(len(cut.get(topic, ())))]]
+        for ends in [log.stable_offsets(tps)]
+        for tp, begin in log.begin_offsets(tps).items()
+    ]
+    parts = [part for part in parts if part.begin < part.cut and (part.cut < part.end or not part.table)]
+    found: dict[str, str] = {}
+    for part, left in _left(frames, open_log, parts).items():
+        tombstones = _tombstones_may_be_gone(specs[part.place.topic], age_s)
+        if why := part.lost(left, tombstones):
+            found.setdefault(part.place.topic, f"compacted below the cut: in partition {part.place.partition} {why}")
+    return found
+
+
+def _tombstones_may_be_gone(spec: TopicSpec, age_s: float | None) -> bool:
+    kept_ms = float(spec.configs.get("delete.retention.ms", _TOMBSTONES_MS))
+    return age_s is None or age_s * 1000 >= kept_ms
+
+
+@dataclass(frozen=True)
+class _Remaining:
+    """The records that are left of a partition, up to the first repeated one: their number before the cut, that after
+    it, and the number of keys that have records after it alone.
+    """
+
+    before: int
+    after: int
+    new_keys: int
+    repeated: int | None
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """A partition, its first offset, the cut, its end or first open transaction, and whether tables alone read it."""
+
+    place: TopicPartition
+    begin: int
+    cut: int
+    end: int
+    table: bool
+
+    def lost(self, left: _Remaining, tombstones: bool) -> str:
+        """The reason why records before the cut may be lost; empty if they are not."""
+        cleaned = self.end if left.repeated is None else left.repeated
+        gaps = min(cleaned, self.cut) - self.begin - left.before
+        if not gaps:
+            return ""
+        missing = f"{gaps:,} offsets before the cut's {self.cut:,} have no record"
+        if not self.table:
+            return f"{missing}: each record of a stream counts, and compaction may have dropped some"
+        if cleaned <= self.cut:
+            return ""
+        if left.new_keys:
+            return f"{missing}, and {left.new_keys:,} keys have records after it alone"
+        if tombstones and left.after < cleaned - self.cut:
+            return f"{missing}, and deletions after it may have been dropped, too"
+        return ""
+
+
+def _left(frames: Frames, open_log: OpenLog, parts: Sequence[_Partition]) -> dict[_Partition, _Remaining]:
+    """What is left of each partition."""
+    if not parts:
+        return {}
+    ranges: dict[str, list[OffsetRange]] = {}
+    for part in parts:
+        ranges.setdefault(part.place.topic, []).append(OffsetRange(part.place.partition, part.begin, part.end))
+    cuts = frames.rows([(*part.place, part.cut) for part in parts], "topic string, p int, cut long")
+    keys = Window.partitionBy("topic", "p", "k").orderBy("o")
+    records = read_topics(frames, open_log, ranges).select("topic", "p", "k", "o").join(cuts, ["topic", "p"])
+    records = frames.kept(
+        records.withColumn("first", f.min("o").over(keys)).withColumn(
+            "repeated", f.when(f.col("k").isNotNull() & (f.col("o") > f.col("first")), f.col("o"))
+        )
+    )
+    first = records.groupBy("topic", "p").agg(f.min("repeated").alias("until"))
+    cleaned = records.join(first, ["topic", "p"]).where("until IS NULL OR o < until")
+    counted = cleaned.groupBy("topic", "p").agg(
+        f.count_if(f.col("o") < f.col("cut")).alias("before"),
+        f.count_if(f.col("o") >= f.col("cut")).alias("after"),
+        f.count_if(f.col("first") >= f.col("cut")).alias("new"),
+        f.first("until").alias("until"),
+    )
+    with spark_errors():
+        found = {TopicPartition(row["topic"], row["p"]): row for row in counted.collect()}
+    rows = {part: found.get(part.place) for part in parts}
+    return {
+        part: _Remaining(0, 0, 0, None)
+        if row is None
+        else _Remaining(row["before"], row["after"], row["new"], row["until"])
+        for part, row in rows.items()
+    }

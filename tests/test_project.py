@@ -526,7 +526,7 @@ IMPLEMENTATIONS = {
     "log.py": "of the same port, which has the name itself",
     "producer.py": "of the same port",
 }
-"""Names of files that the packages of `eddy/connectors` may share, each with the reason."""
+"""Names of files that the packages of `eddy/connectors`, and `eddy/faust`, may share, each with the reason."""
 
 
 def test_no_two_files_share_a_name_but_for_implementations_of_a_port() -> None:
@@ -535,8 +535,7 @@ def test_no_two_files_share_a_name_but_for_implementations_of_a_port() -> None:
         if Path(source).name != "__init__.py":
             found.setdefault(Path(source).name, []).append(source)
     shared = {name: sources for name, sources in found.items() if len(sources) > 1}
-    connectors = {
-        name for name, sources in shared.items() if all(each.startswith("eddy/connectors/") for each in sources)
-    }
+    packages = ("eddy/connectors/", "eddy/faust/")
+    connectors = {name for name, sources in shared.items() if all(each.startswith(packages) for each in sources)}
     assert {name: sources for name, sources in shared.items() if name not in IMPLEMENTATIONS.keys() & connectors} == {}
     assert IMPLEMENTATIONS.keys() <= shared.keys(), "names that are shared no more"

@@ -1,1 +1,1 @@
-"""Connectors to outside systems: the port `log`, the logs that implement it, and Spark."""
+"""Connectors to outside systems: the port `log`, the logs that implement it, serdes of a registry, and Spark."""

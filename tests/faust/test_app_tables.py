@@ -7,7 +7,7 @@ import faust
 import pytest
 
 import eddy
-from eddy.connectors.faust.app_tables import wait_for_changelogs
+from eddy.faust.app_tables import wait_for_changelogs
 from tests.descendants import counted
 from tests.faust.conftest import Start
 from tests.faust.family import Family, tree

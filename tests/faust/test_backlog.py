@@ -1,7 +1,7 @@
 """The records of a partition that were read and not yet committed."""
 
-from eddy.connectors.faust.backlog import Backlog
 from eddy.connectors.log import Records, TopicPartition
+from eddy.faust.backlog import Backlog
 
 WHERE = TopicPartition("in", 0)
 

@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from eddy.connectors.faust import consumer as module
-from eddy.connectors.faust.consumer import FaustConsumer
-from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.log import Position, TopicPartition
+from eddy.faust import consumer as module
+from eddy.faust.consumer import FaustConsumer
+from eddy.faust.feed import Assignment, Feed
 from tests.faust.rig import Topics, unique
 from tests.faust.test_feed import batch
 from tests.waiting import PATIENCE_S, wait_for

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.log import Records, TopicPartition
+from eddy.faust.feed import Assignment, Feed
 
 WHERE = TopicPartition("in", 0)
 

@@ -13,8 +13,8 @@ from faust.sensors.prometheus import setup_prometheus_sensors
 from prometheus_client import CollectorRegistry, generate_latest
 
 import eddy
-from eddy.connectors.faust.app_settings import settings_of
-from eddy.connectors.faust.sensors import reports
+from eddy.faust.app_settings import settings_of
+from eddy.faust.sensors import reports
 from eddy.serve.worker_watch import WorkerWatch
 
 

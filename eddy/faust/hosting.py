@@ -14,15 +14,15 @@ from typing import Any
 import faust
 
 from eddy.config import Config
-from eddy.connectors.faust.command_group import add_commands
-from eddy.connectors.faust.feed import Feed
-from eddy.connectors.faust.hosted import HOSTED, HostedTopology
-from eddy.connectors.faust.monitor_pages import add_pages
-from eddy.connectors.faust.service import service_class
-from eddy.connectors.faust.source_agent import add_agent, check_app, source_topics
-from eddy.connectors.faust.transport import read_committed
 from eddy.connectors.kafka import KafkaLog
 from eddy.errors import TopologyError
+from eddy.faust.command_group import add_commands
+from eddy.faust.feed import Feed
+from eddy.faust.hosted import HOSTED, HostedTopology
+from eddy.faust.monitor_pages import add_pages
+from eddy.faust.service import service_class
+from eddy.faust.source_agent import add_agent, check_app, source_topics
+from eddy.faust.transport import read_committed
 from eddy.topology.compiler.circuit_compiler import check_reads
 from eddy.topology.topology import Topology
 

@@ -26,10 +26,10 @@ import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
-from eddy.connectors.faust.app_settings import SCHEMES
-from eddy.connectors.faust.feed import Feed
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
+from eddy.faust.app_settings import SCHEMES
+from eddy.faust.feed import Feed
 
 __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 

@@ -17,8 +17,8 @@ from typing import Any
 from mode import Service
 from mode.utils.logging import get_logger
 
-from eddy.connectors.faust.hosted import HostedTopology, WorkerMaker
-from eddy.connectors.faust.sensors import reports
+from eddy.faust.hosted import HostedTopology, WorkerMaker
+from eddy.faust.sensors import reports
 from eddy.serve.monitor import Monitor
 from eddy.serve.worker_watch import WorkerWatch
 

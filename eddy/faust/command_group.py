@@ -17,7 +17,7 @@ class _FaustCommands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """A command."""
-        from eddy.connectors.faust.commands import COMMANDS
+        from eddy.faust.commands import COMMANDS
 
         return COMMANDS.get(name)
 

@@ -8,8 +8,8 @@ from eddy.cli.options import timeout_option
 from eddy.cli.reset import reset
 from eddy.cli.status import print_status
 from eddy.cli.wait import Patience, wait_until_quiescent
-from eddy.connectors.faust.hosted import HOSTED, HostedTopology
 from eddy.errors import ConnectorError
+from eddy.faust.hosted import HOSTED, HostedTopology
 from eddy.topology.arguments import folder_of
 
 __all__ = ["COMMANDS"]

@@ -11,11 +11,11 @@ import faust
 from faust.types import TP
 from faust.types.enums import ProcessingGuarantee
 
-from eddy.connectors.faust.app_tables import changelogs
-from eddy.connectors.faust.feed import Assignment, Feed
-from eddy.connectors.faust.transport import CommittedConsumer, SourceTopic
 from eddy.connectors.log import TopicPartition
 from eddy.errors import ConfigurationError
+from eddy.faust.app_tables import changelogs
+from eddy.faust.feed import Assignment, Feed
+from eddy.faust.transport import CommittedConsumer, SourceTopic
 from eddy.topology.topology import Topology
 
 __all__ = ["add_agent", "check_app", "source_topics"]

@@ -1,4 +1,4 @@
-"""The connector to Faust (faust-streaming): the only package that imports it.
+"""eddy in an app of Faust (faust-streaming): `eddy.faust.host(app, topology)`; the only package that imports Faust.
 
 hosting.py          `host`: a topology becomes a part of an app
 hosted.py           such a topology: its settings, its log, its worker
@@ -19,9 +19,9 @@ except ImportError as error:
         "Install it: pip install 'eddy-streams[faust]'"
     ) from error
 
-from eddy.connectors.faust.app_tables import table
-from eddy.connectors.faust.hosted import HostedTopology
-from eddy.connectors.faust.hosting import host
-from eddy.connectors.faust.serdes import codec, record
+from eddy.faust.app_tables import table
+from eddy.faust.hosted import HostedTopology
+from eddy.faust.hosting import host
+from eddy.faust.serdes import codec, record
 
 __all__ = ["HostedTopology", "codec", "host", "record", "table"]

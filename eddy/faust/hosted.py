@@ -6,12 +6,12 @@ from typing import Any
 import faust
 
 from eddy.config import Config
-from eddy.connectors.faust.app_settings import config_of, member_of, settings_of
-from eddy.connectors.faust.app_tables import changelogs, wait_for_changelogs
-from eddy.connectors.faust.feed import Feed
-from eddy.connectors.faust.log import FaustLog
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.log import Log
+from eddy.faust.app_settings import config_of, member_of, settings_of
+from eddy.faust.app_tables import changelogs, wait_for_changelogs
+from eddy.faust.feed import Feed
+from eddy.faust.log import FaustLog
 from eddy.runtime.worker import Worker
 from eddy.serve.worker_watch import WorkerWatch
 from eddy.topology.topology import Topology

@@ -17,9 +17,9 @@ from faust.tables import base
 from faust.tables.sets import SetTable
 from faust.types.tables import WindowWrapperT
 
-from eddy.connectors.faust.serdes import codec, record
 from eddy.connectors.log import Log
 from eddy.errors import TopologyError
+from eddy.faust.serdes import codec, record
 from eddy.serde import Bytes, Serde, String
 from eddy.topology.dsl.table import KTable
 from eddy.topology.topology import Topology

@@ -11,7 +11,7 @@ from typing import Any
 import faust
 from faust.web import Request, Response, View
 
-from eddy.connectors.faust.hosted import HostedTopology
+from eddy.faust.hosted import HostedTopology
 from eddy.serve.worker_pages import pages_for_anybody
 from eddy.serve.worker_watch import WorkerWatch
 

@@ -15,12 +15,12 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from eddy.connectors.faust.backlog import Backlog
-from eddy.connectors.faust.feed import Assignment, Feed
 from eddy.connectors.kafka import GuardedGroup, KafkaLog, Member
 from eddy.connectors.kafka.record_columns import within
 from eddy.connectors.log import UNBOUNDED, Follower, Poll, Position, Records, TopicPartition
 from eddy.errors import ConfigurationError, ConnectorError
+from eddy.faust.backlog import Backlog
+from eddy.faust.feed import Assignment, Feed
 
 __all__ = ["ASSUMED_BYTES", "LOOK_S", "MAX_KEPT", "MAX_KEPT_BYTES", "FaustConsumer"]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from eddy.connectors.faust.consumer import FaustConsumer
-from eddy.connectors.faust.feed import Feed
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.log import Consumer, Position, TopicPartition, never
 from eddy.errors import ConfigurationError
+from eddy.faust.consumer import FaustConsumer
+from eddy.faust.feed import Feed
 
 __all__ = ["FaustLog"]
 

@@ -3,8 +3,8 @@
 import grimp
 
 COLLECTIONS = {
-    *["async_maps", "cogrouped", "collected", "foreign_keys", "global_table", "grouped", "processed"],
-    *["processor_builder", "reach", "relation", "stream", "stream_joins", "table"],
+    *["async_maps", "cogrouped", "collected", "foreign_keys", "grouped", "processed"],
+    *["reach", "relation", "stream", "stream_joins", "table"],
 }
 
 

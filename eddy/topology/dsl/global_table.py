@@ -1,16 +1,13 @@
 """Global tables, and the joins of streams with them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from eddy.errors import TopologyError
 from eddy.serde import Serde
 from eddy.topology.arguments import check_function, check_serdes, name_or, takes_key
 from eddy.topology.dsl.builder import Builder, pair, same_topology
 from eddy.topology.plan import plan
-
-if TYPE_CHECKING:
-    from eddy.topology.dsl.stream import KStream
 
 __all__ = ["GlobalKTable", "global_join"]
 
@@ -35,7 +32,8 @@ class GlobalKTable(Generic[K, V]):
 
 
 def global_join(
-    stream: "KStream[Any, Any]",
+    builder: Builder,
+    node: plan.Node,
     table: GlobalKTable[Any, Any],
     joiner: Any,
     select: Callable[..., Any] | None,
@@ -43,8 +41,7 @@ def global_join(
     value: Serde[Any] | None,
     left: bool,
 ) -> plan.Node:
-    """Add the join of a stream with a global table. Raises: TopologyError."""
-    builder, node = stream._builder, stream._node
+    """Add the join of the records of a step with a global table. Raises: TopologyError."""
     verb = "left_join" if left else "join"
     name = name_or(name, f"{node.label}-{table._node.label}-{'left-join' if left else 'join'}")
     where = f"{verb} '{name}'"

@@ -267,8 +267,7 @@ class StreamJoins(Processed[K, V]):
             raise TopologyError(f"{where}: {windows!r} as the third argument, and name={name!r}; one name is needed")
         name, left = windows if name is None else name, how == "left"
         if isinstance(other, GlobalKTable):
-            stream: Any = self
-            return self._of(global_join(stream, other, joiner, select, name, value, left))
+            return self._of(global_join(self._builder, self._node, other, joiner, select, name, value, left))
         return self._join_table(other, joiner, name, value, left)
 
     def _join_table(self, table: Any, joiner: Any, name: str | None, value: Serde[Any] | None, left: bool) -> Any:

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import eddy
-from eddy.topology.plan.node import Node
+from eddy.topology.plan.node import Node, Role
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py"))
@@ -423,6 +424,28 @@ def node_classes() -> set[str]:
         if kind.__module__ in NODE_MODULES:
             found.add(kind.__name__)
     return found
+
+
+def test_a_reader_can_hold_a_step_in_mind() -> None:
+    sizes = {
+        base.__name__: len([name for name in {*vars(base), *inspect.get_annotations(base)} if name[0] != "_"])
+        for base in Node.__mro__[:-1]
+    }
+    assert sizes["Node"] <= 40
+    assert max(size for name, size in sizes.items() if name != "Node") <= 15, sizes
+
+
+def test_each_role_is_of_one_kind_of_step() -> None:
+    node_classes()
+    roles: dict[str, list[type[Node]]] = {}
+    todo: list[type[Node]] = Node.__subclasses__()
+    while todo:
+        kind = todo.pop()
+        todo += kind.__subclasses__()
+        if "role" in vars(kind):
+            roles.setdefault(kind.role, []).append(kind)
+    assert {role: kinds for role, kinds in roles.items() if len(kinds) > 1} == {}
+    assert {*roles, "step"} == set(get_args(Role)), "a role that no step has"
 
 
 def asked_types(tree: ast.Module, classes: set[str]) -> list[int]:

@@ -180,7 +180,7 @@ class Traces:
 
 def _step(plan: Plan, tables: Tables, name: str) -> Node:
     found: dict[str, Node] = {sink.topic: sink for sink in plan.sinks()}
-    found |= {node.name: node for node in plan.nodes if node.is_collection}
+    found |= {node.name: node for node in plan.nodes if node.role != "block"}
     if name not in found:
         known = ", ".join(sorted(tables.catalog.tables))
         raise QueryError(

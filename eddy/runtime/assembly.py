@@ -211,7 +211,7 @@ def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
     if source.rekeyed:
         return True
     users = [node for node in topology.plan.nodes if source in node.inputs]
-    return bool(users) and all(node.sends for node in users)
+    return bool(users) and all(node.role == "exchange" for node in users)
 
 
 def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:

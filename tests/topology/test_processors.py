@@ -155,7 +155,7 @@ class TestRecords:
         topology = made(Base)
         topology.stream("more", key=S, value=S).process(Base, name="p", key=S).group_by_key().count("c")
         topology.stream("most", key=S, value=S).process_values(Base, name="v").group_by_key().count("d")
-        assert [node.name for node in topology.plan.nodes if node.sends] == ["c-repartition"]
+        assert [node.name for node in topology.plan.nodes if node.role == "exchange"] == ["c-repartition"]
 
 
 class TestStores:

@@ -128,7 +128,7 @@ def _taken_up_as_tables(plan: Plan) -> set[Node]:
             readers.setdefault(source, []).append(node)
 
     def ends(node: Node) -> list[Node]:
-        if not (node.sends or _turns_to_facts(node)):
+        if not (node.role == "exchange" or _turns_to_facts(node)):
             return [node]
         return [end for reader in readers.get(node, []) for end in ends(reader)]
 
@@ -154,7 +154,7 @@ def ordered(node: Node, partitions: Mapping[str, int]) -> Ordered:
     """The kind of records of a stream whose order the input determines."""
     rekeyed = False
     while True:
-        if node.reads:
+        if node.role == "source":
             return "all" if node.partition_count(partitions) == 1 else "no" if rekeyed else "within keys"
         if not node.keeps_records or len(node.inputs) > 1:
             return "no"

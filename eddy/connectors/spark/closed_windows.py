@@ -28,6 +28,7 @@ from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Native, Serde
 from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.placement import Placement
+from eddy.topology.plan.record_steps import record_topics
 from eddy.windows import SlidingWindows, Windowed, Windows
 
 __all__ = [
@@ -77,7 +78,7 @@ def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
     Their event times decide what is late, or their places tell as of which offsets a global table is joined.
     """
     topics = {topic for node in plan.nodes for topic in node.topics_of_windows}
-    topics |= {topic for join in plan.global_joins() for topic in join.inputs[0].record_topics or ()}
+    topics |= {topic for join in plan.global_joins() for topic in record_topics(join.inputs[0]) or ()}
     return {topic: number for number, topic in enumerate(sorted(topics))}
 
 

@@ -113,7 +113,7 @@ class DeduplicatedFrames:
         (source,) = self.node.inputs
         present = self.frames.by_key(facts.where("k IS NOT NULL"), "s")
         fates = _Fates(
-            self.node.assigned.windows, self._known(), not source.sends, self.partitioner, self.place.key.tail
+            self.node.assigned.windows, self._known(), source.role != "exchange", self.partitioner, self.place.key.tail
         )
         told = self.frames.kept(self.frames.through(present, fates, _FATES))
         passes = told.where(f.col("fate") == _PASSES)
@@ -129,7 +129,7 @@ class DeduplicatedFrames:
         """By partition, the last place that all source partitions have reached."""
         topics, count = self.node.assigned.topics_of_windows, self.place.partitions
         places = [(time + 1, self.numbers[topic], p) for topic in topics for p, time in enumerate(self.times[topic])]
-        if self.node.inputs[0].sends:
+        if self.node.inputs[0].role == "exchange":
             return [_PLACE.pack(*min(places))] * count
         return [_PLACE.pack(*min(place for place in places if place[2] == home)) for home in range(count)]
 
@@ -141,7 +141,7 @@ class DeduplicatedFrames:
         moments = _KeptMoments(windows.lag_ms + windows.later_ms + 1, passed, self.partitioner, place.key.tail)
         times = passes.groupBy("k").agg(f.sort_array(f.collect_list("t")).alias("times"))
         kept = self.frames.kept(self.frames.through(times, moments, _MOMENTS))
-        homes = None if source.sends else keys_in_partitions(place.partitions, self.partitioner)
+        homes = None if source.role == "exchange" else keys_in_partitions(place.partitions, self.partitioner)
         rows = _WaitingRows(node.by, self._value, Tuple(node.by, Int64, *node.record, Int64, Native), homes)
         there = self.frames.kept(self.frames.through(waiting, rows, _ENTRIES))
         mark = f.lit(b"\x01").alias("value")

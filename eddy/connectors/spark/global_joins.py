@@ -26,6 +26,7 @@ from eddy.runtime.table_versions import TableVersion, read_versions
 from eddy.serde import Serde
 from eddy.topology.plan.global_steps import GlobalJoin
 from eddy.topology.plan.plan import Plan
+from eddy.topology.plan.record_steps import record_topics
 
 __all__ = ["GlobalJoins", "JoinedTables", "rows_of_table"]
 
@@ -101,7 +102,7 @@ def _why_not(
     tps = [TopicPartition(topic, p) for p in range(partitions)]
     if any(len(at) != partitions for at in offsets):
         return f"the notes of earlier records do not have the offsets of topic '{topic}'"
-    in_place = node.inputs[0].record_topics is not None
+    in_place = record_topics(node.inputs[0]) is not None
     if not in_place and (len(offsets) > 1 or by_wall):
         return "its rows come from other workers or later epochs, and the table has changed meanwhile, or may have"
     least = list(map(min, *offsets)) if len(offsets) > 1 else next(iter(offsets), (0,) * partitions)

@@ -135,7 +135,7 @@ class OneTask:
 
     def _check_errors(self, circuit: Circuit) -> None:
         """Raises: LoopLimitError if the plan reads the errors of a recursion, and the recursion has errors."""
-        read = {node.inputs[0].name for node in self.plan.nodes if node.tells_errors}
+        read = {node.inputs[0].name for node in self.plan.nodes if node.role == "errors"}
         if whys := [why for (name, _), why in circuit.held().items() if name in read]:
             raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
 

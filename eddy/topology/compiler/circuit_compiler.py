@@ -166,7 +166,7 @@ class _PlanCompiler:
 
     def _topic_of(self, node: Node) -> str:
         """The topic through which rows of a step reach their owners; empty if there is none."""
-        if (node.sends and self.stays(node)) or (node.variables and node in self._inside):
+        if (node.role == "exchange" and self.stays(node)) or (node.variables and node in self._inside):
             return ""
         return node.gate_topic(self._plan.name) or ""
 
@@ -286,7 +286,7 @@ class _PlanCompiler:
                 inner.slots[source] = inner.slot()
                 outside.append(outer.slots[source])
         for exchange in body:
-            if exchange.sends:
+            if exchange.role == "exchange":
                 inner.received[exchange] = inner.slot()
                 outside.append(outer.received[exchange])
         self._scope = inner
@@ -407,7 +407,7 @@ class _PlanCompiler:
 
 def check_reads(plan: Plan) -> None:
     """Refuse a plan without any input. Raises: TopologyError."""
-    if not any(node.begins or node.matches for node in plan.nodes):
+    if not any(node.begins or node.role == "pattern" for node in plan.nodes):
         raise TopologyError(
             f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
             ".table(…) or .constant(…)"

@@ -33,9 +33,9 @@ def unmerged(plan: Plan) -> frozenset[str]:
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)
-        if node.kind == "stream" and (node.reads or passes):
+        if node.kind == "stream" and (node.role == "source" or passes):
             single.add(node)
-    return frozenset(node.name for node in single if node.sends)
+    return frozenset(node.name for node in single if node.role == "exchange")
 
 
 class Guarding:

@@ -199,7 +199,7 @@ class AsyncMaps(StreamJoins[K, V]):
 
         check_serdes(where, key=key, value=value)
         check_records(where, self._builder.open_loops, self._node, "its calls are of records, and")
-        if any(node.calls_out for node in record_steps(self._node)):
+        if any(node.role == "call" for node in record_steps(self._node)):
             raise TopologyError(
                 f"{where}: the records have been called for before; write one function that awaits both"
             )

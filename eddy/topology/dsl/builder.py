@@ -142,7 +142,7 @@ class Builder:
         key, value = source.key or key, source.value or value
         for node in self.plan.nodes:
             same = node.inputs == (source,) and (node.key, node.value) == (key, value)
-            if node.sends and node.single_partition and same:
+            if node.role == "exchange" and node.single_partition and same:
                 return node
         return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
 

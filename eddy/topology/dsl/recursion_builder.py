@@ -131,7 +131,7 @@ def _why_nested(body: list[Node], variable: Variable) -> str:
 def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
     """Refuse sinks inside a loop. Raises: TopologyError naming the topic."""
     for node in body:
-        if node.writes:
+        if node.role == "sink":
             raise TopologyError(
                 f"{where} writes to topic '{node.label}'; inside a recursion nothing is written. Write what "
                 f"{verb}(...) returns"
@@ -151,7 +151,7 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
 
 def moves_rows(body: list[Node], nested: object) -> bool:
     """Whether a loop needs a single partition: a step inside needs one or, by nested time, changes keys."""
-    return any(node.single_partition or (nested and (node.rekeyed or node.sends)) for node in body)
+    return any(node.single_partition or (nested and (node.rekeyed or node.role == "exchange")) for node in body)
 
 
 def check_inside(where: str, body: list[Node]) -> None:

@@ -351,7 +351,7 @@ class RecursiveRelation(Relation[K, V]):
         recursion, builder = self._node, self._builder
         name = f"{recursion.name}-errors"
         for node in builder.plan.nodes:
-            if node.tells_errors and node.inputs == (recursion,):
+            if node.role == "errors" and node.inputs == (recursion,):
                 reduced = next(step for step in builder.plan.nodes if step.name == name)
                 return Relation(builder, reduced)
         fields: dict[str, Any] = {"kind": "relation", "label": name, "key": String, "value": String}

@@ -96,7 +96,7 @@ def check_records(
     for node in record_steps(rows):
         if is_source_of_records(node):
             continue
-        if node.sends:
+        if node.role == "exchange":
             raise TopologyError(
                 f"{asks} step '{node.name}' has sent the rows to other partitions, without their records; call it "
                 "before, and keep what is needed in the value"

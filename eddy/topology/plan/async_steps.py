@@ -17,7 +17,7 @@ class AsyncMapped(Node):
     """For each record the row that `function(key, value, record)` returns some time later."""
 
     keeps_records = True
-    calls_out = True
+    role = "call"
     does = "map-async"
     only_by_worker = "its function calls out, and may return something else another time"
 

@@ -16,9 +16,10 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.frontiers import frontier_of, marks_kept
-from eddy.topology.plan.node import Arrival, Node, StateKept
+from eddy.topology.plan.node import Arrival, Node
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records
+from eddy.topology.plan.states_kept import StateKept
 from eddy.topology.plan.topic_steps import Source
 from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.windows import Windows
@@ -84,7 +85,7 @@ class Deduplicate(Node):
     def crosses(self) -> bool:  # type: ignore[override]
         """Whether a record may wait: not if it is in the partition of the only source."""
         origins = self.assigned.origins
-        return self.inputs[0].sends or len(origins) > 1 or origins[0].matches
+        return self.inputs[0].role == "exchange" or len(origins) > 1 or origins[0].role == "pattern"
 
     @property
     def keeps_records(self) -> bool:  # type: ignore[override]

@@ -31,9 +31,9 @@ def describe(plan: Plan) -> str:
         lines.append(f"   Sub-topology: {number}")
         for node in members:
             lines.append(f"    {node.headline(plan.name, stores.get(node.name, []))}")
-            if not node.writes:
+            if node.role != "sink":
                 lines.append(f"      --> {_names(after[node])}")
-            if not node.reads:
+            if node.role != "source":
                 lines.append(f"      <-- {_names(before[node])}")
             if node.strategy:
                 lines.append(f"      strategy: {node.strategy}")

@@ -20,8 +20,9 @@ from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import MIXED, TABLE, Arrival, Node, StateKept
+from eddy.topology.plan.node import MIXED, Arrival, Node
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
+from eddy.topology.plan.states_kept import TABLE, StateKept
 
 __all__ = ["ExpiringTable", "check_expiry"]
 
@@ -104,7 +105,7 @@ def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
         if is_source_of_records(node):
             yield node
             continue
-        if node.matches and by == "event time":
+        if node.role == "pattern" and by == "event time":
             raise TopologyError(
                 f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' "
                 "reads topics by a pattern; one topic is needed. Name it, or write expire_by='wall clock'"
@@ -115,7 +116,7 @@ def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
                 "that are no records of a source; a stream of records is needed. Let the source's records expire, and "
                 "do the rest after it: topology.stream('…').to_table(expire_after=…)"
             )
-        if by == "event time" and (node.rekeys or node.sends):
+        if by == "event time" and (node.rekeys or node.role == "exchange"):
             raise TopologyError(
                 f"{where}: expire_by='event time' takes the time of a row's source partition, and step '{node.name}' "
                 "moves rows to others; rows where their source has them are needed. Call to_table before it, or write "

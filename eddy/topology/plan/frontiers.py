@@ -14,9 +14,10 @@ from eddy.errors import TopologyError
 from eddy.operators.windows.frontier import Marked, Marks, OwnPartition, Slowest, SourceFrontier
 from eddy.serde import Int64, Native
 from eddy.topology.plan.compilers import CircuitBuilder
-from eddy.topology.plan.node import Node, StateKept
+from eddy.topology.plan.node import Node
 from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records, label_of, record_steps, topics_of
+from eddy.topology.plan.states_kept import StateKept
 from eddy.windows import Windows
 
 __all__ = ["Nearest", "exchanges_before", "frontier_of", "marks_kept", "nearest", "sources_of_records", "topics_sent"]
@@ -47,9 +48,9 @@ def nearest(facts: Node) -> Nearest:
         if node in seen:
             continue
         seen.add(node)
-        if is_source_of_records(node) or node.matches:
+        if is_source_of_records(node) or node.role == "pattern":
             origins.append(node)
-        elif node.sends:
+        elif node.role == "exchange":
             exchanges.append(node)
         else:
             left += reversed(node.record_inputs)
@@ -58,7 +59,7 @@ def nearest(facts: Node) -> Nearest:
 
 def exchanges_before(facts: Node) -> Iterator[Node]:
     """All exchanges through which the records of some facts are sent, each once, the last ones first."""
-    return (node for node in record_steps(facts) if node.sends)
+    return (node for node in record_steps(facts) if node.role == "exchange")
 
 
 def topics_sent(facts: Node) -> frozenset[str]:
@@ -155,10 +156,10 @@ def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_pl
     """
     found: list[Node] = []
     for node in record_steps(facts):
-        if is_source_of_records(node) or node.matches:
+        if is_source_of_records(node) or node.role == "pattern":
             found.append(node)
             continue
-        if node.sends and in_place:
+        if node.role == "exchange" and in_place:
             raise TopologyError(
                 f"{where}: the order of records is that of their source's partitions, and step '{node.name}' has sent "
                 f"them to others; call {call} before it, or write them to a topic of yours, which has an order again, "

@@ -17,7 +17,7 @@ __all__ = ["GlobalJoin", "GlobalTable"]
 class GlobalTable(TopicRead):
     """The latest values of a topic, whole at every worker. No worker's positions are of it."""
 
-    is_global = True
+    role = "global table"
     only_by_worker = "each worker reads a global table at its own pace"
 
     def headline(self, application: str, stores: Sequence[str]) -> str:

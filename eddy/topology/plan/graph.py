@@ -27,7 +27,8 @@ from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.graph_bags import Forest, arcs_of, cycles_of, first_cycle, reached_rows, tree_of
 from eddy.topology.plan.missing import UNKNOWN, by_key
-from eddy.topology.plan.node import DropReason, Missing, Node, StateKept
+from eddy.topology.plan.node import DropReason, Missing, Node
+from eddy.topology.plan.states_kept import StateKept
 
 __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
 

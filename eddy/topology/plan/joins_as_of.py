@@ -19,8 +19,9 @@ from eddy.topology.plan.facts import Fact, like, moment_text
 from eddy.topology.plan.frontiers import frontier_of, marks_kept
 from eddy.topology.plan.joins_in_time import closing_of, plain_key
 from eddy.topology.plan.missing import UNKNOWN
-from eddy.topology.plan.node import DropReason, Missing, Node, StateKept
+from eddy.topology.plan.node import DropReason, Missing, Node
 from eddy.topology.plan.row_closing import Closing
+from eddy.topology.plan.states_kept import StateKept
 from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.topology.plan.windows_from_scratch import record_of
 

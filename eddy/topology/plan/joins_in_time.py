@@ -18,8 +18,9 @@ from eddy.topology.plan.compilers import CircuitBuilder, Spark
 from eddy.topology.plan.facts import Fact, like, span_text
 from eddy.topology.plan.frontiers import frontier_of, marks_kept, topics_sent
 from eddy.topology.plan.missing import UNKNOWN
-from eddy.topology.plan.node import DropReason, Missing, Node, StateKept
+from eddy.topology.plan.node import DropReason, Missing, Node
 from eddy.topology.plan.row_closing import Closing, bytes_of
+from eddy.topology.plan.states_kept import StateKept
 from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.topology.plan.windows_from_scratch import record_of
 from eddy.windows import Windowed

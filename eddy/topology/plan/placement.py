@@ -90,7 +90,7 @@ def _check_partitioners(plan: Plan, members: list[Node], partitions: int) -> Non
 def _key(members: list[Node]) -> Serde[Any] | None:
     named: dict[str, Node] = {}
     for node in members:
-        if node.key is not None and node.tells_key:
+        if node.key is not None and node.role != "variable":
             named.setdefault(node.key.name, node)
     if len(named) > 1:
         (first, a), (second, b) = list(named.items())[:2]

@@ -157,35 +157,35 @@ class Plan:
 
     def sources(self) -> Iterator[Source]:
         """The sources."""
-        return (cast("Source", node) for node in self.nodes if node.reads)
+        return (cast("Source", node) for node in self.nodes if node.role == "source")
 
     def patterns(self) -> Iterator[TopicPattern]:
         """The patterns of topics."""
-        return (cast("TopicPattern", node) for node in self.nodes if node.matches)
+        return (cast("TopicPattern", node) for node in self.nodes if node.role == "pattern")
 
     def find(self, topics: Mapping[TopicPattern, Iterable[str]]) -> None:
         """Take these topics as the sources of patterns."""
         nodes: list[Node] = []
         for node in self.nodes:
-            if node.matches:
+            if node.role == "pattern":
                 pattern = cast("TopicPattern", node)
                 nodes += pattern.find(topics[pattern])
-            if not (node.reads and cast("Source", node).pattern):
+            if not (node.role == "source" and cast("Source", node).pattern):
                 nodes.append(node)
         self.nodes = nodes  # as a whole: other threads may be reading the list
 
     def global_tables(self) -> Iterator[GlobalTable]:
         """The global tables."""
-        return (cast("GlobalTable", node) for node in self.nodes if node.is_global)
+        return (cast("GlobalTable", node) for node in self.nodes if node.role == "global table")
 
     def global_joins(self) -> Iterator[GlobalJoin]:
         """The joins with global tables."""
-        found = (node for node in self.nodes if any(source.is_global for source in node.inputs))
+        found = (node for node in self.nodes if any(source.role == "global table" for source in node.inputs))
         return (cast("GlobalJoin", node) for node in found)
 
     def sinks(self) -> Iterator[Sink]:
         """The sinks."""
-        return (cast("Sink", node) for node in self.nodes if node.writes)
+        return (cast("Sink", node) for node in self.nodes if node.role == "sink")
 
     def loops(self) -> Iterator[Loop]:
         """The recursions and the blocks, inner ones first."""
@@ -193,7 +193,7 @@ class Plan:
 
     def made_by(self, node: Node) -> list[Node]:
         """The collections that a step makes: the step itself, or the bindings of a block."""
-        return [node] if node.is_collection else [step for step in self.nodes if node in step.inputs]
+        return [node] if node.role != "block" else [step for step in self.nodes if node in step.inputs]
 
     def needs_keys(self, node: Exchange) -> bool:
         """Whether an exchange drops records without a key: an exchange of a stream does, unless a left join follows,

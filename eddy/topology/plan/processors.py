@@ -12,8 +12,9 @@ from eddy.operators.processors.timed_store import RetainedStore
 from eddy.serde import Bytes, Int64, Serde, String
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.global_steps import GlobalTable
-from eddy.topology.plan.node import Arrival, Node, StateKept
+from eddy.topology.plan.node import Arrival, Node
 from eddy.topology.plan.record_steps import is_source_of_records, record_steps
+from eddy.topology.plan.states_kept import StateKept
 
 __all__ = ["ChildStream", "DeclaredStore", "Process", "StoreKind", "clock_of"]
 
@@ -186,14 +187,14 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
     """The source whose event time the rows have; or None and the reason why there is no such source."""
     sources = []
     for node in record_steps(facts):
-        if node.matches:
+        if node.role == "pattern":
             return None, (
                 f"step '{node.name}' reads topics by a pattern, and event time is the time of one; one source is "
                 "needed. Name the topic, or use 'wall clock'"
             )
         if is_source_of_records(node):
             sources.append(node)
-        elif node.sends or node.rekeys:
+        elif node.role == "exchange" or node.rekeys:
             return None, (
                 f"step '{node.name}' moves records to other partitions, and event time is the time of a record's "
                 "source partition; records where their source has them are needed. Process them before, or "

@@ -11,7 +11,8 @@ from eddy.state.calendar import Calendar
 from eddy.state.sized_table import SizedTable
 from eddy.state.table_state import Table
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import Arrival, Node, StateKept
+from eddy.topology.plan.node import Arrival, Node
+from eddy.topology.plan.states_kept import StateKept
 
 __all__ = ["RateLimited"]
 

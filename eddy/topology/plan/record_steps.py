@@ -7,12 +7,12 @@ from eddy.operators.windows.frontier import pattern_label
 from eddy.topology.plan.node import Node
 from eddy.topology.plan.topic_steps import Source
 
-__all__ = ["is_source_of_records", "label_of", "record_steps", "topics_of"]
+__all__ = ["is_source_of_records", "label_of", "record_steps", "record_topics", "topics_of"]
 
 
 def is_source_of_records(node: Node) -> TypeGuard[Source]:
     """Whether a step reads a topic as a stream."""
-    return node.reads and node.kind == "stream"
+    return node.role == "source" and node.kind == "stream"
 
 
 def record_steps(facts: Node) -> Iterator[Node]:
@@ -24,17 +24,30 @@ def record_steps(facts: Node) -> Iterator[Node]:
             continue
         seen.add(node)
         yield node
-        if not is_source_of_records(node) and not node.matches:
+        if not is_source_of_records(node) and node.role != "pattern":
             left += reversed(node.record_inputs)
 
 
 def topics_of(node: Node) -> tuple[str, ...]:
     """The topics that a step reads as a stream: of a source its own, of a pattern all that match now."""
-    if node.matches:
+    if node.role == "pattern":
         return tuple(topic for source in node.inputs for topic in topics_of(source))
     return (node.topic,) if is_source_of_records(node) else ()
 
 
 def label_of(origin: Node) -> str:
     """The label of a source or a pattern among the partitions for which a frontier waits."""
-    return pattern_label(origin.title) if origin.matches else topics_of(origin)[0]
+    return pattern_label(origin.title) if origin.role == "pattern" else topics_of(origin)[0]
+
+
+def record_topics(node: Node) -> frozenset[str] | None:
+    """The topics of the records of which a step's rows are made in the records' own epoch; None if others are among
+    them.
+    """
+    if node.role == "source":
+        return frozenset({node.user_topic or ""}) if node.kind == "stream" else None
+    found = [record_topics(source) for source in node.record_inputs]
+    if node.role == "exchange" or not node.keeps_records or not found:
+        return None
+    topics = [topic for topic in found if topic is not None]
+    return frozenset().union(*topics) if len(topics) == len(found) else None

@@ -11,7 +11,9 @@ from eddy.operators.waves.withheld import Stops
 from eddy.serde import Int64, String
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark
-from eddy.topology.plan.node import Form, Node, StateKept
+from eddy.topology.plan.node import Node
+from eddy.topology.plan.states_kept import StateKept
+from eddy.topology.plan.step_names import Form
 
 __all__ = ["Binding", "Block", "HeldErrors", "Loop", "Recursion", "Variable"]
 
@@ -21,7 +23,7 @@ class Variable(Node):
     """X inside its own recursion: the rows of a binding at the start of an iteration."""
 
     crosses = True
-    tells_key = False
+    role = "variable"
     drawn_as = "variable"
 
     @property
@@ -184,7 +186,7 @@ class Block(Loop):
 
     derived = ("errors", "held", "queued", "given")
 
-    is_collection = False
+    role = "block"
 
     variables: tuple[Variable, ...] = ()
     results: tuple[Node, ...] = ()
@@ -271,7 +273,7 @@ class HeldErrors(Node):
     """
 
     linear = False
-    tells_errors = True
+    role = "errors"
     untraced = "has messages that a worker makes"
     keeps = (StateKept("", "arrangement", "results"),)
 

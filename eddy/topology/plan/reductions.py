@@ -19,7 +19,8 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Addend, Bag, Row, Way, Weighted, groups, identity, mean_addends
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.missing import UNKNOWN, by_key
-from eddy.topology.plan.node import MIXED, TABLE, Arrival, DropReason, Grouping, Missing, Node, StateKept
+from eddy.topology.plan.node import MIXED, Arrival, DropReason, Grouping, Missing, Node
+from eddy.topology.plan.states_kept import TABLE, StateKept
 
 __all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Sum", "TopK", "WeightFunction"]
 

@@ -93,6 +93,6 @@ class _Stores:
 
     def _note_table(self, node: Node) -> None:
         """A step's own table is read by all joins, also after an exchange whose rows remain at their only owner."""
-        stays = node.sends and node.single_partition and self._placements[node.inputs[0]].partitions == 1
+        stays = node.role == "exchange" and node.single_partition and self._placements[node.inputs[0]].partitions == 1
         if node.has_table or (stays and node.inputs[0] in self._tables):
             self._tables.add(node)

@@ -59,7 +59,7 @@ class TopicPattern(Merge):
     Invariant: the step and its sources have no state, so that a topic may be added or left out at any time.
     """
 
-    matches = True
+    role = "pattern"
 
     pattern: re.Pattern[str]
     each: Source

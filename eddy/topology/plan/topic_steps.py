@@ -11,7 +11,8 @@ from eddy.operators.operator import Operator
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
-from eddy.topology.plan.node import TABLE, Missing, Node, StateKept
+from eddy.topology.plan.node import Missing, Node
+from eddy.topology.plan.states_kept import TABLE, StateKept
 
 __all__ = ["Constant", "Exchange", "Sink", "Source", "TopicRead"]
 
@@ -44,8 +45,6 @@ class _OfTopic(Node):
 class TopicRead(_OfTopic):
     """A step that reads a topic."""
 
-    begins = True
-
     @property
     def topic_key(self) -> Serde[Any]:
         """The serde of the keys in its topic."""
@@ -68,7 +67,7 @@ class TopicRead(_OfTopic):
 class Source(TopicRead):
     """The records of a topic, as facts or as the table of their latest values."""
 
-    reads = True
+    role = "source"
 
     timestamp: Callable[[Any, Any], Any] | None = None
     """The event time of a record, by its key and value; None for the timestamp of the log."""
@@ -108,7 +107,7 @@ class Constant(Node):
     """Fixed rows, at one owner."""
 
     crosses = True
-    begins = True
+    role = "constant"
     keeps = (StateKept("", "arrangement", "results"),)
 
     rows: tuple[tuple[Any, Any], ...]
@@ -143,7 +142,7 @@ class Exchange(Node):
 
     keeps_records = True
     crosses = True
-    sends = True
+    role = "exchange"
     passes = True
     drawn_as = "exchange"
 
@@ -209,7 +208,7 @@ class Sink(_OfTopic):
     `partitioner(key, value, partitions)` chooses the partition of a record; None: its key does.
     """
 
-    writes = True
+    role = "sink"
     passes = True
 
     partitioner: Callable[[Any, Any, int], int] | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from eddy.operators import stateless, upsert
 from eddy.operators.operator import Operator, RowWise
@@ -13,7 +13,9 @@ from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
 from eddy.topology.plan.compilers import CircuitBuilder, LoopBody, Spark, States
 from eddy.topology.plan.facts import like
 from eddy.topology.plan.missing import UNKNOWN, by_key
-from eddy.topology.plan.node import MIXED, NO_PLACE, NUMBERED, TABLE, Arrival, DropReason, Missing, Node
+from eddy.topology.plan.node import MIXED, NO_PLACE, Arrival, DropReason, Missing, Node, Role
+from eddy.topology.plan.states_kept import TABLE
+from eddy.topology.plan.step_names import NUMBERED
 
 __all__ = ["REKEYING", "Latest", "Merge", "Transform", "Upsert", "Verb", "changed_table"]
 
@@ -201,7 +203,7 @@ class Merge(Node):
 
     keeps_records = True
     passes = True
-    adds_up = True
+    role: ClassVar[Role] = "sum"
     does = "union"
 
     @property
@@ -235,7 +237,7 @@ class Merge(Node):
 class Latest(Node):
     """A table's changes as facts: the new value of each key, None for a deleted one."""
 
-    tells_changes = True
+    role = "changes"
 
     @property
     def arrival(self) -> Arrival | None:
@@ -329,4 +331,4 @@ def changed_table(facts: Node) -> Node | None:
     """The table whose changes some facts are; None if they are other facts."""
     while facts.passes and len(facts.inputs) == 1:
         (facts,) = facts.inputs
-    return facts.inputs[0] if facts.tells_changes else None
+    return facts.inputs[0] if facts.role == "changes" else None

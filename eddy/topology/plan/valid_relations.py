@@ -19,7 +19,8 @@ from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table
 from eddy.topology.arguments import check_choice
 from eddy.topology.plan.compilers import Spark, States
-from eddy.topology.plan.node import Node, StateKept
+from eddy.topology.plan.node import Node
+from eddy.topology.plan.states_kept import StateKept
 
 __all__ = ["CALENDAR", "KEPT", "MOMENTS", "ValidRows", "check_clock"]
 
@@ -92,7 +93,7 @@ def check_clock(where: str, rows: Node, clock: Any, bounded: bool) -> Node | Non
             continue
         seen.add(node)
         _check_step(where, node, clock)
-        if node.reads:
+        if node.role == "source":
             sources.setdefault(node.user_topic or "", node)
         left += node.inputs
     if clock == "wall clock":
@@ -109,19 +110,19 @@ def check_clock(where: str, rows: Node, clock: Any, bounded: bool) -> Node | Non
 
 def _check_step(where: str, node: Node, clock: ExpiryClock) -> None:
     """Refuse a step on the way of the rows. Raises: TopologyError."""
-    if node.as_loop is not None or node.variables or node.strategy is not None or not node.is_collection:
+    if node.as_loop is not None or node.variables or node.strategy is not None or node.role == "block":
         raise TopologyError(
             f"{where}: its rows are results of the recursion '{node.name}'; a relation before the recursion is needed. "
             "Call valid on the relation that the recursion begins with or joins: results are valid as long as its rows"
         )
     if clock == "wall clock":
         return
-    if node.matches:
+    if node.role == "pattern":
         raise TopologyError(
             f"{where}: clock='event time' takes the time of a row's source partition, and step '{node.name}' reads "
             "topics by a pattern; one topic is needed. Name it, or write clock='wall clock'"
         )
-    if (node.rekeyed and not node.begins) or node.rekeys or node.sends or node.is_global:
+    if (node.rekeyed and not node.begins) or node.rekeys or node.role == "exchange" or node.role == "global table":
         raise TopologyError(
             f"{where}: clock='event time' takes the time of a row's source partition, and step '{node.name}' moves "
             "rows to others; rows where their source has them are needed. Call valid before it, or write "

@@ -84,7 +84,7 @@ class AssignWindows(Node):
     def only_by_worker(self) -> str:  # type: ignore[override]
         """Which records are late after an idle time, if partitions may be idle; and of topics that join later."""
         for origin in self.origins:
-            if origin.matches:
+            if origin.role == "pattern":
                 return (
                     f"records of a topic that joins pattern '{origin.title}' are late by the times at which it joined"
                 )

@@ -20,9 +20,10 @@ from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted
 from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.frontiers import frontier_of, marks_kept, topics_sent
-from eddy.topology.plan.node import TABLE, Arrival, Missing, Node, StateKept
+from eddy.topology.plan.node import Arrival, Missing, Node
 from eddy.topology.plan.reductions import TOTALS, Aggregate, Count, Sum
 from eddy.topology.plan.row_closing import Closing, bytes_of
+from eddy.topology.plan.states_kept import TABLE, StateKept
 from eddy.topology.plan.transforms import changed_table
 from eddy.topology.plan.window_assignment import AssignWindows
 from eddy.topology.plan.windows_from_scratch import Made, no_such_window, slid

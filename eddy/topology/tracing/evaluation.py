@@ -285,7 +285,7 @@ class Evaluation:
         """An input of a step in a wave: rows from outside of the loop are added once, and joined every time."""
         if source in bags:
             return bags[source]
-        return Bag() if node.adds_up and turn else self.bags[source]
+        return Bag() if node.role == "sum" and turn else self.bags[source]
 
     def _iterate(self, loop: Loop) -> None:
         body = self._scopes.body[loop]

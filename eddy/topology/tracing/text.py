@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from eddy.topology.plan.node import NUMBERED
+from eddy.topology.plan.step_names import NUMBERED
 from eddy.topology.tracing.derivation import Derivation
 from eddy.topology.tracing.receipts import Receipt, Summand
 from eddy.topology.tracing.titles import cut, label

@@ -1,0 +1,56 @@
+"""A step from scratch, for traces: its rows, computed from all rows of its inputs, without deltas and states."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from eddy.topology.plan.bags import Addend, Bag, Way, Weighted
+
+__all__ = ["EvaluatedStep"]
+
+
+class EvaluatedStep:
+    """The rows of a step as a function of the rows of its inputs, independently of its operator."""
+
+    untraced: ClassVar[str] = "has an algorithm of its own"
+    """Why `rows_from` has no rows, if it has none."""
+    passes: ClassVar[bool] = False
+    """Whether each row of the step is a row of an input, so that derivations skip the step."""
+    explained_by_key: ClassVar[bool] = False
+    """Whether `ways` has the keys of the step's rows instead of rows."""
+
+    def rows_from(self, *inputs: Bag) -> Weighted | None:
+        """The step's rows, computed from its inputs' rows; None if only its operator can compute them.
+
+        They are computed from all rows, without deltas or states, independently of the operator.
+        """
+        return None
+
+    def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
+        """Each row of the step, or each key of its rows, with the rows from which it is made."""
+        return ()
+
+    @property
+    def factor(self) -> int | None:
+        """The factor with which the weight of each row is the sum, over `ways`, of the product of the weights of their
+        rows; None if it is no such sum.
+        """
+        return None
+
+    @property
+    def addends(self) -> tuple[Addend, ...]:
+        """The numbers in the values of rows that are sums over the input rows of their keys."""
+        return ()
+
+    def forest(self, rows: Bag) -> Any:
+        """The step's rows as a `Forest`, each below the row from which it was made; None if they are none."""
+        return None
+
+    def subtree_sums(self, *inputs: Bag) -> Any:
+        """A `Forest` with numbers, and whether a row's value counts its own node, if each value is the sum of a
+        subtree; None if it is not.
+        """
+        return None
+
+    def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
+        """Why the step has no row with one of these keys, as a verb with its object; empty if its inputs tell it."""
+        return ""

@@ -1,0 +1,53 @@
+"""The states of a step, from which their names are derived without compiling the plan."""
+
+from typing import ClassVar, Literal, NamedTuple
+
+__all__ = ["TABLE", "Rows", "StateKept", "StatefulStep"]
+
+Rows = Literal["inputs", "results", "others"]
+"""The rows of a state: the step's input, its results, or its input rows of keys without a result."""
+
+
+class StateKept(NamedTuple):
+    """A state of a step: the suffix of its name after the step's name, its kind, and its rows."""
+
+    suffix: str
+    kind: str
+    rows: Rows
+
+    def name_of(self, step: str) -> str:
+        """Its name, where the step has this one."""
+        return f"{step}-{self.suffix}" if self.suffix else step
+
+
+TABLE = StateKept("", "table", "results")
+"""The table of a step's rows, under its name."""
+
+
+class StatefulStep:
+    """The states that a step has by itself, by `keeps`, and those that it has in a few circumstances."""
+
+    keeps: ClassVar[tuple[StateKept, ...]] = ()
+    """The states of the step's operator outside of loops by nested time."""
+    store_names: ClassVar[tuple[str, ...]] = ()
+    """The state stores of the topology that it names."""
+
+    @property
+    def has_table(self) -> bool:
+        """Whether one of these is a table of its rows."""
+        return TABLE in self.keeps
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """The states that the step kept in earlier releases, and needs no more."""
+        return ()
+
+    @property
+    def looked_up_as(self) -> str | None:
+        """The name of the state of its rows, if all joins inside its loop share one."""
+        return None
+
+    @property
+    def errors_kept(self) -> tuple[str, ...]:
+        """The step's states of errors in a loop by nested time."""
+        return ()

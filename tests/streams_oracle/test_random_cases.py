@@ -11,7 +11,7 @@ import pytest
 import eddy
 from eddy.operators import join
 from eddy.operators.batch import EMPTY
-from eddy.operators.windows.assignment import AssignWindows
+from eddy.operators.windows import assignment
 from eddy.state.table_state import Table
 from tests.seeds import of_today, parts_of
 from tests.streams_oracle import eddy_rules, in_eddy, random_cases, streams_rules
@@ -67,8 +67,7 @@ class TestPlanted:
         assert found(self.SEEDS)
 
     def test_windows_that_no_record_is_late_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        own = lambda self, context, batch: batch.times_of_rows()  # noqa: E731
-        monkeypatch.setattr(AssignWindows, "_event_times", own)  # private: planted
+        monkeypatch.setattr(assignment, "event_times", lambda context, batch: batch.times_of_rows())
         assert found(self.SEEDS)
 
 

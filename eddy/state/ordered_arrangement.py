@@ -59,12 +59,30 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
             if bag is not None and bag[0] is not None:
                 yield bag  # type: ignore[misc]
             return
+        found = self._order_of(key, bag)
+        for _, value in reversed(found) if descending else found:
+            yield value, weight_in(bag, value)
+
+    def between(self, key: K, first: Any, last: Any) -> Iterator[tuple[V, int]]:
+        """Yield the values of a key from a position on to before another one, with their weights.
+
+        Cost: as `in_order`, and O(log n) for the first value.
+        """
+        bag = self.get(key)
+        if type(bag) is not dict:
+            if bag is not None and bag[0] is not None and first <= self._position(bag[0]) < last:  # type: ignore[arg-type]
+                yield bag  # type: ignore[misc]
+            return
+        for _, value in self._order_of(key, bag).irange((first,), (last,), (True, False)):
+            yield value, weight_in(bag, value)
+
+    def _order_of(self, key: K, bag: dict[Any, int]) -> Any:
+        """The sorted list of a key with several values."""
         found = self._sorted.get(key)
         if found is None:
             entries = ((self._position(value), value) for value in bag if value is not None)
             found = self._sorted[key] = SortedList(entries)
-        for _, value in reversed(found) if descending else found:
-            yield value, weight_in(bag, value)
+        return found
 
     def rollback(self) -> None:
         """Return to the last commit."""

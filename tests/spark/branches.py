@@ -28,6 +28,7 @@ from eddy.operators.graph.reached import Reached
 from eddy.operators.nested import operators as nested
 from eddy.operators.one_row import OneRow
 from eddy.operators.waves import recursion, withheld
+from eddy.operators.windows import window_values
 from eddy.topology.sql import folds
 
 __all__ = ["BRANCHES", "ERRORS", "INPUTS", "TIMES", "branches", "planted_errors"]
@@ -201,6 +202,15 @@ BRANCHES: dict[str, Callable[[_Sources, str], None]] = {
     "near": lambda given, name: (
         _windowed(given, eddy.SlidingWindows(_ms(2), _ms(4)), "close").max(name).to(name, value=S)
     ),
+    "kinds": lambda given, name: (
+        _windowed(given, eddy.SessionWindows(_ms(3), _ms(2))).distinct_count(name, of=len).to(name, value=N)
+    ),
+    "listed": lambda given, name: (
+        _windowed(given, eddy.TimeWindows(_ms(8), grace=_ms(4)))
+        .collect(name, max=2)
+        .map_values(str, value=S)
+        .to(name, value=S)
+    ),
     "sql-avg": lambda given, name: given.sql("SELECT up, avg(length(node)) AS m FROM nodes GROUP BY up", name, "up"),
     "sql-text": lambda given, name: given.sql(
         "SELECT node, up || '!' AS loud FROM nodes WHERE up LIKE '_'", name, "node"
@@ -368,6 +378,16 @@ ERRORS: dict[str, tuple[Any, str, Planting]] = {
         nested.NestedWeights,
         "step",
         _with("again", "_of_weight", lambda f: weight_functions.positive_part),
+    ),
+    "kinds": (
+        window_values.DifferentValues,
+        "result",
+        _named("kinds", lambda method, self, summary: (method(self, summary) or 0) + 1),
+    ),
+    "listed": (
+        window_values.CollectedValues,
+        "result",
+        lambda method: lambda self, summary: (method(self, summary) or ())[::-1] or None,
     ),
     "sql-avg": (folds, "average_of", lambda method: lambda type, count, total: method(type, count + 1, total)),
 }

@@ -58,6 +58,14 @@ def windows(extracted: bool = False) -> eddy.Topology:
     sold.max("sold").to("sold", value=S)
     sold.avg("worth", of=lambda value: len(value) / 10)
     sales.group_by_key().windowed_by(visits).sum("spent", of=len)
+    shops.distinct_count("kinds")
+    goods.collect("found", max=2).to("found")
+    paced = sales.group_by_key().windowed_by(sliding)
+    paced.collect("paced", max=3, by=lambda value: value == "y")
+    stays = sales.group_by_key().windowed_by(visits, retention=ms(9))
+    stays.distinct_count("stayed", of=lambda value: value < "y", value=eddy.Json(bool))
+    stays.collect("seen", max=2).errors.to("crowds")
+    sales.group_by(lambda key, value: value, key=S).windowed_by(visits, "close", ms(9)).distinct_count("once")
     moved = sales.repartition(2, "moved")
     moved.group_by_key().windowed_by(eddy.TimeWindows(ms(10), grace=ms(6)), "close").count("spread").to("spread")
     moved.group_by(lambda key, value: value, key=S).windowed_by(visits, "close").count("again").to("again", value=N)
@@ -73,7 +81,7 @@ def sales(rng: random.Random, count: int, at: int) -> list[Sale]:
 class WindowsRig(Rig):
     def __init__(self, folder: Path, partitions: int, spark: Any = None) -> None:
         names = ("in", "updates", "finals", "averages", "days", "visits", "sold", "paces", "longest", "ever")
-        names = (*names, "spread", "again")
+        names = (*names, "spread", "again", "found", "crowds")
         super().__init__(folder, windows, [TopicSpec(name, partitions) for name in names], spark)
 
     def read_times_from_values(self) -> None:
@@ -89,11 +97,13 @@ class WindowsRig(Rig):
         verdict = self.verify(on_error="dead-letter")
         assert (verdict.status, verdict.notes) == (0, {}), list(verdict.lines())
         windowed = ("shops", "goods", "lengths", "means", "visits", "sold", "paces", "longest", "ever")
-        windowed = (*windowed, "spread", "again", "worth", "spent")
+        windowed = (*windowed, "spread", "again", "worth", "spent", "kinds", "found", "paced", "stayed", "seen", "once")
         states = {f"{name}{kind}" for name in windowed for kind in ("", "-calendar")}
         others = {"goods-marks", "visits-open", "sold-open", "sold-marks", "finals", "days", "updates"}
         others |= {"worth-totals", "worth-open", "spent-totals", "spent-open"}
         others |= {"lengths-totals", "means-totals", "averages", "paces-records", "paces-records-calendar"}
+        others |= {f"{name}-values" for name in ("kinds", "found", "paced", "stayed", "seen", "once")}
+        others |= {"stayed-open", "seen-open", "once-open", "seen-errors-counts", "crowds"}
         others |= {"spread-marks-moved-repartition", "again-marks-moved-repartition", "again-marks"}
         others |= {"longest-records", "longest-records-calendar", "longest-records-marks"}
         assert {part.name for part in verdict.compared} >= {*states, *others}

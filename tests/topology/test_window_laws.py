@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -34,15 +34,17 @@ Window = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Program:
-    """Sums of windows; `size`, `advance`, `grace` and `retention` in milliseconds."""
+    """Aggregates of windows; `size`, `advance`, `grace` and `retention` in milliseconds."""
 
     size: int
     advance: int
     grace: int
     retention: int
     emit: Literal["update", "close", "suppress"]
-    exact: bool
-    """Whether the sums are `sum`'s, with totals in a state of their own, or a fold's."""
+    aggregate: Literal["sum", "reduce", "kinds", "lists"]
+    """The numbers' sum, with a total in a state of its own, or by a fold; the number of last digits in base 3; or all
+    values, if they are three at most.
+    """
     by_value: bool
     """Whether groups are of the values' last digit, so that records have to be sent."""
     filtered: bool
@@ -62,6 +64,21 @@ class Program:
     @property
     def sliding(self) -> bool:
         return self.kind == "sliding"
+
+    @property
+    def valued(self) -> bool:
+        """Whether the values of windows are in a state of their own."""
+        return self.aggregate in ("kinds", "lists")
+
+    def made_of(self, values: Sequence[int]) -> Any:
+        """The aggregate of the values of a window; None for none."""
+        match self.aggregate:
+            case "kinds":
+                return len({value % 3 for value in values})
+            case "lists":
+                return tuple(sorted(values)) if len(values) <= 3 else None
+            case _:
+                return sum(values)
 
     def sends(self, topic: int) -> bool:
         """Whether records of a topic are sent before they are grouped."""
@@ -92,12 +109,22 @@ class Program:
         else:
             windows = eddy.TimeWindows(ms(self.size), ms(self.advance), ms(self.grace))
         emit: Literal["update", "close"] = "close" if self.emit == "close" else "update"
-        windowed = groups.windowed_by(windows, emit, ms(self.retention))
-        summed = windowed.sum("sums") if self.exact else windowed.reduce(lambda a, b: a + b, "sums")
+        summed = self.aggregated(groups.windowed_by(windows, emit, ms(self.retention)))
         if self.emit == "suppress":
-            summed = summed.map_values(lambda value: value, value=N).suppress()
+            summed = summed.map_values(lambda value: value, value=eddy.Native).suppress()
         summed.to_stream().map(lambda key, value: (key.key, (key.start_ms, value)), key=S).to("out", value=eddy.Native)
         return made
+
+    def aggregated(self, groups: eddy.KGroupedStream[eddy.Windowed[str], int]) -> eddy.KTable[eddy.Windowed[str], Any]:
+        match self.aggregate:
+            case "sum":
+                return groups.sum("sums")
+            case "reduce":
+                return groups.reduce(lambda a, b: a + b, "sums")
+            case "kinds":
+                return groups.distinct_count("sums", of=lambda value: value % 3)
+            case "lists":
+                return groups.collect("sums", max=3)
 
 
 def ms(number: int) -> timedelta:
@@ -116,7 +143,7 @@ class Oracle:
         program = self.program
         self.times: dict[tuple[int, int], int]
         times: dict[tuple[int, int], int] = {}
-        sums: dict[Window, int] = {}
+        values: dict[Window, tuple[int, ...]] = {}
         alone: list[tuple[str, int, int]] = []
         slid: list[tuple[str, int, int, int]] = []
         late = 0
@@ -142,24 +169,26 @@ class Oracle:
                         late += 1
                     else:
                         window = (group, start, end)
-                        sums[window] = sums.get(window, 0) + value
+                        values[window] = (*values.get(window, ()), value)
         last: Window | None = None
         for group, stamp, value in sorted(alone):
             if last is not None and last[0] == group and stamp - last[2] <= program.size:
-                total, last = sums.pop(last), (group, last[1], stamp)
+                there, last = values.pop(last), (group, last[1], stamp)
             else:
-                total, last = 0, (group, stamp, stamp)
-            sums[last] = total + value
-        sums |= self._slid(slid)
+                there, last = (), (group, stamp, stamp)
+            values[last] = (*there, value)
+        values |= self._slid(slid)
+        sums = {window: program.made_of(there) for window, there in values.items()}
         kept = [(group, stamp + 1, stamp + 1 + program.size) for group, stamp, _, _ in slid]
         object.__setattr__(self, "kept", sum(not self._passed(times, window) for window in kept))
         object.__setattr__(self, "times", times)
-        object.__setattr__(self, "sums", sums)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "sums", {window: made for window, made in sums.items() if made is not None})
         object.__setattr__(self, "late", late)
 
-    def _slid(self, records: list[tuple[str, int, int, int]]) -> dict[Window, int]:
+    def _slid(self, records: list[tuple[str, int, int, int]]) -> dict[Window, tuple[int, ...]]:
         """The windows that records make; each record is (group, time, value, first end for which it is not late)."""
-        size, sums = self.program.size, dict[Window, int]()
+        size, found = self.program.size, dict[Window, tuple[int, ...]]()
         for group, stamp, _, over in records:
             for start in (max(0, stamp - size), stamp + 1):
                 end = start + size
@@ -169,10 +198,13 @@ class Oracle:
                     if of == group and start <= time <= end and first_end <= end
                 ]
                 if over <= end and there:
-                    sums[group, start, end] = sum(there)
-        return sums
+                    found[group, start, end] = tuple(there)
+        return found
 
-    sums: dict[Window, int] = None  # type: ignore[assignment]
+    values: dict[Window, tuple[int, ...]] = None  # type: ignore[assignment]
+    """The values of each window that there ever was."""
+    sums: dict[Window, Any] = None  # type: ignore[assignment]
+    """The row of each window that there ever was, unless its aggregate is None."""
     late: int = 0
     kept: int = 0
     """The records of sliding windows that may still be in one."""
@@ -196,22 +228,32 @@ class Oracle:
             end += 1
         return all(times.get(place, -1) >= end + self.program.grace + later for place in places)
 
-    def closed(self) -> dict[tuple[str, int], int]:
+    def closed(self) -> dict[tuple[str, int], Any]:
         return {(w[0], w[1]): value for w, value in self.sums.items() if self.passed(w)}
 
-    def table(self) -> dict[Window, int]:
-        """The rows that are there: until the first end of a window, of any, at which the retention is over."""
-        ends = [start + self.program.size for start in range(0, 1_000, self.program.advance)]
-        kept = {}
-        for window, value in self.sums.items():
-            if self.program.kind != "time":
-                if not self.passed(window, self.program.retention):
-                    kept[window] = value
-                continue
-            over = min(end for end in ends if end >= window[2] + self.program.retention)
-            if not self.passed(window, over - window[2]):
-                kept[window] = value
-        return kept
+    def table(self) -> dict[Window, Any]:
+        """The rows that are there."""
+        return {window: value for window, value in self.sums.items() if not self.removed(window)}
+
+    def removed(self, window: Window) -> bool:
+        """Whether a row has gone: at the first end of a window, of any, at which the retention is over."""
+        program = self.program
+        if program.kind != "time":
+            return self.passed(window, program.retention)
+        over = next(
+            start + program.size
+            for start in range(0, 1_000, program.advance)
+            if start + program.size >= window[2] + program.retention
+        )
+        return self.passed(window, over - window[2])
+
+    def values_kept(self) -> int:
+        """The number of values of windows to which some can be added; of different ones, if these are counted."""
+        over = self.passed if self.program.emit == "close" else self.removed
+        there = [values for window, values in self.values.items() if not over(window)]
+        if self.program.aggregate == "kinds" and not self.program.sessions:
+            return sum(self.program.made_of(values) for values in there)
+        return sum(map(len, there))
 
 
 def write(log: LocalLog, records: Iterable[Record], partitions: int) -> None:
@@ -280,7 +322,7 @@ class Running:
     def finish(self) -> None:
         step_to_rest(self.workers)
 
-    def table(self, name: str = "sums") -> dict[Window, int]:
+    def table(self, name: str = "sums") -> dict[Window, Any]:
         deadline = Deadline(PATIENCE_S)
         busy = min(self.partitions, len(self.workers))  # the others own nothing
         while sum(worker.state is WorkerState.PROCESSING for worker in self.workers) < busy:  # some may still restore
@@ -292,10 +334,10 @@ class Running:
             found |= {tuple(key): value for key, value in worker.store(name).all().items()}  # type: ignore[misc]
         return found
 
-    def records(self) -> int:
-        """The number of records that the workers keep for sliding windows."""
-        states = [worker.circuit.states["sums-records"] for worker in self.workers]
-        return sum(weight for state in states for _, weight in state.items())
+    def rows(self, name: str) -> list[int]:
+        """The weights of the rows that the workers keep in an arrangement."""
+        states = [worker.circuit.states[name] for worker in self.workers]
+        return [weight for state in states for _, weight in state.items()]
 
 
 programs = st.builds(
@@ -305,7 +347,7 @@ programs = st.builds(
     grace=st.sampled_from([0, 0, 3, 10]),
     retention=st.sampled_from([0, 0, 5, 20]),
     emit=st.sampled_from(["update", "close", "suppress"]),
-    exact=st.booleans(),
+    aggregate=st.sampled_from(["sum", "reduce", "kinds", "lists"]),
     by_value=st.booleans(),
     filtered=st.booleans(),
     topics=st.integers(1, 2),
@@ -347,8 +389,15 @@ def test_windows_are_a_function_of_the_records_of_each_partition(
         assert last == {(w[0], w[1]): value for w, value in oracle.sums.items()}
     assert running.table() == oracle.table()
     if program.sliding:
-        assert running.records() == oracle.kept
-    if program.exact:
+        assert sum(running.rows("sums-records")) == oracle.kept
+    calendars = [worker.circuit.states["sums-calendar"] for worker in running.workers]
+    moments = sum(len(list(calendar.items())) for calendar in calendars)
+    assert moments == sum(not oracle.removed(window) for window in oracle.values)
+    if program.valued:
+        kept = running.rows("sums-values")
+        alone = program.aggregate == "kinds" and not program.sessions
+        assert (len(kept) if alone else sum(kept)) == oracle.values_kept()
+    if program.aggregate == "sum":
         assert running.table("sums-totals").keys() == oracle.table().keys()
 
 
@@ -360,7 +409,7 @@ def test_a_mark_passes_three_exchanges_of_which_it_was_sent_through_the_first_al
         stream = stream.repartition(name=name)
     summed = stream.group_by_key().windowed_by(eddy.TimeWindows(ms(10)), "close").sum("sums")
     summed.to_stream().map(lambda key, value: (key.key, (key.start_ms, value)), key=S).to("out", value=eddy.Native)
-    program = Program(10, 10, 0, 0, "close", True, False, False, 1)
+    program = Program(10, 10, 0, 0, "close", "sum", False, False, 1)
     for partitions, count in itertools.product((2, 3), repeat=2):
         running = Running(program, partitions, count, 1, made)
         write(running.log, [(0, key, 1, time) for time in (1, 99) for key in "abcdefgh"], partitions)
@@ -373,7 +422,7 @@ def test_a_mark_passes_three_exchanges_of_which_it_was_sent_through_the_first_al
 def test_the_source_partition_that_holds_windows_back_is_named_after_exchanges(
     sent: Literal["once", "twice"], silent: int
 ) -> None:
-    program = Program(10, 10, 0, 0, "close", False, True, False, 1, sent=sent)
+    program = Program(10, 10, 0, 0, "close", "reduce", True, False, 1, sent=sent)
     running = Running(program, 3, 2, 1_000)
     keys = {partition_of(key.encode(), 3): key for key in "abcdefgh"}
     write(running.log, [(0, key, 1, time) for time in (1, 99) for home, key in keys.items() if home != silent], 3)
@@ -384,3 +433,17 @@ def test_the_source_partition_that_holds_windows_back_is_named_after_exchanges(
     write(running.log, [(0, keys[silent], 1, 99)], 3)
     running.finish()
     assert written(running.log, 3) == [(("1", 0), 2)]
+
+
+@pytest.mark.parametrize("times", [range(100, 140), range(139, 99, -1), [*range(100, 140, 2), *range(101, 140, 2)]])
+def test_a_record_writes_one_row_of_the_values_of_its_session(times: Iterable[int]) -> None:
+    """Whichever way the session grows or merges."""
+    program = Program(1, 1, 1_000, 0, "update", "kinds", False, False, 1, kind="sessions")
+    running = Running(program, 1, 1, 1)
+    write(running.log, [(0, "a", time, time) for time in times], 1)
+    running.finish()
+    at = TopicPartition("app-sums-values-changelog", 0)
+    end = running.log.end_offsets([at])[at]
+    rows = running.log.read(at, 0, end, 100_000)
+    assert len(rows.keys) == len(set(rows.keys)) == 40
+    assert running.table() == {("a", 100, 139): 3}

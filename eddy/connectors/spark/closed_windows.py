@@ -50,6 +50,8 @@ WindowedNode = (
     | nodes.SessionCount
     | nodes.SessionAggregate
     | nodes.SessionSum
+    | nodes.WindowedValues
+    | nodes.SessionValues
     | nodes.Suppressed
 )
 """A step that passes on the rows of windows."""
@@ -181,16 +183,40 @@ class ClosedWindows:
         """By partition, the event time that closes its windows."""
         return closing_times(self.times, self.node.facts, self.place.partitions)
 
+    @property
+    def grows(self) -> Any:
+        """Whether a worker keeps what it needs to add to a window: until it hears of its end."""
+        return ~f.col("over" if self.node.final else "removed")
+
+    def values(self, facts: DataFrame, told: DataFrame, merges: bool) -> DataFrame:
+        """The values of windows, from facts with the bytes of their values: by window, or by key with their times."""
+        kept = self.beside(facts, told).where(self.grows)
+        if merges:
+            kept = kept.withColumns(
+                {"k": f.expr("substring(k, 1, length(k) - 16)"), "v": f.concat(be64(f.col("t")), "v")}
+            )
+        none = f.lit(None).cast("binary")
+        rows = kept.groupBy("k", "v").agg(f.sum("w").alias("w"))
+        return rows.select("k", none.alias("kc"), "v", none.alias("vc"), "w")
+
     def finals(self, told: DataFrame) -> DataFrame:
         """The rows of the windows that are over."""
         return told.where("over").select(*names(ROWS))
 
-    def states(self, told: DataFrame) -> dict[str, tuple[str, DataFrame]]:
-        """The kind and the rows of each state but marks, by name."""
+    def beside(self, rows: DataFrame, told: DataFrame) -> DataFrame:
+        """Rows of windows with their `_CLOSING` columns from others, which have each of their windows once."""
+        columns = [name for name in names(_CLOSING) if name not in names(ROWS)]
+        return rows.join(told.select("k", *columns), "k")
+
+    def states(self, told: DataFrame, rows: DataFrame) -> dict[str, tuple[str, DataFrame]]:
+        """The kind and the rows of each state but marks and values, by name.
+
+        `told` has all windows, and `rows` those that have a row.
+        """
         node, there = self.node, told.where(~f.col("removed"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         found = {
-            "": ("table", there.select(*names(ROWS))),
+            "": ("table", rows.where(~f.col("removed")).select(*names(ROWS))),
             "calendar": ("encoded", there.select("k", *entry)),
             "open": ("table", self._open(told)),
         }
@@ -215,9 +241,9 @@ class ClosedWindows:
         return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
 
     def _open(self, told: DataFrame) -> DataFrame:
-        """The spans of the sessions of each key that are not over."""
+        """The spans of the sessions of each key to which a worker may still add."""
         key = f.expr("substring(k, 1, length(k) - 16)").alias("g")
-        rows = told.where(~f.col("over")).select(key, f.expr("substring(k, -16)").alias("span"))
+        rows = told.where(self.grows).select(key, f.expr("substring(k, -16)").alias("span"))
         spans = rows.groupBy("g").agg(f.collect_list("span").alias("spans"))
         return self.frames.through(spans, _spans, ROWS)
 

@@ -1,5 +1,6 @@
 """The function of all rows of a key on Spark, by how the author has declared it: folds, first values, sums."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,28 @@ from eddy.connectors.spark.sql_expressions import own
 from eddy.topology.plan import plan as nodes
 from eddy.windows import Windowed
 
-__all__ = ["first_values_of", "fold_of", "sums_of"]
+__all__ = ["first_values_of", "fold_of", "listed_of", "sums_of"]
 
 
 def first_values_of(selection: Any) -> FirstValues:
     """The function that selects the first values of a group."""
     return FirstValues(selection.n, selection.descending, selection.by, selection.serde, selection.whole)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """All values of a group in their order."""
+
+    first: FirstValues
+
+    def __call__(self, key: Any, pairs: Iterable[tuple[Any, int]]) -> Any:
+        """The values as often as they are there; None if there are too many."""
+        return self.first.of([value for value, weight in pairs for _ in range(weight)])
+
+
+def listed_of(selection: Any) -> Callable[[Any, Iterable[tuple[Any, int]]], Any]:
+    """The function that lists the values of a group."""
+    return _Listed(first_values_of(selection))
 
 
 def sums_of(summation: Any) -> ExactSums:

@@ -122,6 +122,32 @@ class RowStep:
                 raise AssertionError(self.verb)
 
 
+@dataclass(frozen=True)
+class KeptStep:
+    """The step that makes `of(value)` of each value, or takes the value itself; without the rows whose value is None.
+
+    With `required`, None is an error.
+    """
+
+    name: str
+    of: Callable[[Any], Any] | None
+    required: bool
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """The rows that have such a value. Raises: DataError naming the step."""
+        with calling(self.name):
+            found = [value if value is None or self.of is None else self.of(value) for _, value in given.rows]
+        there = [at for at, value in enumerate(found) if value is not None]
+        for at, (key, value) in enumerate(given.rows):
+            if self.required and value is not None and found[at] is None:
+                raise DataError(f"'{self.name}': nothing is made of {value!r} of the key {key!r}; a value is needed")
+        return DecodedRows(
+            [(given.rows[at][0], found[at]) for at in there],
+            [given.weights[at] for at in there],
+            None if given.stamps is None else [given.stamps[at] for at in there],
+        )
+
+
 def _numbered(stamp: Stamp, count: int) -> list[Stamp]:
     """The stamps of the rows made of one record, which sort in their order."""
     time, place, headers = stamp

@@ -5,20 +5,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-from eddy.connectors.spark.arrow_functions import RowsEntry
+from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
 from eddy.connectors.spark.as_of_frames import AsOfFrames
 from eddy.connectors.spark.closed_windows import ClosedWindows, WindowedNode, assigned, slid, topic_numbers
 from eddy.connectors.spark.closing_times import marks_of
 from eddy.connectors.spark.cut_clocks import CutClocks
+from eddy.connectors.spark.declared_folds import listed_of
+from eddy.connectors.spark.decoded_rows import KeptStep
 from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, OrderStep
-from eddy.connectors.spark.frames import Frames
+from eddy.connectors.spark.fold_functions import ValueFunction
+from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.global_joins import JoinedTables
 from eddy.connectors.spark.joined_streams import JoinedStreams
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
 from eddy.connectors.spark.valid_frames import ValidFrames
 from eddy.partitioner import Partitioner
-from eddy.serde import Serde
+from eddy.serde import Int64, Serde
 from eddy.topology.plan import plan as nodes
 from eddy.topology.plan.frontiers import marks_kept
 from eddy.topology.plan.placement import Placement
@@ -54,6 +58,10 @@ class WindowSteps(ABC):
     @abstractmethod
     def know(self, node: nodes.Node, frame: DataFrame, home: StepFrames | None = None) -> None:
         """Set the rows of a step to `frame`, which is partitioned by key."""
+
+    @abstractmethod
+    def known(self, node: nodes.Node, frame: DataFrame) -> None:
+        """Add a step with its rows."""
 
     @abstractmethod
     def keyed(self, node: nodes.Node) -> DataFrame:
@@ -140,12 +148,46 @@ class WindowSteps(ABC):
         """Leave out the windows that are over; the states are the table, the calendar and the marks."""
         closed = self._closed(node)
         told = closed.told(self.rows(node))
-        for name, (kind, frame) in closed.states(told).items():
+        self._close(node, closed, told, told)
+
+    def _close(self, node: WindowedNode, closed: ClosedWindows, told: DataFrame, rows: DataFrame) -> None:
+        """Leave out the windows that are over, given all of them, and the rows of those that have one."""
+        for name, (kind, frame) in closed.states(told, rows).items():
             self.scope.capture(name, kind, node, frame)
         if node.first is node:
             self._capture_marks(node, node.facts, "marks", node.assigned.marked)
         if node.final:
-            self.know(node, closed.finals(told))
+            self.know(node, closed.finals(rows))
+
+    def values_of_windows(self, node: Any) -> None:
+        """The numbers of different values, or all values, of each window; a window without a row has values, too."""
+        (source,) = node.inputs
+        key, values = self.serdes(source)[0], node.values
+        different = values.verb == "distinct_count"
+        step = KeptStep(node.name, values.of if different else None, node.assigned.merges)
+        facts = self.scope[source].then(step).under(self.frames, key, values.kept, source.label)
+        facts = self.frames.kept(facts.where("k IS NOT NULL AND v IS NOT NULL"))
+        none, one = f.lit(None).cast("binary"), f.lit(1).cast("long").alias("w")
+        by_window = facts.groupBy("k").agg(f.max("kc").alias("kc"), f.countDistinct("v").alias("n"))
+        windows = by_window.select("k", "kc", none.alias("v"), none.alias("vc"), one)
+        if different:
+            numbers = by_window.select("k", "kc", be64(f.col("n")).alias("v"), none.alias("vc"), one)
+            self.known(
+                node, PendingRows(numbers, RowsEntry(key, Int64)).under(self.frames, *self.serdes(node), node.label)
+            )
+            data = facts
+        else:
+            listed = ValueFunction(node.name, key, values.kept, *self.serdes(node), listed_of(values.selection))
+            self.known(
+                node,
+                self.frames.by_key(self.frames.through(self.frames.by_key(facts.select(*names(ROWS))), listed, ROWS)),
+            )
+            data = facts.withColumn("v", f.coalesce("vc", "v"))
+        closed = self._closed(node)
+        told = closed.told(windows)
+        frame = closed.values(data, told, node.assigned.merges)
+        self.scope.capture(nodes.VALUES.name_of(node.name), "arrangement", node, frame)
+        self._close(node, closed, told, closed.beside(self.rows(node), told))
 
     def _capture_marks(self, step: nodes.Node, facts: nodes.Node, marks: str, windows: Windows) -> None:
         """The marks of the exchanges before some facts, at the step that waits by them."""

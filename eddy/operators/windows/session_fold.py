@@ -72,10 +72,17 @@ class SessionFold(Operator):
         """The error for an aggregate that the table cannot write."""
         return refused(self.table.spec, (session, aggregate))
 
-    def written(self, news: Mapping[Any, Any], olds: Sequence[Any], time: int) -> Batch:
-        """Write the aggregates of sessions, in the place of `olds`; None removes one. Returns the delta."""
+    def aggregates(self, sessions: Sequence[Windowed[Any]]) -> list[Any]:
+        """The aggregates of sessions."""
+        return self.table.get_many(sessions)
+
+    def written(self, news: Mapping[Any, Any], olds: Sequence[Any], batch: Batch) -> Batch:
+        """Write the aggregates of sessions with the records of a batch, in the place of `olds`; None removes one.
+
+        Returns the delta.
+        """
         self.table.put_many(news, olds)
-        return replacement(news, olds, time)
+        return replacement(news, olds, batch.time)
 
     def forget(self, closed: Sequence[Windowed[Any]]) -> None:
         """Leave closed sessions out of the open ones."""
@@ -99,7 +106,7 @@ class _Merging:
         self._before = fold.open.get_many(self._keys)
         self._spans = {key: list(spans or ()) for key, spans in zip(self._keys, self._before, strict=True)}
         there = [Windowed(key, *span) for key, spans in self._spans.items() for span in spans]
-        self._olds: dict[Windowed[Any], Any] = dict(zip(there, fold.table.get_many(there), strict=True))
+        self._olds: dict[Windowed[Any], Any] = dict(zip(there, fold.aggregates(there), strict=True))
         self._news: dict[Windowed[Any], Any] = {}
 
     def add(self, row: Row, weight: int, checked: bool = False) -> None:
@@ -133,7 +140,7 @@ class _Merging:
     def end(self, batch: Batch) -> Batch:
         """Write the sessions; return the delta of the table."""
         fold, olds = self._fold, [self._olds.get(session) for session in self._news]
-        delta = fold.written(self._news, olds, batch.time)
+        delta = fold.written(self._news, olds, batch)
         spans: Mapping[Any, Any] = {key: tuple(found) or None for key, found in self._spans.items()}
         fold.open.put_many(spans, self._before)
         return delta

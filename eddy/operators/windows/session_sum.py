@@ -49,13 +49,13 @@ class SessionSum(SessionFold):
         """The error for a result that its table cannot write."""
         return refused(self.sums.spec, (session, self._result(aggregate)))
 
-    def written(self, news: Mapping[Any, Any], olds: Sequence[Any], time: int) -> Batch:
+    def written(self, news: Mapping[Any, Any], olds: Sequence[Any], batch: Batch) -> Batch:
         """Write the totals of sessions, and their results."""
-        super().written(news, olds, time)
+        super().written(news, olds, batch)
         results = {session: None if text is None else self._result(text) for session, text in news.items()}
         before = self.sums.get_many(list(results))
         self.sums.put_many(results, before)
-        return replacement(results, before, time)
+        return replacement(results, before, batch.time)
 
     def _result(self, text: str) -> Any:
         return self._summation.result(ExactTotal(text))

@@ -7,7 +7,7 @@ A window closes when the frontier of its partition reaches its end. From then on
 final: it is never retracted. It is in the table until the frontier is `retention` after the end.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress, repeat
 from operator import itemgetter, not_
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -29,6 +29,8 @@ K = TypeVar("K")
 Emit = Literal["update", "close"]
 _Moved = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
+_Come = tuple[list[Windowed[Any]], list[Windowed[Any]]]
+"""The windows that begin, and those that end."""
 _end_of = itemgetter(2)
 
 
@@ -56,7 +58,9 @@ class WindowedFold(Operator):
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
     the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
     is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too. A window
-    whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed.
+    whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed. `moved`
+    returns the windows that begin and the windows that end with a delta of `fold`: not those in its rows, if a window
+    can be there without a row.
 
     A step closes or removes at most `most` windows; the others are due in the next step.
     """
@@ -75,11 +79,12 @@ class WindowedFold(Operator):
         beside: Sequence[Table[Any, Any]] = (),
         forget: Callable[[Sequence[Windowed[Any]]], None] = lambda keys: None,
         most: int = MOST_A_STEP,
+        moved: Callable[[Batch], _Come] | None = None,
     ) -> None:
         self.name, self._fold, self.table, self.calendar = name, fold, table, calendar
         self._windows, self._frontier, self.due = windows, frontier, DueKeys(calendar, frontier, owned, most)
         self._closes, self._retention_ms = emit == "close", retention_ms
-        self._forget, self._beside = forget, beside
+        self._forget, self._beside, self._moved = forget, beside, moved or moved_rows
 
     def states(self) -> Sequence[State]:
         """The table, and the calendar."""
@@ -154,13 +159,8 @@ class WindowedFold(Operator):
 
         Returns the new windows that are due, since their records and the end of their grace are in one epoch.
         """
-        keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
-        come: Iterable[Windowed[Any]] = keys
-        if not all(inserted):  # a row that replaces another one is no new window
-            there, left = dict.fromkeys(compress(keys, inserted)), dict.fromkeys(compress(keys, map(not_, inserted)))
-            come = [key for key in there if key not in left]
-            gone = [key for key in left if key not in there]
-            self.calendar.move(gone, self._moments(gone), repeat(None, len(gone)))
+        come, gone = self._moved(delta)
+        self.calendar.move(gone, self._moments(gone), repeat(None, len(gone)))
         news = [*come, *withheld]
         moments = self._moments(news)
         self.calendar.move(news, repeat(None, len(news)), moments)
@@ -203,3 +203,12 @@ class WindowedFold(Operator):
         for table in (self.table, *self._beside):
             table.put_many(dict.fromkeys(keys), table.get_many(keys))
         self.calendar.move(keys, [moment for moment, _ in due], [None] * len(due))
+
+
+def moved_rows(delta: Batch) -> _Come:
+    """The windows that get a row, and those that have none any more. A row that replaces another one is neither."""
+    keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
+    if all(inserted):
+        return keys, []
+    there, left = dict.fromkeys(compress(keys, inserted)), dict.fromkeys(compress(keys, map(not_, inserted)))
+    return [key for key in there if key not in left], [key for key in left if key not in there]

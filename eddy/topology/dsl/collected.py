@@ -1,11 +1,11 @@
 """CollectedTable: the result of `collect`, with the groups that have too many values."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from eddy.operators.top_k import Selection
 from eddy.serde import String
 from eddy.topology.dsl.builder import Builder
-from eddy.topology.dsl.grouped import KGroupedTable
 from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 
@@ -18,9 +18,12 @@ V = TypeVar("V")
 class CollectedTable(KTable[K, tuple[V, ...]]):
     """The result of `collect`."""
 
-    def __init__(self, builder: Builder, node: plan.TopK) -> None:
+    def __init__(
+        self, builder: Builder, node: plan.Node, selection: Selection, counts: Callable[[str], KTable[K, int]]
+    ) -> None:
+        """`counts` adds the table of the numbers of values, under a name."""
         super().__init__(builder, node)
-        self._selection: Selection = node.selection
+        self._selection, self._counts = selection, counts
 
     @property
     def errors(self) -> KTable[K, str]:
@@ -33,7 +36,7 @@ class CollectedTable(KTable[K, tuple[V, ...]]):
         if made is not None:
             return KTable(builder, made)
         message = _TooMany(self._selection)
-        counts = KGroupedTable[K, V](builder, self._node.inputs[0], self._node.key).count(f"{name}-counts")
+        counts = self._counts(f"{name}-counts")
         return counts.filter(message.applies, f"{name}-keys").map_values(message, name, String)
 
 

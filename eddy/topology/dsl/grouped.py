@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 from eddy.errors import TopologyError
 from eddy.operators.sums import Summation
 from eddy.operators.top_k import Selection
+from eddy.operators.windows.window_values import CollectedValues, DifferentValues
 from eddy.operators.windows.windowed_fold import Emit
 from eddy.serde import Float64, Int64, Native, Serde, Tuple
 from eddy.topology.arguments import check_choice, check_function, check_name, check_serdes, check_whole
@@ -67,14 +68,18 @@ class _Grouped(Generic[K, V]):
         """The number of different `of(value)` in each group, in a store called `name`; without `of`, of values.
 
         None does not count, and a group without others is absent. Values that are equal in Python are one: 1 and 1.0.
-        `value` is the serde of the values that are told apart. They are in a state called `<name>-distinct`.
+        `value` is the serde of the values that are told apart. They are in a state called `<name>-distinct`, for
+        windows in `<name>-values`, until nothing can be added to a window. Each record of a session needs a value.
         Cost: O(1) for each changed row.
         """
         where = f"distinct_count '{check_name(name, 'step')}'"
         if of is not None:
             check_function(where, of, "value", what="of")
         check_serdes(where, value=value)
-        rows = self._present(where, name, of, value)
+        return self._distinct(name, of, value)
+
+    def _distinct(self, name: str, of: Any, value: Serde[Any] | None) -> Any:
+        rows = self._present(name, of, value)
         once = self._builder.add(
             plan.WeightFunction,
             f"{name}-distinct",
@@ -134,24 +139,26 @@ class _Grouped(Generic[K, V]):
         """All values of each group in the order of `by(value)`, as a tuple, in a store called `name`; as `top_k`.
 
         The least value is first. A group with more than `max` values is not in the table; the table's `errors` names
-        such groups. Cost: O(log n) for each change, and the values of the result.
+        such groups. Values of windows are in a state called `<name>-values`, until nothing can be added to a window.
+        Cost: O(log n) for each change, and the values of the result.
         """
-        from eddy.topology.dsl.collected import CollectedTable
-
         where = f"collect '{check_name(name, 'step')}'"
         check_whole(where, 1, optional=False, max=max)
         if by is not None:
             check_function(where, by, "value", what="by")
         check_serdes(where, value=value)
-        rows = self._present(where, name, None, None)
-        selection = Selection(name, max, False, by, rows.value or Native, whole=True)
         of = value or (Tuple(self._value, ...) if self._value else None)
-        node = self._builder.add(
-            plan.TopK, name, kind="table", inputs=(rows,), key=self._key, value=of, selection=selection
-        )
-        return CollectedTable(self._builder, node)
+        return self._collected(name, max, by, of)
 
-    def _present(self, where: str, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
+    def _collected(self, name: str, most: int, by: Any, value: Serde[Any] | None) -> Any:
+        from eddy.topology.dsl.collected import CollectedTable
+
+        rows = self._present(name, None, None)
+        selection = Selection(name, most, False, by, rows.value or Native, whole=True)
+        node = self._add(plan.TopK, name, inputs=(rows,), value=value, selection=selection)
+        return CollectedTable(self._builder, node, selection, KGroupedTable[K, V](self._builder, rows, self._key).count)
+
+    def _present(self, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
         """The rows of a relation with the values `of(value)` that are not None; without `of`, the values."""
         source = self._source(name)
         serde = value or (source.value if of is None else None)
@@ -219,6 +226,7 @@ class KGroupedStream(_Grouped[K, V]):
     A record without a key or without a value is in no group: it is dropped, and counted by the worker.
     """
 
+    _values: type[plan.Node] = plan.WindowedValues
     _windowed: dict[str, Any] | None = None
     """The fields of the steps that fold windows."""
 
@@ -251,7 +259,7 @@ class KGroupedStream(_Grouped[K, V]):
         key = windows.serde(assigned.inner_key)
         groups = KGroupedStream[Windowed[K], V](self._builder, assigned, key, self._value)
         groups._merges = isinstance(windows, SessionWindows)
-        groups._count, groups._fold, groups._sum = _OF_SESSIONS if groups._merges else _OF_WINDOWS
+        groups._count, groups._fold, groups._sum, groups._values = _OF_SESSIONS if groups._merges else _OF_WINDOWS
         groups._windowed = {
             "assigned": assigned,
             "emit": emit,
@@ -265,13 +273,31 @@ class KGroupedStream(_Grouped[K, V]):
             return super()._source(name)
         return slide(self._builder, name, assigned, self._key, self._value)
 
-    def _present(self, where: str, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
-        if self._windowed is not None:
-            raise TopologyError(
-                f"{where}: distinct values and lists of windows are not kept; another aggregate is needed. Write "
-                "….windowed_by(…).aggregate(tuple, lambda key, value, values: …)"
-            )
-        return super()._present(where, name, of, value)
+    def _distinct(self, name: str, of: Any, value: Serde[Any] | None) -> Any:
+        if self._windowed is None:
+            return super()._distinct(name, of, value)
+        from eddy.topology.dsl.table import KTable
+
+        source = self._source(name)
+        kept = value or (source.value if of is None else None) or Native
+        values = DifferentValues(name, of, kept, required=self._merges)
+        return KTable(self._builder, self._add(self._values, name, inputs=(source,), value=Int64, values=values))
+
+    def _collected(self, name: str, most: int, by: Any, value: Serde[Any] | None) -> Any:
+        if self._windowed is None:
+            return super()._collected(name, most, by, value)
+        from eddy.topology.dsl.collected import CollectedTable
+        from eddy.topology.dsl.table import KTable
+
+        source = self._source(name)
+        selection = Selection(name, most, False, by, source.value or Native, whole=True)
+        values = CollectedValues(selection)
+        node = self._add(self._values, name, inputs=(source,), value=value, values=values)
+
+        def counts(name: str) -> KTable[K, int]:
+            return KTable(self._builder, self._add(self._count, name, inputs=(source,), value=Int64))
+
+        return CollectedTable(self._builder, node, selection, counts)
 
     def _add(self, node_type: type[plan.Node], name: str, **fields: Any) -> plan.Node:
         if self._merges and node_type is self._fold:
@@ -384,8 +410,8 @@ def _needs(subtractor: Any, where: str) -> None:
         )
 
 
-_OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate, plan.WindowedSum
-_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.SessionSum
+_OF_WINDOWS = plan.WindowedCount, plan.WindowedAggregate, plan.WindowedSum, plan.WindowedValues
+_OF_SESSIONS = plan.SessionCount, plan.SessionAggregate, plan.SessionSum, plan.SessionValues
 
 
 def _nothing() -> Any:

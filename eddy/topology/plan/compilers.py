@@ -187,6 +187,9 @@ class Spark(Protocol):
     def slid(self, node: Node) -> None:
         """Facts, each under its key with each sliding window that there is with its moment."""
 
+    def values_of_windows(self, node: Node) -> None:
+        """The aggregate of the values of each window, with the values; and as `closed`."""
+
     def closed(self, node: Node) -> None:
         """Leave out the windows that are over, from the step's table and, where these alone are passed on, keep them
         alone in its rows.

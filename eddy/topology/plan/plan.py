@@ -31,6 +31,7 @@ from eddy.topology.plan.topic_steps import Constant, Exchange, Sink, Source
 from eddy.topology.plan.transforms import REKEYING, Latest, Merge, Transform, Upsert
 from eddy.topology.plan.valid_relations import ValidRows
 from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.window_value_steps import VALUES, SessionValues, WindowedValues
 from eddy.topology.plan.windowed_steps import (
     SessionAggregate,
     SessionCount,
@@ -45,6 +46,7 @@ from eddy.topology.plan.windowed_steps import (
 __all__ = [
     "REKEYING",
     "TOTALS",
+    "VALUES",
     "Aggregate",
     "AsOfJoin",
     "AssignWindows",
@@ -79,6 +81,7 @@ __all__ = [
     "SessionAggregate",
     "SessionCount",
     "SessionSum",
+    "SessionValues",
     "Sink",
     "Slide",
     "Source",
@@ -98,6 +101,7 @@ __all__ = [
     "WindowedAggregate",
     "WindowedCount",
     "WindowedSum",
+    "WindowedValues",
 ]
 
 

@@ -22,11 +22,13 @@ from eddy.topology.plan.missing import UNKNOWN, by_key
 from eddy.topology.plan.node import MIXED, Arrival, DropReason, Grouping, Missing, Node
 from eddy.topology.plan.states_kept import TABLE, StateKept
 
-__all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Sum", "TopK", "WeightFunction"]
+__all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Reduction", "Sum", "TopK", "WeightFunction"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Reduction(Node):
+class Reduction(Node):
+    """A function of all rows of a key."""
+
     linear = False
     drops = True
     explained_by_key: ClassVar[bool] = True
@@ -67,7 +69,7 @@ class _Reduction(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Count(_Reduction):
+class Count(Reduction):
     """The number of rows by key."""
 
     keeps = (TABLE,)
@@ -101,7 +103,7 @@ TOTALS = StateKept("totals", "table", "others")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sum(_Reduction):
+class Sum(Reduction):
     """The sum or the mean of numbers by key, exact in any order."""
 
     keeps = (TABLE, TOTALS)
@@ -153,7 +155,7 @@ class Sum(_Reduction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reduce(_Reduction):
+class Reduce(Reduction):
     """The rows that `function(key, {value: weight})` returns for each key.
 
     If it has an attribute `row_of`, each of these is one input row with more in it, whose value `row_of` returns.
@@ -201,7 +203,7 @@ class Reduce(_Reduction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Aggregate(_Reduction):
+class Aggregate(Reduction):
     """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result.
 
     `selection` or `reducers`: what the author has declared, where `adder` and `subtractor` are made of it.
@@ -278,7 +280,7 @@ class Aggregate(_Reduction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WeightFunction(_Reduction):
+class WeightFunction(Reduction):
     """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
 
     keeps = (StateKept("", "arrangement", "inputs"),)
@@ -322,7 +324,7 @@ class WeightFunction(_Reduction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TopK(_Reduction):
+class TopK(Reduction):
     """The first values of each key in an order, in a table."""
 
     keeps = (
@@ -373,7 +375,7 @@ class TopK(_Reduction):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OneRow(_Reduction):
+class OneRow(Reduction):
     """The row of each key that has exactly one, as a table. With `refusal`, a key with several is an error."""
 
     keeps = (

@@ -30,6 +30,8 @@ from eddy.topology.plan.windows_from_scratch import Made, no_such_window, slid
 from eddy.windows import SlidingWindows
 
 __all__ = [
+    "OfSessions",
+    "OfWindows",
     "SessionAggregate",
     "SessionCount",
     "SessionSum",
@@ -140,7 +142,7 @@ class Slide(_ByFrontier):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Windowed(_ByFrontier):
+class OfWindows(_ByFrontier):
     """A fold by key and window whose windows close, in the place of a fold by key."""
 
     closes = True
@@ -174,7 +176,7 @@ class _Windowed(_ByFrontier):
         return source if isinstance(source, Slide) else self.aggregate
 
     @property
-    def aggregate(self) -> "_Windowed":
+    def aggregate(self) -> "OfWindows":
         """The aggregate of the windows."""
         return self
 
@@ -208,13 +210,13 @@ class _Windowed(_ByFrontier):
             self.emit,
             self.retention_ms,
             self.beside(fold),
-            *self.forgets(fold),
+            **self.asks(fold),
         )
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
-    def forgets(self, fold: Operator) -> Sequence[Any]:
-        """The function of the fold that is called with windows that have closed, if it has one."""
-        return ()
+    def asks(self, fold: Operator) -> dict[str, Any]:
+        """The functions of the fold that are called for windows that have closed, begin or end, by argument."""
+        return {}
 
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
         """The tables of the fold from which a row is removed along with its window's."""
@@ -222,7 +224,7 @@ class _Windowed(_ByFrontier):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowedCount(_Windowed, Count):  # type: ignore[misc]
+class WindowedCount(OfWindows, Count):  # type: ignore[misc]
     """The number of rows by key and window."""
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
@@ -236,7 +238,7 @@ class WindowedCount(_Windowed, Count):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowedAggregate(_Windowed, Aggregate):
+class WindowedAggregate(OfWindows, Aggregate):
     """A fold by key and window."""
 
     @property
@@ -257,7 +259,7 @@ class WindowedAggregate(_Windowed, Aggregate):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class WindowedSum(_Windowed, Sum):
+class WindowedSum(OfWindows, Sum):
     """The sum or the mean of numbers by key and window."""
 
     @property
@@ -281,7 +283,7 @@ class WindowedSum(_Windowed, Sum):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Sessions(_Windowed):
+class OfSessions(OfWindows):
     """A fold by key and session."""
 
     @property
@@ -309,14 +311,14 @@ class _Sessions(_Windowed):
         spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(self.assigned.inner_key)
         return Table(spec, states.store)
 
-    def forgets(self, fold: Operator) -> Sequence[Any]:
+    def asks(self, fold: Operator) -> dict[str, Any]:
         """The fold itself has the spans of open sessions."""
         assert isinstance(fold, SessionFold)
-        return (fold.forget,)
+        return {"forget": fold.forget}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionCount(_Sessions, Count):  # type: ignore[misc]
+class SessionCount(OfSessions, Count):  # type: ignore[misc]
     """The number of rows by key and session."""
 
     @property
@@ -331,7 +333,7 @@ class SessionCount(_Sessions, Count):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionAggregate(_Sessions, Aggregate):
+class SessionAggregate(OfSessions, Aggregate):
     """A fold by key and session. `merger(key, aggregate, later aggregate)` merges two sessions."""
 
     merger: Callable[[Any, Any, Any], Any]
@@ -361,7 +363,7 @@ class SessionAggregate(_Sessions, Aggregate):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SessionSum(_Sessions, Sum):
+class SessionSum(OfSessions, Sum):
     """The sum or the mean of numbers by key and session."""
 
     @property
@@ -395,18 +397,18 @@ def _sum(key: Any, number: int, other: int) -> int:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Suppressed(_Windowed):
+class Suppressed(OfWindows):
     """Changes of windows' rows, as facts; the last row of each window when it closes."""
 
     linear = False
     keeps_last = True
     emit: Emit = "close"
     retention_ms: int = 0
-    of: _Windowed
+    of: OfWindows
     """The aggregate whose windows they are."""
 
     @property
-    def aggregate(self) -> _Windowed:
+    def aggregate(self) -> OfWindows:
         """The aggregate of the windows."""
         return self.of
 
@@ -429,10 +431,10 @@ class Suppressed(_Windowed):
         spark.closed(self)
 
 
-def aggregate_of_windows(where: str, table: Node) -> _Windowed:
+def aggregate_of_windows(where: str, table: Node) -> OfWindows:
     """The aggregate whose windows a table's rows are of. Raises: TopologyError."""
     node = table
-    while not isinstance(node, _Windowed):
+    while not isinstance(node, OfWindows):
         if node.kind != "table" or node.rekeys or len(node.inputs) != 1:
             raise TopologyError(
                 f"{where}: rows are suppressed until their windows close, and those of '{table.label}' have none; "

@@ -1,0 +1,86 @@
+"""An arrangement of encoded values with summaries: what is computed from the values of a key, or from a part of them.
+
+The rows, in memory and in the store, are the same as in an arrangement. A summary is an object in memory only, which is
+made of the rows when it is first read, and changed together with them from then on: a set, a sorted list.
+
+Invariant: between epochs a summary that is kept is the one that would be made of the rows.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from eddy.state.arrangement import pairs_of
+from eddy.state.ordered_arrangement import OrderedArrangement
+from eddy.state.spec import StateSpec
+from eddy.state.store import Store
+
+__all__ = ["Part", "SummarizedArrangement"]
+
+K = TypeVar("K")
+S = TypeVar("S")
+
+Part = tuple[bytes, bytes] | None
+"""The values from the first bytes on to before the last ones; None for all values of a key."""
+
+
+class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
+    """Bags of bytes by key, with a summary for each part of a key that is asked for. Parts that are kept are disjoint.
+
+    `summarize` makes a summary of values with their weights.
+    """
+
+    def __init__(
+        self, spec: StateSpec, store: Store | None, summarize: Callable[[Iterable[tuple[bytes, int]]], S]
+    ) -> None:
+        self._summarize = summarize
+        self._summaries: dict[K, dict[Part, S]] = {}
+        self._lent: set[K] = set()
+        super().__init__(spec, store, bytes)
+
+    def summary(self, key: K, part: Part = None) -> S:
+        """The summary of a part of a key; the caller changes it as it changes the rows, in the same epoch.
+
+        Cost: constant, or if there is none in memory the cost of making it.
+        """
+        self._lent.add(key)
+        parts = self._summaries.setdefault(key, {})
+        if part not in parts:
+            values = pairs_of(self.get(key)) if part is None else self.between(key, *part)
+            parts[part] = self._summarize(values)
+        return parts[part]
+
+    def replace(self, key: K, parts: Mapping[Part, S | None]) -> None:
+        """Set the summaries of some parts of a key in the current epoch; None forgets one."""
+        self._lent.add(key)
+        there = self._summaries.setdefault(key, {})
+        for part, summary in parts.items():
+            if summary is None:
+                there.pop(part, None)
+            else:
+                there[part] = summary
+
+    def commit(self) -> None:
+        """End the current epoch; keys that have no rows any more need no summaries."""
+        for key in self._lent:
+            if key not in self._fresh:
+                self._summaries.pop(key, None)
+        self._lent = set()
+        super().commit()
+
+    def rollback(self) -> None:
+        """Return to the last commit; what was changed is made anew."""
+        for key in self._lent:
+            self._summaries.pop(key, None)
+        self._lent = set()
+        super().rollback()
+
+    def age(self) -> int:
+        """Drop the older half of the cells, with their summaries. Returns the number of cells dropped."""
+        dropped = super().age()
+        self._summaries = {key: parts for key, parts in self._summaries.items() if key in self._aged}
+        return dropped
+
+    def forget(self) -> None:
+        """Empty the memory after another writer has changed the store."""
+        super().forget()
+        self._summaries, self._lent = {}, set()

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eddy.errors import DataError, LoopLimitError
+from eddy.errors import DataError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, keys_of
 from eddy.operators.bound import Bound
 from eddy.operators.context import Wake
@@ -29,8 +29,9 @@ from eddy.operators.operator import State
 from eddy.operators.waves.agreement import Agreement
 from eddy.operators.waves.body import Body, OwnRows
 from eddy.operators.waves.explorer import Explorer
-from eddy.operators.waves.held_message import ADVICE, held_message
+from eddy.operators.waves.held_message import held_message
 from eddy.operators.waves.messages import Message, News
+from eddy.operators.waves.stopping import Stopping
 from eddy.operators.waves.survey import Survey, comes_to_an_end, survey
 from eddy.operators.waves.total import Total
 from eddy.operators.waves.wave_watch import Wave, WaveWatch
@@ -70,6 +71,7 @@ class Quarantine:
     ) -> None:
         self._name, self._body, self._gate, self._bound, self._x = name, body, gate, bound, x
         self._withheld, self._sizes = withheld, sizes
+        self.stopping = Stopping(name, body, gate, bound, x, withheld, sizes)
         self._agreement = Agreement(gate, body, withheld, self._is_there, self._closings, self._found_ahead)
         self._own = OwnRows(body, gate)
         self._alone = True
@@ -119,7 +121,7 @@ class Quarantine:
         if self._sizes.careful:
             self._check_arrived(arrived)
         let_go = EMPTY if self._alone else self._take_messages(arrived, total)
-        frontiers = {iteration: self.admit(batch) for iteration, batch in arrived.items()}
+        frontiers = {iteration: self.stopping.admit(batch) for iteration, batch in arrived.items()}
         if let_go.rows:
             frontiers[0] = concat((frontiers.get(0, EMPTY), let_go)).consolidated(self._name)
         heads = self._heads((*inputs, let_go), frontiers, total)
@@ -137,8 +139,8 @@ class Quarantine:
         """Process the messages of this epoch. Returns the released rows, and the retractions from X."""
         taken = self._agreement.take(self._messages)
         self._suspect(taken.suspects)
-        backs = (self._stop(taken.stops, total), *self._stop_arrived(arrived, total))
-        return concat((self.admit(Batch.of(taken.flows, 0)), *backs))
+        backs = (self.stopping.stop(taken.stops, total), *self._stop_arrived(arrived, total))
+        return concat((self.stopping.admit(Batch.of(taken.flows, 0)), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
         """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, so that none can be
@@ -176,16 +178,6 @@ class Quarantine:
 
     # During the waves
 
-    def admit(self, made: Batch) -> Batch:
-        """The rows that continue; rows at stops wait there."""
-        stops = self._withheld.stops
-        if not stops or stops.keys().isdisjoint(made.rows):
-            return made
-        for row, weight in zip(made.rows, made.weights, strict=True):
-            if row in stops:
-                self._withheld.add(row, weight)
-        return made.select([row not in stops for row in made.rows])
-
     def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
         """Among several workers: stop at arrived rows of late iterations, if the reason why they do not end is not
         known.
@@ -195,7 +187,7 @@ class Quarantine:
         """
         far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
         return [
-            self._stop(batch.rows if iteration in far else self._heavy(batch), total)
+            self.stopping.stop(batch.rows if iteration in far else self._heavy(batch), total)
             for iteration, batch in arrived.items()
         ]
 
@@ -213,7 +205,7 @@ class Quarantine:
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
         """The rows of a wave that continue, among several workers: the waves stop at rows of unusual weight."""
         heavy = self._heavy(wave.made)
-        return self._stop_at(heavy, wave, total) if heavy else wave.made
+        return self.stopping.stop_in(heavy, wave, total) if heavy else wave.made
 
     def watch(self, waiting: dict[int, Batch], total: Total) -> WaveWatch:
         """The looks during a run of waves."""
@@ -233,7 +225,7 @@ class Quarantine:
         if found.endless is not None or self._withheld.whole:
             return False, self.hold_whole(wave, total)
         if found.closings:
-            return False, self._stop_at(found.closings, wave, total)
+            return False, self.stopping.stop_in(found.closings, wave, total)
         return found.ended and self._alone, wave.made
 
     def hold_whole(self, wave: Wave, total: Total) -> Batch:
@@ -242,70 +234,7 @@ class Quarantine:
         The decision follows at a quiescent moment.
         """
         self._withheld.whole = True
-        return self._stop_all(wave, total)
-
-    def _without_refused(self, wave: Wave, total: Total) -> Batch:
-        """The rows of a wave without rows that cannot be written. The rows from which these are made become stops."""
-
-        def makes_one(row: Row) -> bool:
-            return any(map(self._sizes.refused, explore(row).rows))
-
-        explore = self._explorer()
-
-        makers = [row for row in wave.frontier.rows if makes_one(row)]
-        if not makers:  # the rows are from earlier waves, or op has changed and makes them from earlier rows
-            weight = self._weights(total)
-            rows = dict.fromkeys((*total.sum(), *(row for row, _ in self._x.items())))
-            makers = [row for row in rows if weight(row) and makes_one(row)]
-        made = self._stop_at(makers, wave, total)
-        for other, batch in wave.waiting.items():
-            wave.waiting[other] = self._written(batch)
-        return self._written(made)
-
-    def _written(self, batch: Batch) -> Batch:
-        return batch.select([not self._sizes.refused(row) for row in batch.rows])
-
-    def _stop_at(self, rows: Iterable[Row], wave: Wave, total: Total) -> Batch:
-        """Stop at some rows; the rows made of them are retracted. Returns the rows of the wave that continue."""
-        backs = self._stop(rows, total)
-        for other, batch in list(wave.waiting.items()):
-            wave.waiting[other] = self.admit(batch)
-        return self.admit(self._taken_back(backs, wave, total))
-
-    def _stop_all(self, wave: Wave, total: Total) -> Batch:
-        """Stop at every row of the wave, and at every row that waits for its iteration."""
-        if any(self._sizes.refused(row) for batch in (wave.made, *wave.waiting.values()) for row in batch.rows):
-            wave = wave._replace(made=self._without_refused(wave, total))
-        made = self._gate.own(wave.made, wave.iteration + 1)
-        backs = [self._stop_here(batch, total) for batch in (made, *wave.waiting.values())]
-        wave.waiting.clear()
-        return self.admit(self._taken_back(concat(backs), wave._replace(made=EMPTY), total))
-
-    def _taken_back(self, backs: Batch, wave: Wave, total: Total) -> Batch:
-        if not backs.rows:
-            return wave.made
-        total.add(wave.iteration, backs)
-        return concat((wave.made, self._body.run(backs, wave.iteration))).consolidated(self._name)
-
-    def _stop(self, rows: Iterable[Row], total: Total) -> Batch:
-        """Stop at rows. Their weight in X waits there from now on. Returns the retractions from X."""
-        weight_of, withheld = self._weights(total), self._withheld
-        backs: ZSet = {}
-        for row in rows:
-            if row[0] is None:
-                raise self._keyless(row)
-            if row not in withheld.stops:
-                withheld.stop(row, weight := weight_of(row))
-                if weight:
-                    backs[row] = -weight
-        return Batch.of(backs, 0)
-
-    def _stop_here(self, batch: Batch, total: Total) -> Batch:
-        """Let all rows of a batch wait. Returns the retractions from X."""
-        backs = self._stop(batch.rows, total)
-        for row, weight in zip(batch.rows, batch.weights, strict=True):
-            self._withheld.add(row, weight)
-        return backs
+        return self.stopping.stop_all(wave, total, self._explorer())
 
     def _explorer(self, keeps: Callable[[list[Row]], list[Row]] | None = None) -> Explorer:
         return Explorer(self._body, None if self._alone else self._own, keeps)
@@ -333,7 +262,7 @@ class Quarantine:
         if any(weight > 0 for batch in externals for weight in batch.weights):
             made = self._body.run(EMPTY, 0)
             heads += [row for row, weight in zip(made.rows, made.weights, strict=True) if weight > 0]
-            made = self.admit(made.consolidated(self._name))
+            made = self.stopping.admit(made.consolidated(self._name))
             if self._sizes.careful and self._sizes.refused_rows(made.rows):
                 made = self.hold_whole(Wave(0, EMPTY, made, waiting), total)
             made = self._gate.own(made, 1)
@@ -358,7 +287,7 @@ class Quarantine:
             explore = self._explorer(there)
             starts = there([*ahead, *(row for row, weight in total.sum().items() if weight > 0)])
             if not comes_to_an_end(explore, starts, most, self._sizes):
-                run({0: self._stop(survey(explore, starts, budget=sys.maxsize).closings, total)}, total)
+                run({0: self.stopping.stop(survey(explore, starts, budget=sys.maxsize).closings, total)}, total)
         if not self._alone:
             self._suspect(ahead)
 
@@ -392,7 +321,7 @@ class Quarantine:
             reached = self._found.reached
             opened = withheld.open([row for row in withheld.stops if row not in reached])
             withheld.mark_only(reached)
-            goes = concat((Batch.of(opened, 0), self._stop(self._found.closings, total)))
+            goes = concat((Batch.of(opened, 0), self.stopping.stop(self._found.closings, total)))
             if goes.rows:
                 run({0: goes}, total)
 
@@ -405,7 +334,7 @@ class Quarantine:
 
     def _agree(self, total: Total) -> None:
         """The same among several workers."""
-        withheld, weight = self._withheld, self._weights(total)
+        withheld, weight = self._withheld, self.stopping.weights(total)
         if withheld.changes or self._agreement.counts_on(row for row in total.sum() if not weight(row)):
             self._agreement.change(News.STOPS)
         self._agreement.report()
@@ -422,14 +351,9 @@ class Quarantine:
             return False
         return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
 
-    def _weights(self, total: Total) -> Callable[[Row], int]:
-        """The current weight of a row in X."""
-        before, come = self._x.get, total.sum
-        return lambda row: weight_in(before(row[0]), row[1]) + come().get(row, 0)
-
     def _there(self, total: Total) -> Callable[[list[Row]], list[Row]]:
         """Select the rows that are in X now; none of them is a stop."""
-        weight = self._weights(total)
+        weight = self.stopping.weights(total)
         return lambda rows: [row for row in self._gate.mine(rows) if weight(row)]
 
     def _is_there(self, row: Row) -> bool:
@@ -447,12 +371,6 @@ class Quarantine:
     def _note(self, found: Survey) -> None:
         self._found, self._message = found, None
         self._asked = {key for _, key in found.asked}
-
-    def _keyless(self, row: Row) -> LoopLimitError:
-        return LoopLimitError(
-            f"{self._bound.subject(self._name, row)}: its rows do not end, and it has no key to be held under; a key "
-            f"is needed. {self._bound.advice(ADVICE)}"
-        )
 
     # What is told
 

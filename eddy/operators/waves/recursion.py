@@ -216,7 +216,7 @@ class Waves(LinearRecursion):
                 self._cut(made)
                 continue
             if quarantine is not None:
-                made = quarantine.admit(made)
+                made = quarantine.stopping.admit(made)
             if iteration >= watch.next or total.count >= watch.crowd:
                 made = watch.look(frontier, made, iteration, waiting)
                 width = self.sizes.share(made) if made.rows else 1

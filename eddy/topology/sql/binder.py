@@ -6,16 +6,15 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from eddy.errors import DataError
 from eddy.topology.sql.aggregates import aggregate_type
 from eddy.topology.sql.algebra import Aggregate
-from eddy.topology.sql.casts import LIMITS, cast_function, unchanged
+from eddy.topology.sql.bound_casts import cast, coerce, constant_cast, type_of
+from eddy.topology.sql.casts import LIMITS
 from eddy.topology.sql.expressions import Expr, literal
 from eddy.topology.sql.functions import (
     FUNCTIONS,
     Call,
     arithmetic_call,
-    cast_call,
     comparison_call,
     overload_for,
 )
@@ -29,17 +28,14 @@ from eddy.topology.sql.types import (
     INTEGER,
     NUMERIC,
     TEXT,
-    TYPE_NAMES,
     UNKNOWN,
     Type,
-    assignable,
     common_type,
-    parse_type,
 )
-from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
+from eddy.topology.sql.unread import parts_of, peek, without_meaning
 from eddy.topology.sql.window_syntax import WindowTable
 
-__all__ = ["Binder", "Subqueries", "assign", "cast", "coerce", "type_of"]
+__all__ = ["Binder", "Subqueries"]
 
 
 class Subqueries(Protocol):
@@ -359,7 +355,7 @@ def _number(text: StatementText, node: exp.Expr, digits: str) -> Expr:
     try:
         whole = int(digits)
     except ValueError:
-        return _constant_cast(text, node, literal(digits, UNKNOWN, where), NUMERIC)
+        return constant_cast(text, node, literal(digits, UNKNOWN, where), NUMERIC)
     for type in (INTEGER, BIGINT):
         if -LIMITS[type.kind] <= whole < LIMITS[type.kind]:
             return literal(whole, type, where)
@@ -373,67 +369,6 @@ def name_for_people(node: exp.Expr, name: str) -> str:
         if isinstance(node, exp.Func)
         else f"{type(node).__name__} ({node.sql(dialect='postgres')[:60]})"
     )
-
-
-def cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An explicit cast of an expression. Raises: TopologyError if there is no such cast."""
-    if expr.op == "literal" and expr.type == UNKNOWN:
-        return _constant_cast(text, node, expr, target)
-    function = cast_function(expr.type, target)
-    if function is None:
-        raise text.error(node, f"no cast from {expr.type} to {target}; another expression is needed")
-    if function is unchanged:
-        return Expr(expr.op, target, expr.args, expr.value, expr.where)
-    return Expr("call", target, (expr,), cast_call(function, target), text.where(node))
-
-
-def _constant_cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    if expr.value is None or target == UNKNOWN:
-        return literal(expr.value, target, expr.where)
-    function = cast_function(TEXT, target)
-    assert function is not None
-    try:
-        return literal(function(expr.value), target, expr.where)
-    except DataError as error:
-        raise text.error(node, str(error)) from error
-
-
-def coerce(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An implicit cast of an expression."""
-    return expr if expr.type == target else cast(text, node, expr, target)
-
-
-def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
-    """An expression cast to the declared type of its column. Raises: TopologyError if it cannot be assigned."""
-    if not assignable(expr.type, target):
-        raise text.error(
-            node,
-            f"column '{column}' is declared as {target}, and its expression is {expr.type}; the types have to "
-            f"agree. Cast the expression: …::{target}, or declare the column otherwise",
-        )
-    at = node if isinstance(node, exp.Expr) else exp.Null()
-    return coerce(text, at, expr, target)
-
-
-def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
-    """The type with a name in the text. Raises: TopologyError."""
-    found = parse_type(_type_name(node))
-    if found is None:
-        raise text.unsupported(
-            around,
-            f"the type {node.sql(dialect='postgres')}",
-            f"{TYPE_NAMES} is needed",
-        )
-    return found
-
-
-def _type_name(node: exp.Expr) -> str:
-    """The name of a type with its numbers, read from the parts of its node; empty if the node has other parts."""
-    numbers = [part.args["this"] for part in parts_of(node) if isinstance(part, exp.DataTypeParam)]
-    if not isinstance(node, exp.DataType) or len(numbers) != len(parts_of(node)):
-        return ""
-    name = exp.DataType(this=node.args["this"]).sql(dialect="postgres")
-    return f"{name}({', '.join(text_of(number) for number in numbers)})" if numbers else name
 
 
 def _greatest(*values: Any) -> Any:

@@ -3,7 +3,7 @@
 from sqlglot import exp
 
 from eddy.topology.sql.algebra import NamedColumn
-from eddy.topology.sql.binder import type_of
+from eddy.topology.sql.bound_casts import type_of
 from eddy.topology.sql.parsing import parse
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from eddy.topology.sql import algebra
 from eddy.topology.sql.algebra import Group, NamedColumn, Node, Project, Shared
-from eddy.topology.sql.binder import Binder, cast, coerce
+from eddy.topology.sql.binder import Binder
+from eddy.topology.sql.bound_casts import cast, coerce
 from eddy.topology.sql.expressions import Expr, column, conjuncts, literal, replace_columns, transform, walk
 from eddy.topology.sql.parsing import mutual_of
 from eddy.topology.sql.queries import QueryBinding

@@ -23,7 +23,7 @@ from eddy.topology.sql.algebra import (
     Variable,
     all_columns,
 )
-from eddy.topology.sql.binder import assign
+from eddy.topology.sql.bound_casts import assign
 from eddy.topology.sql.linearity import linear_references
 from eddy.topology.sql.parsing import Definition, Mutual
 from eddy.topology.sql.queries import QueryBinding

@@ -18,7 +18,8 @@ from eddy.topology.sql.algebra import (
     Variable,
     all_columns,
 )
-from eddy.topology.sql.binder import Binder, coerce
+from eddy.topology.sql.binder import Binder
+from eddy.topology.sql.bound_casts import coerce
 from eddy.topology.sql.expressions import TRUE, Expr, conjuncts, literal, shifted
 from eddy.topology.sql.functions import comparison_call
 from eddy.topology.sql.queries import QueryBinding

@@ -31,7 +31,8 @@ from eddy.topology.sql.algebra import (
     Valid,
     all_columns,
 )
-from eddy.topology.sql.binder import Binder, coerce
+from eddy.topology.sql.binder import Binder
+from eddy.topology.sql.bound_casts import coerce
 from eddy.topology.sql.expressions import Expr, column, literal, transform, walk
 from eddy.topology.sql.functions import comparison_call
 from eddy.topology.sql.queries import QueryBinding

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from eddy.operators.batch import Batch, repeated, retracted
+from eddy.operators.batch import Batch, ZSet, repeated, retracted
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
@@ -53,10 +53,22 @@ class Reduce(Keyed):
     def _step(self, batch: Batch, made_before: "_Make", made: "_Make") -> Batch:
         delta = batch.zset(self.name)
         keys = list(dict.fromkeys(key for key, _ in delta))
-        before = [made_before(key, bag) for key, bag in zip(keys, self.arrangement.get_many(keys), strict=True)]
+        return self._difference(delta, batch.time, keys, lambda: self.arrangement.get_many(keys), made_before, made)
+
+    def _difference(
+        self,
+        delta: ZSet,
+        time: int,
+        keys: Sequence[Any],
+        bags: "Callable[[], Sequence[Bag | None]]",
+        made_before: "_Make",
+        made: "_Make",
+    ) -> Batch:
+        """Add the delta; return what is made of `bags`, one for each of `keys`, minus what was made before."""
+        before = [made_before(key, bag) for key, bag in zip(keys, bags(), strict=True)]
         self.arrangement.integrate(delta)
         rows, weights = [], []
-        for key, bag, old in zip(keys, self.arrangement.get_many(keys), before, strict=True):
+        for key, bag, old in zip(keys, bags(), before, strict=True):
             difference = made(key, bag)
             for value, weight in old.items():
                 difference[value] = difference.get(value, 0) - weight
@@ -64,7 +76,7 @@ class Reduce(Keyed):
                 if weight:
                     rows.append((key, value))
                     weights.append(weight)
-        return Batch(rows, weights, batch.time)
+        return Batch(rows, weights, time)
 
     def _made(self, key: Any, bag: Bag | None) -> dict[Any, int]:
         if bag is None:

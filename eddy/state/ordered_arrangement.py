@@ -63,8 +63,8 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         for _, value in reversed(found) if descending else found:
             yield value, weight_in(bag, value)
 
-    def between(self, key: K, first: Any, last: Any) -> Iterator[tuple[V, int]]:
-        """Yield the values of a key from a position on to before another one, with their weights.
+    def between(self, key: K, first: Any, last: Any, descending: bool = False) -> Iterator[tuple[V, int]]:
+        """Yield the values of a key from a position on to before another one, with their weights; or from the end on.
 
         Cost: as `in_order`, and O(log n) for the first value.
         """
@@ -73,7 +73,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
             if bag is not None and bag[0] is not None and first <= self._position(bag[0]) < last:  # type: ignore[arg-type]
                 yield bag  # type: ignore[misc]
             return
-        for _, value in self._order_of(key, bag).irange((first,), (last,), (True, False)):
+        for _, value in self._order_of(key, bag).irange((first,), (last,), (True, False), descending):
             yield value, weight_in(bag, value)
 
     def _order_of(self, key: K, bag: dict[Any, int]) -> Any:

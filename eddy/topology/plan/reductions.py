@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from eddy.operators import aggregate, reduce, sums, weight_functions
 from eddy.operators.batch import repeated
+from eddy.operators.chained_reduce import ChainedReduce, Chains
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import Refusal, one_row, refusing
 from eddy.operators.operator import Operator
@@ -158,7 +159,8 @@ class Sum(Reduction):
 class Reduce(Reduction):
     """The rows that `function(key, {value: weight})` returns for each key.
 
-    If it has an attribute `row_of`, each of these is one input row with more in it, whose value `row_of` returns.
+    If it has an attribute `row_of`, each of these is one input row with more in it, whose value `row_of` returns. With
+    an attribute `chains`, it is a function of each chain of values (`operators/chained_reduce.py`).
     """
 
     folds = True
@@ -172,8 +174,14 @@ class Reduce(Reduction):
         return Grouping(reduce.making(self.function))
 
     def operator(self, states: States) -> Operator:
-        """All rows of a changed key, each time."""
-        return reduce.Reduce(self.name, states.arrangement(self.inputs[0], self.name), self.grouping.function)
+        """All rows of a changed key, each time; or those of changed chains."""
+        (source,), function = self.inputs, self.grouping.function
+        chains: Chains | None = getattr(self.function, "chains", None)
+        if chains is None:
+            return reduce.Reduce(self.name, states.arrangement(source, self.name), function)
+        spec = states.spec(source, self.name, "arrangement", source.value)
+        rows = OrderedArrangement[Any, Any](spec, states.store, chains.position_in(spec.value))
+        return ChainedReduce(self.name, rows, function, chains)
 
     def on_spark(self, spark: Spark) -> None:
         """The author's function, once a key."""

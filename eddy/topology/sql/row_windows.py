@@ -11,6 +11,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import repeated
+from eddy.operators.chained_reduce import Chains
 from eddy.topology.sql.casts import LIMITS
 
 __all__ = ["FixedWindows", "SessionsOfRows", "fixed_windows", "session_windows"]
@@ -70,7 +71,7 @@ def fixed_windows(windows: FixedWindows) -> Callable[[Any], Iterator[Any]]:
 
 def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int]], list[Any]]:
     """The function for `Relation.reduce`: the rows of a partition, each with its session. Its attribute `written` is
-    `sessions`, and `row_of` takes the session from a row again.
+    `sessions`, `row_of` takes the session from a row again, and `chains` says that sessions are chains of rows.
 
     A session ends a gap after its last row; a row at that moment begins another one. Raises: as `fixed_windows`.
     """
@@ -93,6 +94,7 @@ def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int
     made: Any = in_sessions
     made.written = sessions
     made.row_of = lambda row: row[:-2]
+    made.chains = Chains(lambda row: None if row[place] is None else number(row[place]), gap)
     return made
 
 

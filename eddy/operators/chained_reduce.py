@@ -1,0 +1,116 @@
+"""A function of all values of a key that is one of each chain of them.
+
+    chain          values at places on a line, each less than `gap` after the one before it
+    f(A + B)  =    f(A) + f(B)        if A and B have no chain in common
+
+So a change computes only the chains near it again, in place of all values of its key: for SESSION in SQL.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from eddy.operators.batch import Batch, ZSet, retracted
+from eddy.operators.context import Context
+from eddy.operators.reduce import Function, Reduce
+from eddy.serde import Serde
+from eddy.state.ordered_arrangement import OrderedArrangement
+
+__all__ = ["ChainedReduce", "Chains"]
+
+_Stretch = tuple[Any, int, int]
+"""A key, and the first and the last place of a chain of its values before and after a delta."""
+
+
+class Chains(NamedTuple):
+    """The chains of values: `place` returns a whole number, or None for a value that is in no chain."""
+
+    place: Callable[[Any], int | None]
+    gap: int
+
+    def position_in(self, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:
+        """The order of values of a serde, for an arrangement; values in no chain are first."""
+
+        def position(value: Any) -> tuple[float, bytes]:
+            place = self.place(value)
+            return -math.inf if place is None else place, (serde.identify or serde.encode)(value)
+
+        return position
+
+
+class ChainedReduce(Reduce):
+    """Rows of (K, V) in, the rows that `function` returns for each key's values out; it makes nothing of others.
+
+    `arrangement` is in the order of `Chains.position_in`. Cost: the values of the chains of changed rows, and O(log n)
+    for each row of a key with n values. An epoch that sets rows aside costs as much as `Reduce`.
+    """
+
+    arrangement: OrderedArrangement[Any, Any]
+
+    def __init__(
+        self, name: str, arrangement: OrderedArrangement[Any, Any], function: Function, chains: Chains
+    ) -> None:
+        super().__init__(name, arrangement, function)
+        self._chains = chains
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Return the result of the chains near the changed rows, minus their result before."""
+        batch = self.with_keys(inputs[0])
+        delta = batch.zset(self.name)
+        stretches = list(self._stretches(delta))
+        keys = [key for key, _, _ in stretches]
+        made = self._difference(
+            delta, batch.time, keys, lambda: [self._values(*one) for one in stretches], self._made, self._made
+        )
+        for row, weight in zip(delta, self.arrangement.weights(list(delta)), strict=True):
+            if weight < 0:  # of a value in no chain
+                raise retracted(row, weight, f"'{self.name}'")
+        return made
+
+    def _values(self, key: Any, first: int, last: int) -> dict[Any, int] | None:
+        """The values of a key in a chain with their weights; None if there are none."""
+        return dict(self.arrangement.between(key, (first,), (last + 1,))) or None
+
+    def _stretches(self, delta: ZSet) -> Iterator[_Stretch]:
+        """The chains of the values that are there before or after a delta, if it has a value of them."""
+        places: dict[Any, set[int]] = {}
+        for key, value in delta:
+            place = self._chains.place(value)
+            if place is not None:
+                places.setdefault(key, set()).add(place)
+        for key, changed in places.items():
+            left = sorted(changed, reverse=True)
+            while left:
+                last = left.pop()
+                first = self._reached(last, self._places(key, last, descending=True))
+                last = self._reached(last, self._places(key, last), left)
+                yield key, first, last
+
+    def _reached(self, place: int, there: Iterator[int], changed: list[int] | None = None) -> int:
+        """The end of a chain from a place on, through the places `there`, and those changed, the next one last, which
+        it takes.
+        """
+        gap, found = self._chains.gap, next(there, None)
+        while True:
+            if changed and (found is None or changed[-1] <= found):
+                near = changed[-1]
+            elif found is not None:
+                near = found
+            else:
+                return place
+            if abs(near - place) >= gap:
+                return place
+            place = near
+            if changed and changed[-1] == near:
+                changed.pop()
+            if found == near:
+                found = next(there, None)
+
+    def _places(self, key: Any, place: int, descending: bool = False) -> Iterator[int]:
+        """The places of the values of a key from a place on, to the right or to the left."""
+        first, last = (-math.inf, place + 1) if descending else (place, math.inf)
+        for value, _ in self.arrangement.between(key, (first,), (last,), descending):
+            found = self._chains.place(value)
+            if found is None:
+                return
+            yield found

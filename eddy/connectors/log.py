@@ -300,6 +300,13 @@ class Log(Protocol):
     def partition_counts(self) -> dict[str, int]:
         """The number of partitions of each topic that exists, by one request."""
 
+    def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
+        """Ask for the ids of the topics among `names` that exist: a topic that is deleted and made anew has another.
+
+        The function that is returned waits for the answer, which is of a moment after this call. A log that knows no
+        ids leaves them out. The function raises: ConnectorError.
+        """
+
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Make topics. Raises: ConnectorError if one exists already; then none is made."""
 

@@ -142,7 +142,18 @@ def assemble(
             placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
-        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, complete, joining),
+        Positions(
+            log,
+            name,
+            read,
+            internal.exchanges,
+            written,
+            internal.anchors,
+            tables,
+            complete,
+            joining,
+            _of_tables(sources),
+        ),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),
@@ -159,6 +170,10 @@ def _missing(name: str, lines: Iterable[str]) -> ConfigurationError:
         f"application '{name}': internal topics do not exist, and only an administrator may create them. Run:\n"
         + "\n".join(f"    {line}" for line in lines)
     )
+
+
+def _of_tables(sources: Mapping[str, Source]) -> frozenset[str]:
+    return frozenset(topic for topic, source in sources.items() if source.kind == "table")
 
 
 def _global_tables(

@@ -140,6 +140,7 @@ class Epoch:
         Raises: DataError for a row that a topic cannot store; ConnectorError; StateError.
         """
         parts, observe = self._parts, self._parts.observe
+        same_topics = parts.positions.same_topics(records)  # answered while the records are sent
         producer = self._begin()
         out = Encoder(producer, parts.log.partitioner, None if parts.take_any_timestamp else parts.clocks.wall_ms())
         observe("begun")
@@ -167,6 +168,7 @@ class Epoch:
         if cut is not None:
             producer.send(parts.internal.cuts, 0, [CUT], [cut.encode()], [parts.clocks.now()])
         observe("cut sent")
+        same_topics()
         self._end(producer, moves)
         observe("committed")
         parts.new_plan = []

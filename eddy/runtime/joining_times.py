@@ -3,6 +3,7 @@
     event time of partition p of a pattern    the least one of its topics' partitions p
     a topic that joins                        begins at that time; -1 if no topic of the pattern has joined before
     a topic that was deleted                  is left out; if all were, a topic begins at the greatest time of any
+    a topic that was made anew                is another one, which joins
 
 So the event time of a pattern's partition never decreases: a topic that joins opens no window that has closed, and a
 record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
@@ -34,7 +35,8 @@ class JoiningTopics:
         `own` are the owned positions. Cost: if no topic has joined yet, or none that has is left, reads the topic of
         cuts.
         """
-        joined = {tp: Counters.of(position).event_time for tp, position in own.trusted.items() if is_ours(position)}
+        known = {tp: Counters.of(position).event_time for tp, position in own.trusted.items() if is_ours(position)}
+        joined = {tp: time for tp, time in known.items() if tp not in own.made_anew}
         times: dict[TopicPartition, int] = {}
         for pattern, topics in self._patterns.items():
             parts = [tp for tp in owned if tp.topic in topics]
@@ -45,6 +47,9 @@ class JoiningTopics:
             new = [tp for tp in parts if tp not in joined]
             if first := sorted({tp.partition for tp in new} - least.keys()):
                 least |= self._greatest_of_gone(pattern, first)
+                for tp in new:  # their former topics were deleted, too
+                    if tp.partition in first and tp in known:
+                        least[tp.partition] = max(known[tp], least.get(tp.partition, -1))
             times |= {tp: least.get(tp.partition, -1) for tp in new}
         return times
 

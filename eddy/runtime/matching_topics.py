@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConfigurationError, NoTopicMatchesError
-from eddy.runtime.own_positions import OwnPositions, own_positions, recorded_topics
+from eddy.runtime.own_positions import OwnPositions, own_positions, recorded_topics, topic_id
 from eddy.topology.plan.plan import Plan, TopicPattern
 from eddy.topology.plan.topic_patterns import is_internal
 from eddy.topology.topology import Topology
@@ -76,12 +76,12 @@ def _named(plan: Plan) -> dict[str, str]:
 
 
 def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
-    """The topics that were deleted and made anew after they were read, with the reason.
+    """The topics that were deleted and made anew after they were read, with the reason, if no id says so.
 
-    A log forgets a group's positions in a topic that is deleted; the application has recorded them. If the group has
-    none in any topic, it was the group that was forgotten.
+    Positions of earlier versions have no ids. A log forgets a group's positions in a topic that is deleted; the
+    application has recorded them. If the group has none in any topic, it was the group that was forgotten.
     """
-    known = {tp.topic for tp in own.trusted}
+    known = {tp.topic for tp, position in own.trusted.items() if topic_id(position) is None}
     ours = {tp.topic for tp in own.trusted if own.foreign.get(tp, 0) is not None}
     return {
         topic: "it was deleted and made anew, or its positions were deleted, so that its records may not be those "
@@ -97,7 +97,8 @@ def _of_other_counts(
     """The topics with another number of partitions than those that the application has read, with the reason."""
     if len(set(counts.values())) < 2:
         return {}
-    joined = {tp.topic for tp in own.trusted} & counts.keys() or counts.keys() & set(read)
+    anew = {tp.topic for tp in own.made_anew}
+    joined = ({tp.topic for tp in own.trusted} - anew) & counts.keys() or counts.keys() & set(read)
     if len({counts[topic] for topic in joined}) != 1:
         (one, few), (other, many) = _apart(counts)
         raise ConfigurationError(

@@ -9,12 +9,15 @@ them twice: to the group, with a note as metadata, and as records of the topic o
     neither, and nothing recorded      the group's position, or none: the application starts there
     neither, and others are recorded   the group's position, or none, if the last cut agrees; otherwise it is lost
 
+A note has the id of the source topic, since a topic that is deleted and made anew is another one: its position is its
+first record, whatever was read of the former one.
+
 Invariant: the states have processed the input up to each position that is returned, or they are empty.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -22,6 +25,7 @@ from eddy.connectors.log import Log, Position, Producer, TopicPartition
 
 __all__ = [
     "CUT",
+    "TOPIC_ID",
     "OwnPositions",
     "committed",
     "cuts_topic",
@@ -29,13 +33,17 @@ __all__ = [
     "own_positions",
     "recorded",
     "recorded_topics",
+    "topic_id",
     "write_positions",
 ]
 
 CUT = b"cut"
 """The key of cuts in their topic."""
+TOPIC_ID = "@topic"
+"""The name of a topic's id in a note."""
 _KEY = b"position "
 _NOTE = re.compile(r"-?\d+ -?\d+( \S+=-?\d+)*")
+_ID = re.compile(rf" {TOPIC_ID}=(\d+)")
 _FIRST_SPAN = 256
 
 
@@ -55,18 +63,28 @@ def is_ours(position: Position) -> bool:
     return _NOTE.fullmatch(position.metadata) is not None
 
 
+def topic_id(position: Position) -> int | None:
+    """The id of the topic that the position is in; None if its note has none."""
+    found = _ID.search(position.metadata)
+    return None if found is None else int(found[1])
+
+
 @dataclass(frozen=True, slots=True)
 class OwnPositions:
     """The positions of an application.
 
     The worker continues from `trusted`. `foreign` has the partitions whose position of the group has no note of ours,
     with its offset, or None if the group has no position. `lost` are the `foreign` partitions without a record, whose
-    position in the group differs from the last cut.
+    position in the group differs from the last cut. `topic_ids` are the ids of the topics that exist. `made_anew` has
+    the partitions of topics with other ids than in their notes, with their offsets in the former topics; as `trusted`
+    they have their first offsets, and the former notes.
     """
 
     trusted: dict[TopicPartition, Position]
     foreign: dict[TopicPartition, int | None] = field(default_factory=dict)
     lost: frozenset[TopicPartition] = frozenset()
+    topic_ids: Mapping[str, int] = field(default_factory=dict)
+    made_anew: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
@@ -77,10 +95,23 @@ def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) 
 def own_positions(log: Log, application: str, partitions: Iterable[TopicPartition]) -> OwnPositions:
     """The positions that belong to the states, and positions of the group that do not.
 
-    Cost: one request if the group has positions with our note for all partitions; otherwise a search through the topic
+    Cost: two requests if the group has positions with our note for all partitions; otherwise a search through the topic
     of cuts, from its end.
     """
     wanted = list(partitions)
+    own = _whatever_topic(log, application, wanted)
+    # The ids are read last: a position whose note has this id is one in this topic, which was there all the time.
+    ids = log.topic_ids({tp.topic for tp in wanted})()
+    noted = {tp: topic_id(position) for tp, position in own.trusted.items()}
+    anew = [tp for tp, known in noted.items() if known is not None and known != ids.get(tp.topic, known)]
+    begins = log.begin_offsets(anew) if anew else {}
+    former = {tp: own.trusted[tp].offset for tp in anew}
+    first = {tp: Position(begins[tp], own.trusted[tp].metadata) for tp in anew}
+    return replace(own, trusted=own.trusted | first, topic_ids=ids, made_anew=former)
+
+
+def _whatever_topic(log: Log, application: str, wanted: Sequence[TopicPartition]) -> OwnPositions:
+    """The positions in topics of these names, also in former ones."""
     found = log.committed(application, wanted)
     trusted = {tp: position for tp, position in found.items() if is_ours(position)}
     others = {tp: None if (at := found.get(tp)) is None else at.offset for tp in wanted if tp not in trusted}

@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.errors import InvariantError, StateError
+from eddy.errors import ConnectorError, InvariantError, StateError
 from eddy.operators.context import Context
 from eddy.runtime.joining_times import JoiningTopics
 from eddy.runtime.own_positions import OwnPositions, own_positions
@@ -64,7 +64,7 @@ class Positions:
     `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
     partitions whose positions record that constants were sent. `complete` says whether `sources` are all topics that
     the log has for the application: new topics may match a pattern, and another worker may have read them. `joining`
-    has the topics of patterns, if their event times are read.
+    has the topics of patterns, if their event times are read; `of_tables` are the sources that are tables.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class Positions:
         tables: Mapping[str, int] | None = None,
         complete: Callable[[], bool] = lambda: True,
         joining: JoiningTopics | None = None,
+        of_tables: Collection[str] = (),
     ) -> None:
+        self._of_tables = of_tables
         self._tables, self._joining = partitions_of(tables or {}), joining
         self._log, self._group, self._anchors, self._complete = log, group, anchors, complete
         self._sources, self._exchanges, self._outputs = sources, exchanges, outputs
@@ -87,6 +89,9 @@ class Positions:
         self._sent: dict[TopicPartition, int] = {}
         self._unwritten: set[TopicPartition] = set()
         self._said: set[tuple[TopicPartition, int | None, int]] = set()
+        self._told_anew: dict[str, object] = {}
+        self.topic_ids: Mapping[str, int] = {}
+        """The ids of the sources whose positions were read."""
         self.entry = EpochEntry({}, {})
 
     def reread(self, owned: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -101,7 +106,9 @@ class Positions:
         own = own_positions(self._log, self._group, owned)
         self._check(own, begins)
         committed = own.trusted
-        positions = {tp: committed[tp].offset if tp in committed else begins[tp] for tp in owned}
+        # First offsets are read after the ids of topics: a topic that is made anew meanwhile has another id.
+        firsts = self._log.begin_offsets([tp for tp in owned if tp not in committed])
+        positions = {tp: committed[tp].offset if tp in committed else firsts[tp] for tp in owned}
         for tp, offset in positions.items():
             if tp.topic in self._exchanges and offset < begins[tp]:
                 raise InvariantError(
@@ -111,19 +118,54 @@ class Positions:
                     f"start anew: "
                     "eddy reset …"
                 )
-        counters = {tp: Counters.of(committed.get(tp)) for tp in owned}
+        counters = {tp: self._counters(tp, own) for tp in owned}
         if self._joining is not None:
             for tp, time in self._joining.times(own, owned).items():
                 counters[tp].event_time = time
         self.entry = EpochEntry(positions, counters)
         self._unwritten = {tp for tp in own.foreign if tp in committed or tp not in self._anchors}
+        self._unwritten |= {
+            tp for tp, position in committed.items() if counters[tp].topic != Counters.of(position).topic
+        }
+        self.topic_ids = {topic: id_ for topic, id_ in own.topic_ids.items() if topic in self._sources}
         return positions
 
-    def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
-        """Warn, once, of positions of the group that are not used.
+    def _counters(self, tp: TopicPartition, own: OwnPositions) -> Counters:
+        """The counters of a partition; if the topic was made anew, the former one's, but for the id.
 
-        Raises: StateError if the positions of the states are unknown.
+        Its event time goes on, as windows were closed by it.
         """
+        found = Counters.of(own.trusted.get(tp))
+        if tp.topic in self._sources:
+            found.topic = own.topic_ids.get(tp.topic, found.topic)
+        if tp in own.made_anew:
+            found.anew, found.since = found.anew + 1, -1
+        return found
+
+    def same_topics(self, records: Sequence[Records]) -> Callable[[], None]:
+        """Ask whether sources are still the topics whose positions were read. The function that is returned waits for
+        the answer; if it raises nothing, the records are of these topics.
+
+        Raises: ConnectorError, also from the function.
+        """
+        read = {r.topic for r in records} & self.topic_ids.keys()
+        answer = self._log.topic_ids(read)
+
+        def check() -> None:
+            found = answer()
+            if anew := [topic for topic in sorted(read) if found.get(topic, -1) not in (-1, self.topic_ids[topic])]:
+                raise ConnectorError(
+                    f"application '{self._group}': topic '{anew[0]}' was deleted and made anew while it was read"
+                )
+
+        return check
+
+    def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
+        """Warn, once, of topics that were made anew, and of positions of the group that are not used.
+
+        Raises: StateError if the positions of the states are unknown, or a table's topic was made anew.
+        """
+        self._tell_made_anew(own)
         if own.lost:
             tp = min(own.lost)
             raise StateError(
@@ -134,7 +176,8 @@ class Positions:
         wrong = [
             (tp, found, own.trusted[tp].offset)
             for tp, found in sorted(own.foreign.items())
-            if tp in own.trusted and own.trusted[tp].offset != (begins[tp] if found is None else found)
+            if tp in own.trusted.keys() - own.made_anew
+            and own.trusted[tp].offset != (begins[tp] if found is None else found)
         ]
         if wrong and not self._said.issuperset(wrong):
             self._said.update(wrong)
@@ -147,6 +190,24 @@ class Positions:
                 some,
                 others,
             )
+
+    def _tell_made_anew(self, own: OwnPositions) -> None:
+        for topic in sorted({tp.topic for tp in own.made_anew}):
+            offsets = {tp.partition: offset for tp, offset in sorted(own.made_anew.items()) if tp.topic == topic}
+            if topic in self._of_tables:
+                raise StateError(
+                    f"application '{self._group}': topic '{topic}' was deleted and made anew, and a table has the rows "
+                    f"of the former one, which the new one cannot remove. Start anew: eddy reset …"
+                )
+            if self._told_anew.get(topic) != (told := (own.topic_ids[topic], frozenset(offsets))):
+                self._told_anew[topic] = told
+                _log.warning(
+                    "application '%s': topic '%s' was deleted and made anew: it is read from its first record; the "
+                    "former one was read up to %s. Results keep its records; to be without them: eddy reset …",
+                    self._group,
+                    topic,
+                    ", ".join(f"offset {offset} in partition {partition}" for partition, offset in offsets.items()),
+                )
 
     def reread_ends(self) -> None:
         """Read the ends of all outputs, and of internal topics, to which earlier owners sent rows."""

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.runtime.own_positions import CUT, committed
+from eddy.runtime.own_positions import CUT, TOPIC_ID, committed, own_positions
 
 __all__ = [
     *("Counters", "Cut", "cuts_of", "lags", "last_cut", "last_cut_at", "last_dated_cut"),
-    *("quiescent", "quiescent_at", "table_lags", "tally"),
+    *("quiescent", "quiescent_at", "table_lags", "tally", "topics_made_anew"),
 ]
 
 _FIRST_SPAN = 64
@@ -42,6 +42,9 @@ class Counters(msgspec.Struct):
     `tables` are the offsets before which the worker has read global tables, by topic, each the sum over its partitions;
     `offsets_hash` is of all of them, as the sums of different offsets may be equal. `versions` numbers the changes of
     these offsets, `since` is the partition's position at the last one: see `table_versions`.
+
+    `topic` is the id of the source topic, -1 if it is not known; `anew` says how often the topic was deleted and made
+    anew after records of it were read.
     """
 
     emitted: int = 0
@@ -55,6 +58,8 @@ class Counters(msgspec.Struct):
     offsets_hash: int = -1
     versions: int = 0
     since: int = -1
+    topic: int = -1
+    anew: int = 0
 
     def note(self) -> str:
         """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
@@ -64,6 +69,7 @@ class Counters(msgspec.Struct):
         told = [("@event", self.event_time), ("@tick", self.tick)]
         told += [("@overdue", self.overdue or -1), ("@epoch", self.epoch)]
         told += [("@offsets", self.offsets_hash), ("@versions", self.versions or -1), ("@since", self.since)]
+        told += [(TOPIC_ID, self.topic), ("@anew", self.anew or -1)]
         told += [(f"{_TABLE}{topic}", offsets) for topic, offsets in sorted(self.tables.items())]
         others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in told if value >= 0)]
         return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
@@ -78,9 +84,10 @@ class Counters(msgspec.Struct):
         event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
         overdue, epoch = elsewhere.pop("@overdue", 0), elsewhere.pop("@epoch", -1)
         found = elsewhere.pop("@offsets", -1), elsewhere.pop("@versions", 0), elsewhere.pop("@since", -1)
+        identity = elsewhere.pop(TOPIC_ID, -1), elsewhere.pop("@anew", 0)
         tables = {name.removeprefix(_TABLE): elsewhere.pop(name) for name in list(elsewhere) if name.startswith(_TABLE)}
         counted = int(emitted), int(consumed), elsewhere
-        return cls(*counted, event_time, tick, overdue, epoch, tables, *found)
+        return cls(*counted, event_time, tick, overdue, epoch, tables, *found, *identity)
 
     def copy(self) -> "Counters":
         """An independent copy."""
@@ -211,6 +218,13 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
     positions = committed(log, group, wanted)
     ends = log.end_offsets(wanted)
     return {tp: ends[tp] - (positions[tp].offset if tp in positions else begins[tp]) for tp in wanted}
+
+
+def topics_made_anew(log: Log, application: str, inputs: Iterable[TopicPartition]) -> list[str]:
+    """The topics of these that were deleted and made anew after the application had read records of them."""
+    own = own_positions(log, application, inputs)
+    before = {tp.topic for tp, position in own.trusted.items() if Counters.of(position).anew}
+    return sorted(before | {tp.topic for tp in own.made_anew})
 
 
 def table_lags(

@@ -1,7 +1,7 @@
-"""Looks for topics that match the patterns of a topology, and for ones that were deleted, while a worker runs."""
+"""Looks for topics that match patterns, and for topics that were deleted or made anew, while a worker runs."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from eddy.connectors.log import Log
 from eddy.errors import ConnectorError
@@ -18,12 +18,16 @@ class TopicWatch:
 
     def __init__(self, topology: Topology, log: Log, interval_s: float, clock: Callable[[], float]) -> None:
         self._topology, self._log, self._interval_s, self._clock = topology, log, interval_s, clock
-        self._due = clock()
+        self._due = self._ids_due = clock()
         self._told: dict[str, str] = {}
         self.matching = MatchingTopics()
 
     def adopt(self, matching: MatchingTopics) -> None:
         """The worker reads these topics from now on."""
+        before, now = self.matching.names, matching.names
+        for what, topics in (("joins", now - before), ("was deleted", before - now)) if before else ():
+            for topic in sorted(topics):
+                _log.info("application '%s': topic '%s' %s", self._topology.name, topic, what)
         self.matching = matching
         self._due = self._clock() + self._interval_s
         self._tell(matching)
@@ -46,6 +50,21 @@ class TopicWatch:
             return True
         self._due = self._clock() + self._interval_s
         return False
+
+    def made_anew(self, known: Mapping[str, int], now: bool = False) -> bool:
+        """Whether one of these sources was deleted and made anew: it has another id than the known one. `now` and a log
+        that does not answer are as in `changed`.
+        """
+        if not known or not (now or self._clock() >= self._ids_due):
+            return False
+        self._ids_due = self._clock() + self._interval_s
+        try:
+            found = self._log.topic_ids(known)()
+        except ConnectorError as error:
+            if not error.retriable:
+                raise
+            return False
+        return any(found.get(topic, id_) != id_ for topic, id_ in known.items())
 
     def look(self) -> MatchingTopics:
         """The topics that match now. Raises: ConnectorError."""

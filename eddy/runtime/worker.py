@@ -122,7 +122,7 @@ class Worker:
         """Read the topics that match patterns now. No epoch is open; partitions, states and positions are then taken
         over as after each change of the assignment, so that a new topic is read from its first record.
         """
-        before, consumer, parts = self._watch.matching.names, self._consumer, self._parts
+        consumer, parts = self._consumer, self._parts
         made = self._assemble()
         self._membership.subscribe(sorted(made.partitions))
         if isinstance(consumer, CallingConsumer):
@@ -130,9 +130,6 @@ class Worker:
         parts.circuit.close()
         parts.global_tables.close()
         self._adopt(made, self._membership)
-        for what, topics in (("joins", made.matching.names - before), ("was deleted", before - made.matching.names)):
-            for topic in sorted(topics):
-                _log.info("application '%s': topic '%s' %s", self.group, topic, what)
         self._on(Event.MOVED)
 
     @property
@@ -178,6 +175,8 @@ class Worker:
         if self._watch.changed():
             self._join_topics()
             return 0
+        if self._watch.made_anew(self.positions.topic_ids) and self._rewound():
+            self._on(Event.LOST)  # so that no record is left that was fetched of a former topic
         self.doing = "poll"
         self.clocks.polled()
         if self.state is WorkerState.PROCESSING:
@@ -240,8 +239,9 @@ class Worker:
         """Undo the attempt; return the event if the next step may retry."""
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
-        gone = not error.retriable and not isinstance(error, NoTopicMatchesError) and self._watch.changed(now=True)
-        if gone:  # a topic of a pattern was deleted
+        permanent = not error.retriable and not isinstance(error, NoTopicMatchesError)
+        anew = permanent and self._watch.made_anew(self.positions.topic_ids, now=True) and self._rewound()
+        if anew or (permanent and self._watch.changed(now=True)):  # or a topic of a pattern was deleted
             return Event.LOST
         now = self._clock()
         self.trouble = (self.trouble or Retries(now)).after(error, computed, now, self.config.retry_s)

@@ -47,6 +47,7 @@ def test_clocks_are_in_the_note_of_a_position() -> None:
             Counters(3, 1, {"a": 1}, tables={"t": 8}, offsets_hash=7, versions=2, since=0),
             "3 1 a=1 @offsets=7 @versions=2 @since=0 @table:t=8",
         ),
+        (Counters(0, 0, topic=2**127, anew=1), f"0 0 @topic={2**127} @anew=1"),
     ]:
         assert counters.note() == note
         assert Counters.of(Position(0, note)) == counters
@@ -96,10 +97,10 @@ def test_rows_are_counted_elsewhere_by_a_worker_without_a_partition_of_the_loop(
     mine = positions(log)
     mine.reread([IN0, IN1])
     entry = mine.after([], {"loop": 3})
-    assert entry.counters[IN0] == Counters(elsewhere={"loop": 3})
+    assert entry.counters[IN0] == Counters(elsewhere={"loop": 3}, topic=1)
     assert Counters.of(mine.moves(entry)[IN0]) == entry.counters[IN0]
     mine.adopt(entry, {})
-    assert mine.after([], {"loop": -3}).counters[IN0] == Counters()
+    assert mine.after([], {"loop": -3}).counters[IN0] == Counters(topic=1)
 
 
 def test_rows_of_loops_that_were_deleted_unread_are_reported(log: LocalLog) -> None:

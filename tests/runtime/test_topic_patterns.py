@@ -19,10 +19,11 @@ from eddy.cli.application import find
 from eddy.cli.reset import reset
 from eddy.cli.status import print_status
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, NoTopicMatchesError, PlanChangedError
 from eddy.partitioner import partition_of
 from eddy.runtime.matching_topics import MatchingTopics, gone_topics
+from eddy.runtime.own_positions import topic_id, write_positions
 from eddy.runtime.quiescence import last_cut
 from eddy.state.memory import MemoryStore
 from tests.waiting import PATIENCE_S, step_to_rest, wait_for
@@ -60,6 +61,7 @@ class Stage:
         self.topology, self.left = counting(rekeyed, calls), 10_000
         self.now = {"0": 0.0, "1": 0.0}
         self.sent: dict[str, list[list[tuple[str, str]]]] = {}
+        self.former = Counter[str]()  # of topics that were deleted
         self.log.create_topics([TopicSpec("out", partitions)])
         self.workers: dict[str, eddy.Worker] = {}
         self.stores: dict[str, MemoryStore] = {}
@@ -68,6 +70,17 @@ class Stage:
         if topic not in self.log.topics():
             self.log.create_topics([TopicSpec(topic, partitions or self.partitions)])
             self.sent[topic] = [[] for _ in range(partitions or self.partitions)]
+
+    def make_anew(self, topic: str) -> None:
+        """Delete a topic that was read to its end, and make it again."""
+        self.left = 10_000
+        if topic in self.sent and self.workers:
+            self.rest()
+            rows = [row for part in self.sent[topic] for row in part]
+            self.former.update(value if self.rekeyed else key for key, value in rows)
+            self.log.delete_topics([topic])
+            del self.sent[topic]
+            self.make(topic)
 
     def send(self, topic: str, rows: list[tuple[str, str]]) -> None:
         producer = self.log.producer(None)
@@ -131,7 +144,7 @@ class Stage:
 
     def wanted(self, ends: dict[str, list[int]] | None = None) -> dict[str, int]:
         """The same from scratch, of the records of these topics up to these offsets."""
-        found = Counter[str]()
+        found = Counter(self.former)
         for topic, parts in self.sent.items():
             if topic not in NAMES or len(parts) != self.partitions:
                 continue
@@ -146,8 +159,8 @@ class Stage:
         return dict(found)
 
     def check_cut(self) -> None:
-        """The outputs of the last cut are those of its inputs."""
-        if "app-cuts" in self.log.topics() and (cut := last_cut(self.log, "app-cuts")) is not None:
+        """The outputs of the last cut are those of its inputs. The inputs may be gone with a former topic."""
+        if not self.former and "app-cuts" in self.log.topics() and (cut := last_cut(self.log, "app-cuts")) is not None:
             assert self.table(dict(cut.outputs)) == self.wanted(dict(cut.inputs)), cut
 
     def rest(self) -> None:
@@ -181,6 +194,7 @@ actions = st.one_of(
     st.tuples(st.just("crash in"), st.integers(1, 12)),
     st.tuples(st.just("make"), st.sampled_from([*NAMES, *OTHERS])),
     st.tuples(st.just("make of another count"), st.just("in-z")),
+    st.tuples(st.just("make anew"), st.sampled_from(NAMES), rows),
 )
 
 
@@ -226,6 +240,11 @@ def play(stage: Stage, members: list[str], what: str, *arguments: Any) -> None:
     elif what == "make":
         stage.make(arguments[0])
         stage.send(arguments[0], [("k", "w")])
+    elif what == "make anew":
+        topic, sent = arguments
+        stage.make_anew(topic)
+        stage.make(topic)
+        stage.send(topic, sent)
     elif what == "make of another count":
         stage.make(arguments[0], stage.partitions + 1)
     elif (member := arguments[0]) in members:
@@ -393,7 +412,7 @@ class TestTopics:
     @pytest.mark.parametrize("partitions", [1, 2])
     @pytest.mark.parametrize("records", [2, 9])  # the topic before it ended at offset 4
     @pytest.mark.parametrize("seen", [True, False])
-    def test_a_topic_that_is_made_anew_is_not_read_from_the_middle(
+    def test_a_topic_that_is_made_anew_is_read_from_its_first_record(
         self, log: LocalLog, caplog: pytest.LogCaptureFixture, seen: bool, records: int, partitions: int
     ) -> None:
         log.create_topics([TopicSpec("in-a", 1), TopicSpec("in-b", 1)])
@@ -415,13 +434,44 @@ class TestTopics:
                 assert worker.idle()
         with closing(eddy.Worker(topology, log)) as worker:
             worker.run_until_idle()
-            assert set(worker.lags()) == {"in-b"}
-        assert table(log) == {"a": 1, "b": 3, "c": 1}
-        assert "topic 'in-a' is not read: it was deleted and made anew, or its positions" in caplog.text
-        assert find(topology, log).not_read.keys() == {"in-a"}
-        reset(log, topology, None, "", yes=True, dead_letter=True)
+            assert set(worker.lags()) == ({"in-a", "in-b"} if partitions == 1 else {"in-b"})
         if partitions == 1:
-            assert find(topology, log).not_read == {}
+            news = {f"new{number}": 1 for number in range(records)}
+            assert "topic 'in-a' was deleted and made anew: it is read from its first record" in caplog.text
+            assert "the former one was read up to offset 4 in partition 0" in caplog.text
+        else:
+            news = {}
+            assert "topic 'in-a' is not read: it has 2 partitions, and 'in-b' of the same pattern" in caplog.text
+        assert table(log) == {"a": 1, "b": 3, "c": 1} | news
+        assert find(topology, log).not_read.keys() == ({"in-a"} if partitions == 2 else set())
+
+    def test_a_position_of_an_earlier_version_does_not_say_which_topic_it_is_in(
+        self, log: LocalLog, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        log.create_topics([TopicSpec("in-a", 1), TopicSpec("in-b", 1)])
+        send(log, "in-a", "a")
+        send(log, "in-b", "b")
+        topology = matching("in-.*")
+        with closing(eddy.Worker(topology, log)) as worker:
+            worker.run_until_idle()
+        places = [TopicPartition(topic, 0) for topic in ("in-a", "in-b")]
+        olds = {tp: Position(at.offset, "0 0") for tp, at in log.committed("app", places).items()}
+        producer = log.producer(None)
+        producer.begin()
+        write_positions(producer, "app-cuts", olds, 0)
+        producer.commit({}, None)
+        log.set_positions("app", olds)
+        log.delete_topics(["in-a"])
+        log.create_topics([TopicSpec("in-a", 1)])
+        send(log, "in-a", "new1", "new2", "new3")
+        with closing(eddy.Worker(topology, log)) as worker:
+            worker.run_until_idle()
+            worker.step()  # commits the ids
+        assert table(log) == {"a": 1, "b": 1}
+        assert "topic 'in-a' is not read: it was deleted and made anew, or its positions" in caplog.text
+        assert topic_id(log.committed("app", places)[places[1]]) == log.topic_ids(["in-b"])()["in-b"]
+        reset(log, topology, None, "", yes=True, dead_letter=True)
+        assert find(topology, log).not_read == {}
 
     def test_a_group_that_the_log_has_forgotten_is_no_topic_made_anew(self, log: LocalLog) -> None:
         log.create_topics([TopicSpec("in-a", 1), TopicSpec("in-b", 1)])

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -54,6 +54,7 @@ _PAUSE_S = 0.01
 _NAMED = 8
 """The most topics that an error names."""
 _SESSION_PAUSE_S = 0.5
+_WORD = 1 << 64
 _LEAST = "__consumer_offsets"  # Kafka's own topic, so that the request does not create one
 _SHOWN = (
     "cleanup.policy",
@@ -188,6 +189,34 @@ class Admin:
             for name, topic in topics.items()
             if topic.error is None and not (led and any(partition.error for partition in topic.partitions.values()))
         }
+
+    def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
+        """Ask for the ids of the topics that exist; the function that is returned waits for the answer."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return dict
+        under_way = [self._described(wanted)]
+        return lambda: self._ask(
+            "describe topics", lambda: self._ids(under_way.pop() if under_way else self._described(wanted))
+        )
+
+    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
+        return self._client.describe_topics(TopicCollection(names), request_timeout=REQUEST_S)
+
+    def _ids(self, descriptions: "Mapping[str, Future[Any]]") -> dict[str, int]:
+        """Each topic's id as one number. A broker that knows none answers 0."""
+        found: dict[str, int] = {}
+        for name, future in descriptions.items():
+            try:
+                id_ = self._answer(f"describe topic '{name}'", future).topic_id
+            except KafkaException as exception:
+                if the_error(exception).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                continue
+            high, low = id_.get_most_significant_bits(), id_.get_least_significant_bits()
+            if number := (high % _WORD << 64) | low % _WORD:
+                found[name] = number
+        return found
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """The configs of topics that eddy uses; none for a topic whose configs this user may not read."""

@@ -155,6 +155,10 @@ class KafkaLog(WritableLog):
         """As `Log.partition_counts`."""
         return dict(self._admin.partitions())
 
+    def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
+        """As `Log.topic_ids`; brokers before Kafka 2.8 know none."""
+        return self._admin.topic_ids(check_topic_names(self.where, names))
+
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
         self._admin.create(specs, self.settings.replication_factor, self.settings.topic_configs)

@@ -100,6 +100,11 @@ class LocalLog(WritableLog):
         """As `Log.partition_counts`."""
         return {name: spec.partitions for name, spec in self._storage.topics().items()}
 
+    def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
+        """As `Log.topic_ids`."""
+        found = self._storage.topic_ids(check_topic_names(self._storage.where, names))
+        return lambda: found
+
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """As `Log.create_topics`."""
         with self._storage.change():

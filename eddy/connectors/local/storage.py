@@ -63,6 +63,12 @@ class Storage(Database):
         )
         return {name: TopicSpec(name, partitions, json.loads(configs)) for name, partitions, configs in rows}
 
+    def topic_ids(self, names: Sequence[str]) -> dict[str, int]:
+        """The id of each of these topics that exists, which its first partition has."""
+        places = ", ".join("?" * len(names))
+        found = self.rows(f"SELECT topic, id FROM partitions WHERE partition = 0 AND topic IN ({places})", tuple(names))
+        return dict(found)
+
     def create_topic(self, spec: TopicSpec) -> None:
         """Make a topic that does not exist, inside a change."""
         self.rows("INSERT INTO topics VALUES (?, ?)", (spec.name, json.dumps(dict(spec.configs))))

@@ -54,7 +54,7 @@ from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
 from eddy.connectors.spark.verdict import Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
 from eddy.runtime.matching_topics import gone_topics
-from eddy.runtime.quiescence import Cut, last_dated_cut
+from eddy.runtime.quiescence import Cut, last_dated_cut, topics_made_anew
 from eddy.topology.plan.identity import check_identity, optional_states, states_of
 from eddy.topology.plan.plan import Node, Sink
 from eddy.topology.topology import Topology
@@ -165,6 +165,12 @@ class Verify:
             raise ConfigurationError(
                 f"verify of application '{name}': topic '{gone[0]}' no longer exists, and the results have its "
                 "records; without them nothing can be compared. To leave them out for good, start anew: eddy reset …"
+            )
+        if anew := topics_made_anew(self.log, name, application.inputs()):
+            raise ConfigurationError(
+                f"verify of application '{name}': topic '{anew[0]}' was deleted and made anew, and the results have "
+                "records of the former one; without them nothing can be compared. To begin anew with the records that "
+                "are there: eddy reset …, then eddy run …"
             )
         if self.repair and not self.stores:
             raise ConfigurationError(

@@ -161,7 +161,7 @@ def opener(target: Target) -> Callable[[], Log]:
 
 
 def create_missing(log: Log, names: list[str], partitions: int) -> list[str]:
-    """Create those of these topics that are missing. Returns their names."""
+    """Create the topics that are missing. Returns their names."""
     existing = log.topics(names)
     missing = [name for name in names if name not in existing]
     try:

@@ -34,7 +34,7 @@ def types_in(topology: Topology, topic: str, log: Log) -> tuple[FieldType, Field
 
 
 def _type_of(topic: str, part: Part, serde: Serde[Any]) -> FieldType:
-    """The type of the command line with this serde, or one whose text is JSON."""
+    """The type that the command line has for a serde; if it has none, a type whose values are written as JSON."""
     if serde is Plain:
         refusing = Serde(serde.name, serde.encode, lambda data: _refuse(topic, part))
         return json_type(refusing)

@@ -58,7 +58,7 @@ def command() -> None:
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def _list(program: str | None, target: Target, every: bool, form: str) -> None:
-    """List the topics of the log, or with FILE those of an application with their purposes.
+    """List the topics of the log, or with FILE the topics of an application with their purposes.
 
     "offsets" is the number of offsets from a topic's first to its last: the end of each transaction takes one too, and
     so does a record removed by compaction. There are at most that many records. An application's internal topics are

@@ -71,13 +71,13 @@ def command(
     max_rows: int,
     timeout: float,
 ) -> None:
-    """Show the rows, joins and ways round that make the rows of STEP with KEY.
+    """Show the rows, joins and iterations from which the rows of STEP with KEY are made.
 
     STEP is a table, a recursion or any other step of tables and relations, by its name. The source tables are read at
     one version, and the steps are computed again from scratch: nothing of the worker's states is used. A row of a
     served table is compared with the computed one. Exit status 1: they differ. A count or a sum is shown as the sum of
-    its parts, largest first, and --open shows one of the parts in the same way. For a key without a row the steps are
-    named that have dropped it. --since names the parts that have moved since a version, and the records that did it.
+    its parts, largest first, and --open shows one of the parts in the same way. For a key without a row, the steps
+    that have dropped it are named. --since lists the parts that have changed since a version, with their records.
 
     \b
     Example:

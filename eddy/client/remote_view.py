@@ -82,7 +82,7 @@ class RemoteView:
         self.error: Exception | None = None
         self.version: ViewVersion | None = None
         self.whole = False
-        """Whether its rows are those of the connection's last version, so that patches may follow."""
+        """Whether its rows are at the connection's last version, so that patches may follow."""
         self._buckets, self._staged = Buckets(), Buckets()
         self._shape: Shape | None = None
         self._next: tuple[str, Shape] | None = None

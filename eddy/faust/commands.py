@@ -1,4 +1,4 @@
-"""The commands of `faust -A app eddy`: those of `eddy` for a topology that the app hosts, on the app's brokers."""
+"""The commands of `faust -A app eddy`: `eddy`'s commands for a topology that the app hosts, on the app's brokers."""
 
 import contextlib
 

@@ -4,7 +4,7 @@
     idle      all records are read, and `since` was `idle_after` ago
     moved to  the wall clock less `idle_after`, if that is more than the event time
 
-The event time is committed as that of a record is, so a later record is judged by it, whichever worker reads it.
+The event time is committed like a record's, so a later record is judged by it, whichever worker reads it.
 """
 
 from collections.abc import Collection, Iterable, Mapping

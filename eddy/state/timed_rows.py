@@ -96,7 +96,7 @@ class TimedRows(Generic[K, V]):
         self._unnoted.append((given, places))
 
     def _earlier(self, given: EncodedRows, places: Sequence[bytes], stored_ms: Mapping[int, int]) -> list[bytes]:
-        """The places of which the store may have a row."""
+        """The places that may be in the store: their times are not after the latest stored time of their partition."""
         moments = {home: _MOMENT.pack(moment) for home, moment in stored_ms.items() if moment >= 0}
         keys = zip(places, given.homes, given.keys, strict=True)
         return [place for place, home, key in keys if key[-_MOMENT.size :] <= moments.get(home, b"")] if moments else []
@@ -111,7 +111,7 @@ class TimedRows(Generic[K, V]):
     def _merge(
         self, given: EncodedRows, places: Sequence[bytes], weights: Sequence[int], stored: Mapping[bytes, bytes]
     ) -> None:
-        """Add weights to rows that are there, or that come more than once."""
+        """Add weights to rows that are stored, or that occur more than once."""
         news = self._news
         for place, home, row, value, weight in zip(places, given.homes, given.rows, given.values, weights, strict=True):
             cell = news.get(place)

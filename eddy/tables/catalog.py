@@ -35,7 +35,7 @@ _TELLS_PLAIN = (String, Bytes, Int64, Float64)
 class ServedTable:
     """A table: its rows are the latest values by key in all partitions of `topic`.
 
-    `key` is the serde of keys in states, `value` that of values in `topic`.
+    `key` is the serde of keys in states, `value` the serde of values in `topic`.
     """
 
     name: str

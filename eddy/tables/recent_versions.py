@@ -63,7 +63,9 @@ class RecentVersions:
         self._bytes = 0
 
     def of(self, wanted: Version) -> tuple[PastVersion, dict[bytes, bytes | None]] | None:
-        """A version with the offsets of `wanted`, and the former rows since; None if it is not kept."""
+        """The version with the offsets of `wanted`, and its values of the rows that have changed since; None if it is
+        not kept.
+        """
         for number, (past, _, _) in enumerate(self._kept):
             if past.version.is_at(wanted):
                 former: dict[bytes, bytes | None] = {}

@@ -181,7 +181,9 @@ class ServedRows:
             self.changed.notify_all()
 
     def _hinder(self, hindrance: str) -> None:
-        """Rows that cannot be read are of no version, and none before them can be told. The caller holds the lock."""
+        """Note the reason. While rows cannot be read no version is shown, and earlier versions are dropped. The caller
+        holds the lock.
+        """
         self.hindrance = hindrance
         if hindrance:
             self._shown = None

@@ -111,7 +111,9 @@ def _of_token(token: str) -> Wanted:
 
 
 def version_of(name: str, token: str) -> Version:
-    """The version of a token, which is the argument `name`; nothing tells whether it is exact. Raises: QueryError."""
+    """The version of a token; errors say `name` for the argument. A token does not tell whether its version is
+    exact. Raises: QueryError.
+    """
     try:
         data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         found = msgspec.msgpack.decode(data, type=dict[str, Offsets])

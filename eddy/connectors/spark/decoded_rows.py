@@ -67,7 +67,7 @@ def pair(made: Any, step: str) -> Row:
 
 @dataclass(frozen=True)
 class RowStep:
-    """One stateless step; `verb` is that of the plan's transformation, or `with-keys`."""
+    """One stateless step; `verb` names the plan's transformation, or is `with-keys`."""
 
     name: str
     verb: str

@@ -42,7 +42,7 @@ _WRONG = "wrong long"
 
 
 def doubled(compiler: StepCompiler, node: Recursion, seed: DataFrame) -> DataFrame | None:
-    """The sum of all waves, merged; None if op is no such step, a way is longer than the limit, or it is a cycle."""
+    """The sum of all waves, merged; None if op is no such join, or a path is longer than the limit or a cycle."""
     join = _only_join(compiler, node)
     return None if join is None else _Doubling(compiler, node, join).sum(seed)
 
@@ -64,7 +64,7 @@ class _Doubling:
         self._serdes = compiler.serdes(node)
 
     def sum(self, seed: DataFrame) -> DataFrame | None:
-        """The sum of all waves, if that is proved."""
+        """The sum of all waves; None if it is not proved."""
         frames, limit = self._frames, self._node.bound.limit
         others = self._compiler.keyed(self._other)
         if self._other.kind != "table" and _some(others.groupBy("k").agg(f.sum("w").alias("n")).where("n <> 1")):
@@ -124,7 +124,7 @@ class _Doubling:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """Ignore a state: the caller has op make them of the sum."""
+    """Capture no state of the loop: the caller computes the states from the sum."""
 
 
 def _some(frame: DataFrame) -> bool:
@@ -143,7 +143,9 @@ def _moved(rows: DataFrame, moves: DataFrame) -> DataFrame:
 
 
 def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
-    """Moves after moves: the value is the second's, unless it keeps that which it gets."""
+    """Each move, followed by the move from its end. The value is the second move's; the first one's if the second keeps
+    it.
+    """
     values = {"to": "to2", "toc": "toc2", "mv": "mv2", "mvc": "mvc2", "keeps": "keeps2"}
     second = with_suffix(moves, {"k": "k2", **values})
     both = moves.repartition(frames.partitions, "to").join(second, f.col("to") == f.col("k2"))

@@ -223,13 +223,13 @@ def _least_before(context: Context, topics: Iterable[str], partition: int) -> in
 
 
 class Marks(Operator):
-    """What an exchange has received in; nothing out. Sends and keeps the marks of the partitions from which rows are
-    sent through it.
+    """The rows that an exchange has received in; nothing out. Sends and stores the marks of the partitions whose rows
+    the exchange sends on.
 
-    `gate` is a gate of the exchange's topic, whose outbox follows the own one of the exchange. `sources` are the topics
-    whose rows are sent from their own partitions, by label: a pattern has one, whose time in a partition is the least
-    one of its topics. `before` are the marks of other exchanges whose rows are sent on, by their topics. `frontier` is
-    the frontier by `marks`. What was received through these exchanges is an input, too.
+    `gate` is a second gate of the exchange's topic: its outbox is sent after the exchange's own outbox. `sources` are
+    the topics whose rows are sent from their own partitions, by label: a pattern has one, whose time in a partition
+    is the least one of its topics. `before` are the marks of other exchanges whose rows are sent on, by their topics.
+    `frontier` is the frontier by `marks`. What was received through these exchanges is an input, too.
 
     Invariant: the marks of a partition have the latest end that was sent to it, by its number, the label or topic, and
     the partition of the topic.
@@ -268,7 +268,7 @@ class Marks(Operator):
         self.gate.outbox, self.moved = [], {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Take the marks that were received; send those of the records read."""
+        """Take the marks that were received; send marks of the records read."""
         for mark in _opened(inputs[0]):
             if mark.state in ("", self.name):
                 self._keep(mark)

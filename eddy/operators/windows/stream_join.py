@@ -52,7 +52,8 @@ class Side:
     unmatched: Table[Any, bool] | None
 
     def stored_ms(self) -> dict[int, int]:
-        """A moment after which the store has no row, of each partition. It follows from the latest removal."""
+        """By partition, a time after which the store has no row: the time of the latest removal, less the time that
+        rows are kept."""
         later = self.windows.later_ms
         latest = {home: self.calendar.latest(home) for home in range(self.rows.spec.partitions)}
         return {home: due if due in (-1, MOST_MS) else due - later for home, due in latest.items()}

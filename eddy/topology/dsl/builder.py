@@ -77,7 +77,7 @@ class Builder:
     ) -> Transform:
         """Add a transformation: it keeps the serdes of the parts that it does not change.
 
-        `method` is the method that the author has called, if its name is not that of the verb.
+        `method` is the method that the author has called, if its name is not the verb.
         """
         method = method or verb.replace("-", "_")
         where = f"{method} after '{source.label}'"

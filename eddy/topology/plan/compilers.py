@@ -54,7 +54,7 @@ class States(Protocol):
         """The table with the rows of an input: its own table, or a new one with this name."""
 
     def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
-        """A declared state store, whose partitions are those of a node's rows; the same one for all who name it."""
+        """A declared state store, partitioned like a node's rows; the same one for all who name it."""
 
     def global_table(self, node: Node) -> Table[Any, Any]:
         """The table of a global table, whose rows no operator writes."""

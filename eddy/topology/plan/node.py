@@ -59,7 +59,7 @@ Role = Literal[
 - *variable* is X inside its recursion. It has no serde of its own that co-partitioned collections would have to share;
 - *block* has no rows itself: its bindings have them;
 - *sum* adds up its inputs, so that rows from outside of a loop are added once and not in each wave;
-- *changes* turns the changes of a table into facts, *errors* has those of the recursion that is its input;
+- *changes* turns the changes of a table into facts, *errors* has the messages of its input, a recursion;
 - *call* has a function that the worker calls for the records of sources, before they are in an epoch;
 - *step*: all others.
 """

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 __all__ = ["TABLE", "Rows", "StateKept", "StatefulStep"]
 
 Rows = Literal["inputs", "results", "others"]
-"""The rows of a state: the step's input, its results, or its input rows of keys without a result."""
+"""The rows of a state: the step's inputs, its results, or, as `others`, input rows whose keys have no result."""
 
 
 class StateKept(NamedTuple):
@@ -16,7 +16,7 @@ class StateKept(NamedTuple):
     rows: Rows
 
     def name_of(self, step: str) -> str:
-        """Its name, where the step has this one."""
+        """The state's name, for a step with this name."""
         return f"{step}-{self.suffix}" if self.suffix else step
 
 

@@ -73,7 +73,7 @@ class AssignWindows(Node):
 
     @property
     def topics_by_origin(self) -> dict[str, tuple[str, ...]]:
-        """The same, by the label of each source and pattern."""
+        """The topics of each source and pattern, by its label."""
         return {label_of(origin): topics_of(origin) for origin in self.origins}
 
     def operator(self, states: States) -> Operator:

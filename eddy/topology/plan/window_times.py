@@ -9,7 +9,7 @@ __all__ = ["TimedStep"]
 
 
 class TimedStep:
-    """The part of event time in a step: none, unless it assigns windows, waits for them or closes them."""
+    """The use that a step makes of event time. By default it assigns no windows, waits for none and closes none."""
 
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """The topics whose event times tell which windows are over for its records, if the step assigns windows."""

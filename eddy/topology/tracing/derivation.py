@@ -2,7 +2,7 @@
 
 A row of a loop leads through the loop's variable to the rows of the same loop from which it was made, in the order of
 their iterations, so that a way that ends in a seed is first. A row is explained once; after that it is *repeated*,
-which also ends the ways round a cycle.
+which also ends the paths around a cycle.
 """
 
 from collections import deque

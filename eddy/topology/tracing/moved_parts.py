@@ -41,10 +41,10 @@ class MovedRow(msgspec.Struct, omit_defaults=True):
 
 
 class MovedPart(msgspec.Struct, omit_defaults=True):
-    """A part of a sum with another number than then; 0 where it was, or is, not there.
+    """A part of a sum whose number has changed from `then` to `now`; 0 for a version without the part.
 
-    `of`: the title of the sum. `rows`: the source rows that have moved it, and `more` others.
-    `is_cut`: whether it is made of too many rows to look at all of them.
+    `of`: the title of the sum. `rows`: the changed source rows that it was made from, without `more` others.
+    `is_cut`: whether the part is made from too many rows to compare all of them.
     """
 
     key: Any

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pyarrow
 import pyarrow.parquet
 
@@ -18,7 +19,10 @@ __all__ = ["read_parquet"]
 
 
 def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
-    """A whole file. Dates and nested values become text, times of a zone are in UTC. Raises: DataError."""
+    """A whole file. Dates, durations (ISO 8601) and nested values become text, times of a zone are in UTC.
+
+    Raises: DataError.
+    """
     try:
         found = pyarrow.parquet.read_table(path)
         columns = [NamedColumn(field.name, _type(field.type)) for field in found.schema]
@@ -46,9 +50,11 @@ def _type(arrow: Any) -> Type:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column's values in Python. Timestamps have microseconds, as SQL's have: more is refused by PyArrow."""
+    """A column's values in Python. Times and durations have microseconds, as in SQL: more is refused by PyArrow."""
     if pyarrow.types.is_timestamp(column.type):
         column = column.cast(pyarrow.timestamp("us", column.type.tz)).cast(pyarrow.timestamp("us"))
+    if pyarrow.types.is_duration(column.type):
+        column = column.cast(pyarrow.duration("us"))
     return [_plain(value) for value in column.to_pylist()]
 
 
@@ -57,4 +63,4 @@ def _plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, datetime.date | datetime.time) and not isinstance(value, datetime.datetime):
         return value.isoformat()
-    return value
+    return msgspec.to_builtins(value) if isinstance(value, datetime.timedelta) else value

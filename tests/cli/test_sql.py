@@ -187,6 +187,7 @@ def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:
         "data": pyarrow.array([b"\xff", None]),
         "tags": pyarrow.array([["a", "b"], None]),
         "yes": pyarrow.array([True, None]),
+        "took": pyarrow.array([datetime.timedelta(hours=26, microseconds=5), None], pyarrow.duration("ns")),
     }
     parquet.write_table(pyarrow.table(columns), folder / "t.parquet")
     run_sql = ("sql", "-t", "t=t.parquet", "--format", "jsonl", "-c")
@@ -198,6 +199,7 @@ def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:
         "cost": 1.5,
         "day": "2024-02-29",
         "data": "ff",
+        "took": "P1DT7200.000005S",
         "yes": True,
         "at": "2024-01-01T00:00:00",
         "tags": '["a","b"]',
@@ -224,6 +226,11 @@ def test_json_is_an_array_of_objects(run: Command, folder: pathlib.Path) -> None
     answer = run("sql", "-t", "t=t.json", "-c", "SELECT name, age FROM t ORDER BY name").stdout
     assert answer == "name,age\nann,3\nbob,\n"
     assert run("sql", "-t", "u=u.json.gz", "-c", "SELECT count(*) AS n FROM u").stdout == "n\n0\n"
+    for columns in ("*", "name"):
+        told = run("sql", "-t", "u=u.json.gz", "-c", f"SELECT {columns} FROM u", status=None).stderr
+        assert "or an empty file, whose columns CREATE TABLE name (column type) declares" in told
+    declared = "CREATE TABLE u (name text, age bigint); SELECT * FROM u"
+    assert run("sql", "-t", "u=u.json.gz", "-c", declared).stdout == "name,age\n"
     for wrong in ('{"name": "ann"}\n{"name": "bob"}', "[1]", '{"a": 1}', ""):
         (folder / "t.json").write_text(wrong)
         told = run("sql", "-t", "t=t.json", "-c", "SELECT 1 FROM t", status=1).stderr
@@ -248,6 +255,10 @@ def test_topics_need_no_option(run: Command, folder: pathlib.Path) -> None:
         assert run("sql", "-t", f"{table}=names.csv", "-c", f"SELECT name FROM {table}").stdout == "name\nAnn\n"
     assert "table by-weight" in run("sql", "-c", 'EXPLAIN SELECT key FROM "by-weight"').stdout
     run("sql", "-c", "CREATE VIEW v AS SELECT key FROM nodes; SELECT count(*) FROM v, nodes WHERE nodes.key = v.key;")
+    for name in ("index", "comment", "nodes2"):  # the first two are keywords, which SQL lets be names
+        run("produce", name, stdin="a\tz\n")
+    for tables in ("index", "(SELECT 1 AS one) AS s, comment", "index AS i JOIN comment AS c ON c.key = i.key, nodes2"):
+        assert run("sql", "-c", f"SELECT count(*) AS n FROM {tables}").stdout == "n\n1\n"
     told = run("sql", "-c", "SELECT * FROM nowhere", status=None)
     assert told.exit_code
     assert "nowhere" in told.stderr

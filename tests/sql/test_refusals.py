@@ -30,7 +30,7 @@ def refused(text: str) -> str:
         ("SELECT 1 FROM w", "1, column 15", "no table 'w'; one of ['t', 'u'] is needed"),
         ("SELECT 1 FROM t, u, t", "1, column 21", "table name 't' is used twice in one FROM"),
         ("SELECT a", "1, column 8", "no column 'a': there is no FROM to take it from"),
-        ("SELECT * ", "1, column 1", "SELECT * without FROM"),
+        ("SELECT * ", "1, column 1", "SELECT * without a column: there is no FROM"),
         ("SELECT a FROM t UNION SELECT a, c FROM u", "1, column 30", "UNION of 1 and 2 columns"),
         ("SELECT b FROM t EXCEPT SELECT a FROM t", "1, column 31", "EXCEPT: column 1 is text on one side and integer"),
         ("SELECT a + b FROM t", "1, column 12", "+ of integer and text; one type is needed"),

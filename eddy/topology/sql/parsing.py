@@ -31,6 +31,10 @@ _WORD = re.compile(r"\w")
 _TOKEN = re.compile(r" but got <Token.*", re.DOTALL)
 _BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
+_OPENING, _CLOSING = {_OPEN, TokenType.L_BRACKET}, {_CLOSE, TokenType.R_BRACKET}
+_NAMES = WholePostgres.parser_class.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
+"""The tokens that can be the name of a table: a keyword that is not reserved has a token of its own."""
+_AFTER_TABLES = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "SELECT")
 _DECLARED = "declared"
 
 
@@ -139,20 +143,37 @@ def created_query(text: StatementText) -> tuple[str, StatementText | None]:
     )
 
 
+@dataclass
+class _Level:
+    """The tokens of an open bracket so far: whether there was a SELECT, whose FROM names tables, unlike the one of
+    `extract(year FROM t)`; whether a list of tables is open.
+    """
+
+    selects: bool = False
+    listed: bool = False
+
+
 def named_tables(text: StatementText) -> list[str]:
     """The names after FROM and JOIN, and after commas there, of tables that the text itself does not define."""
     tokens = _tokens(text)
     found: list[str] = []
-    listed = awaited = False
-    for token in tokens:
-        if _is_one(token, ("FROM", "JOIN")):
-            listed = awaited = True
-        elif awaited and token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
-            found.append(token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower())
+    levels, awaited = [_Level()], False  # of open brackets, from the outermost one
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        level = levels[-1]
+        if token.token_type in _OPENING:
+            levels.append(_Level(listed=awaited))
+        elif token.token_type in _CLOSING:
+            levels, awaited = levels[:-1] or [_Level()], False
+        elif _is(token, "JOIN") or (_is(token, "FROM") and level.selects and not (before and _is(before, "DISTINCT"))):
+            level.listed = awaited = True
+        elif awaited and token.token_type in _NAMES:
+            if after is None or after.token_type is not _OPEN:  # no function
+                found.append(token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower())
             awaited = False
         else:
-            listed = listed and not _is_one(token, ("WHERE", "GROUP", "ORDER", "SELECT", "ON"))
-            awaited = listed and token.token_type is TokenType.COMMA
+            level.selects = level.selects or _is(token, "SELECT")
+            level.listed = level.listed and not _is_one(token, _AFTER_TABLES)
+            awaited = level.listed and (token.token_type is TokenType.COMMA or (awaited and _is(token, "LATERAL")))
     defined = {token.text.lower() for index, token in enumerate(tokens) if _defines(tokens[index + 1 :])}
     return [name for name in dict.fromkeys(found) if name.lower() not in defined]
 

@@ -20,6 +20,11 @@ def folded(identifier: exp.Expr) -> str:
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
 
 
+_NO_COLUMNS = (
+    "there is no FROM to take it from, or an empty file, whose columns CREATE TABLE name (column type) declares"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A visible column. Its name is `table.name`, and also `name`, unless it is `hidden` because USING merged it."""
@@ -82,8 +87,10 @@ class ColumnScope:
     def star(self, node: exp.Expr, table: str | None) -> list[Seen]:
         """The columns of `*` or `table.*`. Raises: TopologyError if there is no such table."""
         found = [s for s in self.seen if (not s.hidden if table is None else s.table == table)]
+        if not found and table is None:
+            raise self.text.error(node, f"SELECT * without a column: {_NO_COLUMNS}")
         if not found:
-            what = "SELECT * without FROM" if table is None else f"no table '{table}' in FROM"
+            what = f"no table '{table}' in FROM"
             raise self.text.error(node, f"{what}; one of {self._tables()} is needed")
         return found
 
@@ -99,7 +106,7 @@ class ColumnScope:
             names = [s.name for s in self.seen if table is None or s.table == folded(table)]
             message = f"no column '{name}'{place}; one of {list(dict.fromkeys(names))} is needed"
             if len(names) == 0:
-                message = f"no column '{name}': there is no FROM to take it from"
+                message = f"no column '{name}': {_NO_COLUMNS}"
         return self.text.error(node, message)
 
     def moved(self, change: Callable[[Expr], Expr]) -> "ColumnScope":

@@ -83,7 +83,7 @@ class Session:
         return found or self.names()
 
     def _find_topics(self, query: StatementText) -> None:
-        """Take topics for the tables of a query that nothing else names. Raises: ConnectorError."""
+        """For tables of a query that have no other source, use the topics with their names. Raises: ConnectorError."""
         known = {name.lower() for name in self.names()}
         unknown = {name for name in named_tables(explained_query(query) or query) if name.lower() not in known}
         if unknown and self.target.exists():

@@ -16,7 +16,7 @@ _NEEDED = f"one of {', '.join(map(repr, DECISIONS))}, or an eddy.Retry, is neede
 
 
 class ErrorPolicy:
-    """One word for all records, or the author's function for each of them.
+    """The decisions about records that fail: one decision for all, or the author's function, called for each.
 
     A record that is to be tried again fails the epoch. The worker undoes it, waits, and retries it as it retries any
     temporary failure.

@@ -5,7 +5,7 @@
 That is the layout of arrangements (`row_layout.py`). All rows of a key have the same length before their values, so
 that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
 
-Invariant: the rows are the store's rows, without those in `_news`, and with these; a weight of 0 is no row. `_of_keys`
+Invariant: a row that is in `_news` has its weight there, and 0 means no row; any other row is in the store. `_of_keys`
 has the places of `_news` by what all places of a key begin with, but for those of `_unnoted`; each place once and in
 their order, but for the keys of `_unsorted`.
 """

@@ -49,7 +49,7 @@ def compacted_below(
     specs = {spec.name: spec for spec in log.topics([source.topic for source in sources]).values()}
     tables = {source.topic: source.kind == "table" for source in sources if specs[source.topic].drops_replaced}
     parts = [
-        _Partition(tp, begin, cut[topic][tp.partition], ends[tp], tables[topic])
+        _ReadPartition(tp, begin, cut[topic][tp.partition], ends[tp], tables[topic])
         for topic in tables
         for tps in [[TopicPartition(topic, p) for p in range(len(cut.get(topic, ())))]]
         for ends in [log.stable_offsets(tps)]
@@ -82,7 +82,7 @@ class _Remaining:
 
 
 @dataclass(frozen=True)
-class _Partition:
+class _ReadPartition:
     """A partition, its first offset, the cut, its end or first open transaction, and whether tables alone read it."""
 
     place: TopicPartition
@@ -109,7 +109,7 @@ class _Partition:
         return ""
 
 
-def _left(frames: Frames, open_log: OpenLog, parts: Sequence[_Partition]) -> dict[_Partition, _Remaining]:
+def _left(frames: Frames, open_log: OpenLog, parts: Sequence[_ReadPartition]) -> dict[_ReadPartition, _Remaining]:
     """What is left of each partition."""
     if not parts:
         return {}

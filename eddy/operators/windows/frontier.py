@@ -98,10 +98,10 @@ class OwnPartition:
 
 
 class Marked:
-    """Frontiers of rows that came through an exchange. `sources` are the partitions from which they are sent.
+    """Frontiers of rows that an exchange has sent. `sources` are the partitions whose rows it has sent.
 
     `topics` has the topics of patterns, by label; `before` the marks of other exchanges whose rows are sent on, by
-    their topics: by them `slowest` names a partition of a source, as far as this worker knows it.
+    their topics. With these `slowest` can name the partition of a source, if this worker knows it.
     """
 
     reads = ClocksRead()

@@ -82,7 +82,7 @@ class AssignWindows(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Which records are late after an idle time, if partitions may be idle; and of topics that join later."""
+        """A reason if partitions may be idle, or topics may join: then a worker decides which records are late."""
         for origin in self.origins:
             if origin.role == "pattern":
                 return (

@@ -215,7 +215,7 @@ class OfWindows(_ByFrontier):
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """The functions of the fold that are called for windows that have closed, begin or end, by argument."""
+        """Functions of the fold, by argument: they are called when a window begins, ends or has closed."""
         return {}
 
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:

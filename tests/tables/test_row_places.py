@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from eddy.serve.table_pages import tables_app
 from eddy.tables import key_ranks
 from tests.tables.conftest import produce
 from tests.tables.topologies import people
+from tests.waiting import Deadline
 
 
 def get(client: TestClient, path: str, **query: object) -> Any:
@@ -133,7 +133,7 @@ def test_what_cannot_be_placed_is_refused(
     refusal = others.get("/v1/tables/people?at=2999")
     assert (refusal.status_code, refusal.headers["Retry-After"]) == (503, "1")
     assert "of 3,000 keys are counted so far" in json.loads(refusal.text)["error"]
-    end = time.monotonic() + 30
+    deadline = Deadline()
     while (page := get(others, "/v1/tables/people", at=2_999)) == (503, "QUERY_NOT_READY"):
-        assert time.monotonic() < end
+        deadline.check("all keys are counted")
     assert [row["key"] for row in page["rows"]] == ["k2999"]

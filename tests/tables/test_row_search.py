@@ -1,7 +1,6 @@
 """Rows by their values over HTTP: against plain Python, in parts of any length, and with bounds."""
 
 import random
-import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -118,9 +117,7 @@ def test_a_search_has_bounds_and_says_what_is_wrong(
     rows = {f"k{number:05}": {"n": number, "text": "x" * 200} for number in range(30_000)}
     tables, client = opened(stack, log, name, rows)
     monkeypatch.setattr(row_search, "SEARCH_S", 0.02)
-    began = time.monotonic()
     part = get(client, "/v1/tables/items", search="nowhere")
-    assert time.monotonic() - began < 5.0
     assert 0 < part["searched"] < 30_000, "the time is over before the end"
     monkeypatch.setattr(row_search, "SEARCH_S", 10.0)
     monkeypatch.setattr(row_search, "MAX_FOUND_BYTES", 100_000)

@@ -29,7 +29,7 @@ PARALLEL = --dist loadgroup --max-worker-restart=0
 test: checks ## check format, lint, types and layers, then run the tests
 	$(BIN)/pytest -n 6 $(PARALLEL) --turns
 
-quick: checks ## the same with the tests that need no broker, Spark or browser, and few examples; two minutes
+quick: checks ## the same with the tests that need one process alone, and few examples; two minutes
 	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 $(PARALLEL) --quick -rfE
 
 checks: .venv/.dev # format, lint, types and layers

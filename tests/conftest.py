@@ -13,6 +13,7 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 from tests import seeds  # noqa: E402
+from tests.collecting import Collecting  # noqa: E402
 from tests.cost import Cost  # noqa: E402
 from tests.kafka import broker, brokers_folder, cluster, hold_session, own_broker, secured_broker  # noqa: E402
 
@@ -29,6 +30,8 @@ __all__ = [
 LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 """Where single tests take longest. Next to the groups of Spark's they come first; else one would be left at the end."""
 
+PARSES_ALL = "tests/test_project.py"
+"""A group of tests on one worker, which would be left at the end, too."""
 OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/streams_oracle/", "tests/test_wordnet_demo.py")
 """What needs Spark, a browser, Faust or Kafka Streams."""
 DEAREST = (
@@ -39,15 +42,26 @@ DEAREST = (
 )
 """Those of the others that cost most: processes that are stopped, and what is killed."""
 OWN_SERVERS = {"spark", "own_broker", "browser"}
-LEFT_OUT = (
-    "tests/sql/test_random_queries.py",
+PROCESSES = (
+    "tests/cli/",
+    "tests/serve/",
+    "tests/simulation/",
     "tests/upgrade/",
+    "tests/schema_registry/",
+    "tests/recursion/",
+    "tests/state/test_rocksdb.py",
     "tests/test_docker.py",
-    "tests/test_docs.py::test_programs_of_the_docs_and_the_examples_pass_mypy",
     "tests/test_suite.py",
 )
-"""What each whole run tries, and a quick one leaves out as it does what takes turns."""
+"""Where tests start commands and servers, or let many workers live long lives; a quick run has none of them."""
+LONG_SINGLE_TESTS = (
+    "tests/sql/test_random_queries.py",
+    "tests/test_docs.py::test_programs_of_the_docs_and_the_examples_pass_mypy",
+)
+"""Each takes as much as a folder of others; a quick run leaves them out, too."""
 SHARED_SERVERS = {"brokers_folder", "page"}
+QUICK_ENGINES = ("test driver", "two workers")
+"""Those of the conformance suite on which a quick run tries each case: of those in memory, the least alike."""
 
 settings.register_profile("eddy", deadline=None, max_examples=seeds.EXAMPLES)
 settings.load_profile("eddy")
@@ -60,7 +74,7 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of `make quick`, and of `make test` and `make test-long`."""
-    parser.addoption("--quick", action="store_true", help="leave out tests of brokers, Spark, browsers and long lives")
+    parser.addoption("--quick", action="store_true", help="leave out tests of other systems, processes and long lives")
     parser.addoption("--turns", action="store_true", help="of tests that cost most, mark those of other days as long")
 
 
@@ -75,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if is_slow(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not is_slow(item)]
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: not item.nodeid.startswith((*LONGEST, PARSES_ALL)))
 
 
 def takes_turns(item: pytest.Item) -> bool:
@@ -85,7 +99,18 @@ def takes_turns(item: pytest.Item) -> bool:
 
 def is_slow(item: pytest.Item) -> bool:
     """Whether a test is one of those that cost most, needs a server or takes its time."""
-    return takes_turns(item) or item.nodeid.startswith(LEFT_OUT) or needs(item, SHARED_SERVERS)
+    return (
+        takes_turns(item)
+        or item.nodeid.startswith((*PROCESSES, *LONG_SINGLE_TESTS))
+        or needs(item, SHARED_SERVERS)
+        or engine_of(item) not in {None, *QUICK_ENGINES}
+    )
+
+
+def engine_of(item: pytest.Item) -> str | None:
+    """The engine of a test of the conformance suite."""
+    case = getattr(item, "callspec", None)
+    return case.params.get("engine") if case and item.nodeid.startswith("tests/conformance/") else None
 
 
 def needs(item: pytest.Item, servers: set[str]) -> bool:
@@ -118,5 +143,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     hold_session(config)
     config.pluginmanager.register(Cost(config), "eddy-cost")
+    left_out = (*LONGEST, *OUTSIDE, *PROCESSES) if config.getoption("--quick") else ()
+    config.pluginmanager.register(Collecting(Path(ROOT), left_out), "eddy-collecting")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""The cost of a run: its time by the clock, its processor time, and the tests that take most of it, printed at the end.
+"""The cost of a run, printed at its end: its time by the clock, its processor time, its folders and its dearest tests.
 
 Processor time is that of a test's process and of the processes that it has waited for. Brokers are nobody's children:
 `tests/kafka.py` notes the time of each before it ends, which counts for the whole run only.
@@ -58,6 +58,18 @@ class Cost:
         used_s = processor_s() + brokers_s
         of_brokers = f", {brokers_s / 60:.1f} of them in brokers" if brokers_s else ""
         terminalreporter.section(f"cost: {took_s / 60:.1f} min, of processors {used_s / 60:.1f} min{of_brokers}")
+        terminalreporter.write_line("processor s  clock s  tests  folder")
+        for folder, tests in sorted(self._folders().items(), key=lambda item: -sum(cost for cost, _ in item[1])):
+            used_s, took_s = (sum(each) for each in zip(*tests, strict=True))
+            terminalreporter.write_line(f"{used_s:11.1f}  {took_s:7.1f}  {len(tests):5}  {folder}")
         terminalreporter.write_line("processor s  clock s  test")
         for used_s, took_s, name in sorted(self._tests, reverse=True)[:_DEAREST]:
             terminalreporter.write_line(f"{used_s:11.1f}  {took_s:7.1f}  {name}")
+
+    def _folders(self) -> dict[str, list[tuple[float, float]]]:
+        """The processor and clock seconds of the tests in each folder, or in each file beside the folders."""
+        folders: dict[str, list[tuple[float, float]]] = {}
+        for used_s, took_s, name in self._tests:
+            folder = "/".join(name.partition("::")[0].split("/")[:2])
+            folders.setdefault(folder, []).append((used_s, took_s))
+        return folders

@@ -10,7 +10,6 @@ import subprocess
 import tokenize
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -53,9 +52,12 @@ def text_of(source: str) -> str:
     return (ROOT / source).read_text(encoding="utf-8")
 
 
-@cache
+pytestmark = pytest.mark.xdist_group("project")  # files are parsed once, in one process
+parsed = cache(ast.parse)
+
+
 def tree_of(source: str) -> ast.Module:
-    return ast.parse(text_of(source))
+    return parsed(text_of(source))
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -65,6 +67,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return function.end_lineno - function.lineno + 1 - docstring
 
 
+@cache
 def comments_of(source: str) -> list[str]:
     tokens = tokenize.generate_tokens(io.StringIO(text_of(source)).readline)
     return [token.string for token in tokens if token.type == tokenize.COMMENT]
@@ -152,10 +155,10 @@ def test_dead_code_is_told_from_prose(comment: str, dead: bool) -> None:
     assert is_dead_code(comment) is dead
 
 
-def docstrings_of(source: str) -> Iterator[str]:
-    for node in ast.walk(tree_of(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
+@cache
+def docstrings_of(source: str) -> list[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [ast.get_docstring(node) or "" for node in ast.walk(tree_of(source)) if isinstance(node, documented)]
 
 
 @pytest.mark.parametrize(("word", "most"), [("what", 2.0), ("behind", 0.1)])
@@ -167,12 +170,13 @@ def test_docstrings_name_things(word: str, most: float) -> None:
     assert sum(found.values()) <= allowed, f"'{word}' in docstrings: {found}"
 
 
-def printed_of(source: str) -> Iterator[str]:
+@cache
+def printed_of(source: str) -> list[str]:
     """The texts of messages: strings of four words or more that are no docstrings."""
-    documented = {id(node.value) for node in ast.walk(tree_of(source)) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree_of(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
-            yield from [node.value] if len(node.value.split()) >= 4 else []
+    steps = list(ast.walk(tree_of(source)))
+    documented = {id(step.value) for step in steps if isinstance(step, ast.Expr)}
+    texts = (step for step in steps if isinstance(step, ast.Constant) and isinstance(step.value, str))
+    return [text.value for text in texts if id(text) not in documented and len(text.value.split()) >= 4]
 
 
 THAT_OF = r"(?:that|those) of"
@@ -317,7 +321,7 @@ def private_names(code: str) -> list[tuple[int, str]]:
 
     `# private: <reason>` is beside it at the end of the line, or of the head of a function or class around it.
     """
-    tree, lines = ast.parse(code), code.splitlines()
+    tree, lines = parsed(code), code.splitlines()
     reasons = {number for number, line in enumerate(lines, start=1) if re.search(r"# private: \w", line)}
     own: set[str] = set()
     found: list[tuple[int, str]] = []
@@ -373,9 +377,10 @@ def test_private_names_are_found(code: str, found: list[str]) -> None:
 def pauses(code: str) -> list[int]:
     """The lines that sleep without a reason at their end. `asyncio.sleep(0)` lets others run, and waits for nothing."""
     lines = code.splitlines()
+    steps = ast.walk(parsed(code)) if "sleep" in code else ()
     return [
         step.lineno
-        for step in ast.walk(ast.parse(code))
+        for step in steps
         if isinstance(step, ast.Call)
         and ast.unparse(step.func) in {"time.sleep", "asyncio.sleep", "sleep"}
         and ast.unparse(step) != "asyncio.sleep(0)"
@@ -529,9 +534,9 @@ FEATURES = {
 
 def test_no_two_classes_share_a_name_but_for_features() -> None:
     found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "eddy").rglob("*.py")):
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for step in ast.parse(path.read_text()).body:
+    for source in SOURCES:
+        module = source.removesuffix(".py").replace("/", ".")
+        for step in tree_of(source).body:
             if isinstance(step, ast.ClassDef):
                 found.setdefault(step.name, []).append(module)
     shared = {}

@@ -20,7 +20,9 @@ def test_tests_started_with_sigint_ignored_start_processes_that_hear_it() -> Non
     assert done.returncode == 0, told
     assert "1 passed" in told
     assert re.search(
-        rf"cost: .* min, of processors .* min =+\nprocessor s .*\n +[0-9.]+ .*{re.escape(test)}", done.stdout
+        rf"cost: .* min, of processors .* min =+\nprocessor s .*\n +[0-9.]+ .* 1  tests/cli\n"
+        rf"processor s .*\n +[0-9.]+ .*{re.escape(test)}",
+        done.stdout,
     )
 
 

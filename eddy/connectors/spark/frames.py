@@ -42,6 +42,8 @@ _SETTINGS = {
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.session.timeZone": "UTC",  # the zone of timestamps without a zone, on every machine
 }
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For the records of one partition: to write and compile Java code for each plan costs more than it saves."""
 _KINDS = (ConfigurationError, ConnectorError, DataError, LoopLimitError)
 _RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in _KINDS}
 _CHAINED = re.compile(
@@ -106,6 +108,7 @@ class Frames:
         for name, value in _SETTINGS.items():
             self.spark.conf.set(name, value)
         self.partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+        self._few = False
         self.fit(None)
         self.jobs = JobDescriptions(spark.sparkContext, command)
         self._program = program
@@ -118,13 +121,15 @@ class Frames:
             )
         self._kept: list[DataFrame] = []
         self._settled: list[DataFrame] = []
-        self._few = False
 
     def fit(self, records: int | None) -> None:
         """Shuffle into fewer partitions than the session has, if there are so few records."""
         if records is not None:
             self._few = records <= _FEW_RECORDS
             self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
+        if records is not None and records <= _RECORDS_A_PARTITION:
+            for name, value in _INTERPRETED.items():
+                self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
     def empty(self, schema: str = ROWS) -> DataFrame:

@@ -127,7 +127,7 @@ def assemble(
     own = log.topics(spec.name for spec in internal.specs())
     exchanges = [spec for topic, spec in own.items() if topic in internal.exchanges]
     written = {topic: counts[topic] for topic in outputs} | internal.changelogs
-    joining = _joining(topics, log, name, read, circuit)
+    rest = complete, _joining(topics, log, name, read, circuit), _of_tables(sources)
     extractors = TimestampExtractors(sources)
     return Assembly(
         circuit,
@@ -142,18 +142,7 @@ def assemble(
             placed=circuit.reads_places,
         ),
         _sink_topics(topology, counts),
-        Positions(
-            log,
-            name,
-            read,
-            internal.exchanges,
-            written,
-            internal.anchors,
-            tables,
-            complete,
-            joining,
-            _of_tables(sources),
-        ),
+        Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, *rest),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
         min(metadata.incarnations, default=uuid.uuid4().hex),

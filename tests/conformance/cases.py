@@ -566,3 +566,23 @@ def rows_that_expire(t: eddy.Topology) -> None:
 )
 def topics_by_a_pattern(t: eddy.Topology) -> None:
     t.stream(pattern="in-[ab]", key=S, value=S).group_by_key().count("n").to("counts")
+
+
+@case(
+    [
+        of("parcels", *((name, number) for number, name in enumerate("abcabca"))),
+        of("parcels", ("d", 7), ("a", 8), ("b", 12)),
+    ],
+    rooms={"0": 1, "1": 1, "2": 1},
+    routed=[*((name, number) for number, name in enumerate("abcabca")), ("d", 7), ("a", 8), ("b", 12)],
+)
+def partitions_that_a_function_chooses(t: eddy.Topology) -> None:
+    """Numbers with equal remainders are in one partition, of one or of three; by their keys they would not be."""
+    t.stream("parcels", S, N).to("routed", partitioner=lambda name, number, partitions: number % partitions)
+    there = t.stream("routed", S, N).map(
+        lambda name, number, record: (f"{number % 3}", record.partition), key=S, value=N
+    )
+    seen = there.group_by_key().aggregate(
+        tuple, lambda _, partition, seen: tuple(sorted({*seen, partition})), "seen", Native
+    )
+    seen.map_values(len, value=N).to("rooms")

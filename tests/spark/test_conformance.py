@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 CANNOT = {
     "stream-table-joins": "all input is one epoch here, in which tables come first",
+    "partitions-that-a-function-chooses": "the records of a topic that the topology writes, too, are not there yet",
     **dict.fromkeys(PROCESSED, "processors are computed by a worker alone"),
 }
 """Cases to the reason why they give something else; `verify` refuses them."""
@@ -162,6 +163,11 @@ def test_what_arrival_order_decides_is_what_verify_refuses() -> None:
         "processors-that-share-a-store",
         "cogroup-of-two-streams",
         "functions-that-take-the-key",
+        "partitions-that-a-function-chooses",
+        "sliding-windows-after-two-repartitions",
+        "sums-of-sessions",
+        "two-kinds-of-windows-after-a-repartition",
+        "windows-without-an-end",
         "hopping-windows-close-behind-an-exchange",
         "sessions-behind-an-exchange",
         "sliding-windows-behind-an-exchange",

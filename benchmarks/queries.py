@@ -57,6 +57,7 @@ def run(quick: bool) -> Section:
     }
     _memory(section, 100_000 if quick else 1_000_000)
     _on_disk(section, 20_000 if quick else 1_000_000)
+    late, moved_ms = _queue(section, 20_000 if quick else 1_000_000, 3 if quick else 60), _skips(section, quick)
     sockets = [_sockets(section, *case) for case in (((1_000, 10, 3),) if quick else _SOCKETS)]
     ten, most = windows[10_000], windows[sizes[-1]]
     section.targets = [
@@ -69,6 +70,8 @@ def run(quick: bool) -> Section:
         Target(f"{min(late_ms):,} queries, each changing every second, on one core, p99 to the patch", 100, "ms",
                {"": late_ms[min(late_ms)]}),
         Target("the same over sockets, by the clock, p99 to the client", 100, "ms", dict(sockets)),
+        Target("the head of a queue, 1,000 taken a second, p99 to the patch", 50, "ms", {"": late}),
+        Target("a window moved to another place of 100,000 rows", 1, "ms", {"": moved_ms}),
         Target("a subtree of 1,000 nodes that moves", 3, "operations", {"": moved}),
     ]  # fmt: skip
     return section
@@ -111,6 +114,39 @@ def _on_disk(section: Section, size: int) -> None:
                 )
             if answers[0] != answers[1]:
                 section.wrong.append(f"{name} over tables on disk")
+
+
+def _queue(section: Section, size: int, seconds: int) -> float:
+    """The head of a queue of so many rows. Returns the p99 in ms, by the clock, of a row that is taken."""
+    found = _live_queue(section, size, "queue", seconds)
+    section.notes.append(
+        f"first 100 of {size:,} rows in the store, 1,000 taken a second for {seconds} s: patches after "
+        f"{number(found['p50_ms'])} ms, p99 {number(found['p99_ms'])}, most {number(found['max_ms'])}, by the clock; "
+        f"unknown {found['unknown']:.0%} of the time; {found['cores']:.0%} of a core; {mebibytes(found['memory'])} MiB"
+    )
+    return float(found["p99_ms"])
+
+
+def _skips(section: Section, quick: bool) -> float:
+    """A window that moves to random places. Returns the median of its moves in ms of processor time."""
+    size, moves = (20_000, 20) if quick else (100_000, 1_000)
+    found = _live_queue(section, size, "skip", moves)
+    section.notes.append(
+        f"first 100 of {size:,} rows in the store, moved to {moves:,} places: the first after "
+        f"{number(found['first_ms'])} ms, others after {number(found['p50_ms'])} ms, most {number(found['max_ms'])}, "
+        f"of processor time; {mebibytes(found['memory'])} MiB"
+    )
+    return float(found["p50_ms"])
+
+
+def _live_queue(section: Section, size: int, mode: str, amount: int) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        program = [sys.executable, "-m", "benchmarks.systems.live_queue", f"{folder}/store", str(size), mode]
+        found = json.loads(subprocess.run([*program, str(amount)], check=True, capture_output=True, text=True).stdout)
+    if not found["right"]:
+        section.wrong.append(f"a window over {size:,} rows in the store: {mode}")
+    section.runs[f"{mode} {size}"] = found
+    return found
 
 
 def _median_us(steps: Sequence[Callable[[], object]]) -> float:

@@ -7,6 +7,7 @@ JSON: resident memory before and after, in bytes, and seconds until the first ro
 import json
 import sys
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks.systems.process import resident_bytes
 from eddy.live.server import loading
 from eddy.live.server.live_server import LiveServer
 from eddy.live.server.live_view import LiveView
+from eddy.program.open_tables import Tables
 from eddy.state.rocksdb import RocksDBStore
 from eddy.tables.intake import table_prefix
 from eddy.tables.ordering import encode_key
@@ -29,25 +31,28 @@ def main(folder: Path, count: int, mode: str) -> dict[str, Any]:
     """Open the window, and look at memory."""
     if mode == "memory":
         loading.LARGE_ROWS = count + 1
-    topology, log = eddy.Topology("items"), eddy.open_log()
-    topology.table("items", key=eddy.String, value=eddy.Json())
-    eddy.create_topics(topology, log)
-    store = RocksDBStore(folder, "items", 64 << 20)
-    with eddy.open_tables(topology, log) as tables:
-        rows = ServedRows(store, ["items"])
-        if not rows.counts["items"]:
-            _fill(rows, tables.catalog.table("items").key, count)
-        rows.say("")
+    with ExitStack() as stack:
+        tables, rows = filled(stack, folder, count)
         server = LiveServer(tables.catalog, rows, tables.wanted)
+        stack.callback(server.stop)
         before, begun = resident_bytes(), time.monotonic()
         with LiveView(server, items.order_by(-items.rank).limit(100), 1_000) as view:
             seconds = time.monotonic() - begun
             right = [row["rank"] for row in view.rows] == list(range(count - 1, count - 101, -1))
-            found = {"before": before, "after": resident_bytes(), "seconds": seconds, "right": right}
-        server.stop()
-        rows.close()
-    log.close()
-    return found
+            return {"before": before, "after": resident_bytes(), "seconds": seconds, "right": right}
+
+
+def filled(stack: ExitStack, folder: Path, count: int) -> tuple[Tables, ServedRows]:
+    """The tables of an application, and rows of `items` in the store in `folder`, which is filled if it is empty."""
+    topology, log = eddy.Topology("items"), stack.enter_context(closing(eddy.open_log()))
+    topology.table("items", key=eddy.String, value=eddy.Json())
+    eddy.create_topics(topology, log)
+    tables = stack.enter_context(eddy.open_tables(topology, log))
+    rows = stack.enter_context(closing(ServedRows(RocksDBStore(folder, "items", 64 << 20), ["items"])))
+    if not rows.counts["items"]:
+        _fill(rows, tables.catalog.table("items").key, count)
+    rows.say("")
+    return tables, rows
 
 
 def _fill(rows: ServedRows, serde: Any, count: int) -> None:

@@ -74,11 +74,18 @@ class TableRows(QueryOperator):
     """The rows of a table by key; `take` applies changes to them.
 
     The operators over the table keep their rows in `spaces`; None means memory. `rows` are the rows at the beginning.
+    An order may have the positions of at most `most_positions` rows of a table on disk in memory.
     """
 
-    def __init__(self, rows: MutableMapping[Flat, Row], name: str = "", spaces: Spaces | None = None) -> None:
+    def __init__(
+        self,
+        rows: MutableMapping[Flat, Row],
+        name: str = "",
+        spaces: Spaces | None = None,
+        most_positions: int = 0,
+    ) -> None:
         super().__init__()
-        self.rows, self.name, self.spaces = rows, name, spaces
+        self.rows, self.name, self.spaces, self.most_positions = rows, name, spaces, most_positions
         self._olds: dict[Flat, Row | None] | None = None
         self.journals: list[dict[Flat, Row | None]] = []
         """To each of them all changes are added: the new rows by key."""
@@ -115,6 +122,11 @@ class TableRows(QueryOperator):
         """The rows of a table that is on disk."""
         assert isinstance(self.rows, StoredMap)
         return self.rows
+
+    @property
+    def can_keep_order(self) -> bool:
+        """Whether an order may have the positions of all rows in memory, though the rows are on disk."""
+        return self.spaces is not None and len(self.rows) <= self.most_positions
 
     def was(self, key: Flat) -> Row | None:
         """The row of a key before the batch."""

@@ -4,16 +4,18 @@
     beyond  all other rows: they are not known, and their changes have no effect
 
 A change beyond `end` is ignored; a row whose new position is `end` or before it is kept. So the kept rows are correct
-without the others, as long as they suffice for the window. Each removed row uses up slack. Once less than half of the
-slack is left, the kept rows are *spent*: a new query reads the table again, and the owners of the windows are notified
-to open them anew. A window that needs more rows than are kept is *short*, and is not updated any more.
+without the others, as long as they suffice for the windows. Each removed row, and each place by which a window moves
+on, uses up slack. Once more than a fifth of the slack is used up, the kept rows are *spent*: the owners of the windows
+are notified to open them anew, over a `KeptOrder`, which takes its time; four fifths are for that time. A window that
+needs more rows than are kept is *short*, and is not updated any more.
 
 A change only needs to have the new row: the former row is either kept here, or beyond `end`.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+from eddy.errors import NotReadyError
 from eddy.live.dataflow.dataflow import QueryOperator, Schedule, TableRows
 from eddy.live.dataflow.ordered import Ordered
 from eddy.live.dataflow.values import EMPTY, Flat, Row, flat_key, key_of, order_key, order_of, same_row
@@ -21,13 +23,13 @@ from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, 
 
 __all__ = ["FirstRows", "PassingRows", "slack_of"]
 
-_SLACK, _MOST_SLACK = 100, 10_000
+_SLACK, _MOST_SLACK = 100, 30_000
 
 
 def slack_of(limit: int, scanned: int) -> int:
     """The number of rows to keep in addition to a window of `limit` rows, over a table of `scanned` rows.
 
-    At least a tenth of the table's rows, up to 10,000: so a table of 100,000 rows is read again after 5,000 deletions.
+    At least a tenth of the table's rows, up to 30,000.
     """
     return min(max(limit, _SLACK, scanned // 10), _MOST_SLACK)
 
@@ -54,7 +56,8 @@ class PassingRows(TableRows):
 class FirstRows(Ordered):
     """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows, in one bucket.
 
-    `bounds` are the bounds of the first window: rows before its start are not kept, and it has a limit.
+    `bounds` are the bounds of the first window: rows before its start are not kept, and it has a limit. Other windows
+    from the same start may show other rows of those that are kept.
     """
 
     def __init__(
@@ -64,23 +67,31 @@ class FirstRows(Ordered):
         key_columns: Sequence[str],
         order: Sequence[tuple[str, bool]],
         bounds: Bounds,
+        sorts: Hashable = None,
     ) -> None:
+        """`sorts` is equal for operators that differ only in their bounds."""
         QueryOperator.__init__(self, [table])
         assert bounds.limit is not None
         assert bounds.needed is not None
         self.source = self.table = table
+        self.sorts, self.is_lost = sorts, False
         self._test, self._order, self._from = test, order_of(order), bounds.start
         self.position = order_key(order, flat_key(key_columns))
         self.needed = bounds.needed
         self.scanned = 0
         found = heapq.nsmallest(self.needed + _MOST_SLACK + 1, self._passing(table.scan()))
         self._slack = slack_of(bounds.limit, self.scanned)
-        self._size = max(1, self.needed + self._slack)
-        self._kept = {key_of(position): row for position, row in found[: self._size]}
+        size = self._size
+        self._kept = {key_of(position): row for position, row in found[:size]}
         self._olds: dict[Flat, Row | None] = {}
-        self.bucket = SortedBucket([position for position, _ in found[: self._size]])
-        self._end = found[self._size - 1][0] if len(found) > self._size else None
+        self.bucket = SortedBucket([position for position, _ in found[:size]])
+        self._end = found[size - 1][0] if len(found) > size else None
         self.buckets = {EMPTY: self.bucket}
+
+    @property
+    def _size(self) -> int:
+        """The number of rows to keep."""
+        return max(1, self.needed + self._slack)
 
     def _passing(self, rows: Iterable[tuple[Flat, Row]]) -> Iterator[tuple[Flat, Row]]:
         for key, row in rows:
@@ -105,20 +116,45 @@ class FirstRows(Ordered):
         assert row is not None
         return row
 
+    @property
+    def _left(self) -> int:
+        """The number of rows that are kept in addition to those that windows need."""
+        return len(self._kept) - self.needed
+
     def covers(self, bounds: Bounds) -> bool:
         """Whether these rows suffice for a window with these bounds."""
-        return bounds.needed is not None and bounds.needed <= self.needed and not self.is_spent
+        if bounds.needed is None or bounds.start != self._from or self.is_spent:
+            return False
+        return self._end is None or bounds.needed <= len(self._kept)
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
-        """Open a window, which is updated until it is closed. `values` are ignored: they are part of the test."""
-        return self.bucket.open(bounds, owner)
+        """Open a window, which is updated until it is closed. `values` are ignored: they are part of the test.
+
+        Raises: NotReadyError if these rows do not suffice.
+        """
+        if not self.covers(bounds):
+            raise NotReadyError("live query: too few rows are kept for its window. Try again")
+        window = self.bucket.open(bounds, owner)
+        self._find_needed(bounds)
+        return window
 
     def close(self, values: Flat, window: Window) -> None:
         """Tell a window of no more changes."""
         self.bucket.close(window)
+        self._find_needed()
+
+    def widen(self, window: Window, bounds: Bounds) -> None:
+        """Keep the rows that a window needs at these bounds."""
+        self._find_needed(bounds)
+
+    def _find_needed(self, *others: Bounds) -> None:
+        """Set `needed` to the most that these bounds or a window need."""
+        bounds = [*others, *(window.bounds for window in self.bucket.windows)]
+        self.needed = max((each.needed or 0 for each in bounds), default=0)
 
     def exhaust(self) -> None:
-        """Mark the rows as spent and their windows as short: the windows are not updated any more."""
+        """Mark the rows as lost and their windows as short: the windows are not updated any more."""
+        self.is_lost = True
         self._warn(lambda operator: None, is_short=True)
 
     def step(self, schedule: Schedule) -> None:
@@ -126,11 +162,11 @@ class FirstRows(Ordered):
         delta = BucketDelta()
         for key, _, new in self.table.out:
             self._change(key, new, delta)
-        left = len(self._kept) - self.needed
+        left = self._left
         if self._end is not None and left < 0:
             self._warn(schedule, is_short=True)
             return
-        if self._end is not None and left < self._slack // 2 and not self.is_spent:
+        if self._end is not None and left < self._slack * 4 // 5 and not self.is_spent:
             self._warn(schedule, is_short=False)
         if delta:
             self.bucket.tell(delta, schedule)
@@ -168,9 +204,9 @@ class FirstRows(Ordered):
         """End the batch. If too many rows are kept, drop the last ones, and set `end` before them."""
         super().end()
         self._olds = {}
-        count = len(self._kept)
-        if count > self._size + self._slack:
-            for position in self.bucket.between(self._size, count):
+        count, size = len(self._kept), self._size
+        if count > size + self._slack:
+            for position in self.bucket.between(size, count):
                 self.bucket.remove(position)
                 del self._kept[key_of(position)]
-            self._end = self.bucket.at(self._size - 1)
+            self._end = self.bucket.at(size - 1)

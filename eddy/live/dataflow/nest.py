@@ -235,6 +235,8 @@ class ViewOperator(QueryOperator):
             ops.append(Remove(bucket.id, index))
             if level.nests:
                 gone.append((bucket, level.ordered.was(position)))
+        if len(delta.entered) > 1:
+            level.ordered.fetch([position for _, position in delta.entered])
         for index, position in delta.entered:
             self.rows += 1
             row = level.ordered.row(position)
@@ -281,13 +283,14 @@ class ViewOperator(QueryOperator):
         self.ops.append(Set(bucket.id, index, shown, below))
 
     def _inserts(
-        self, bucket: Bucket, positions: Iterable[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
+        self, bucket: Bucket, positions: Sequence[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
     ) -> list[Op]:
         """The inserts of all rows of a bucket.
 
         `below` is `_routed` if their routes are to be made, otherwise `_below`.
         """
         level = bucket.level
+        level.ordered.fetch(positions)
         rows = map(level.ordered.row, positions)
         return [Insert(bucket.id, i, level.shown(row), below(bucket, row)) for i, row in enumerate(rows)]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from eddy.live.dataflow.dataflow import QueryOperator, Schedule, TableRows
 from eddy.live.dataflow.filter import ConditionFilter, rows_of
+from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import EMPTY, Flat, Row, flat_key, join_key, key_of, order_key, order_of
 from eddy.live.dataflow.window import Bounds, BucketDelta, Owner, SortedBucket, Window, in_order
 
@@ -60,6 +61,11 @@ class Ordered(QueryOperator):
         row = self.table.was(key_of(position))
         assert row is not None
         return row
+
+    def fetch(self, positions: Sequence[Flat]) -> None:
+        """Prepare for reading the rows at these positions: from a disk they are read many at a time."""
+        if isinstance(self.table.rows, StoredMap):
+            self.table.rows.fetch(map(key_of, positions))
 
     def open(self, values: Flat, bounds: Bounds, owner: Owner) -> Window:
         """Open a window, which is updated until it is closed."""

@@ -10,6 +10,7 @@ entries, which already have the batch's changes; a stretch with too many positio
 Cost: a bucket without windows has only its entries; a bucket that is opened is read from its start.
 """
 
+from eddy.errors import StateError
 from eddy.live.dataflow.dataflow import Schedule
 from eddy.live.dataflow.filter import rows_of
 from eddy.live.dataflow.ordered import Ordered
@@ -139,8 +140,12 @@ class StoredOrdered(Ordered):
         stretch, needed = window.bucket, bounds.needed
         assert isinstance(stretch, Stretch)
         if not _covers(stretch.needed, needed):
-            stretch.needed = needed
-            self._refill(stretch)
+            former, stretch.needed = stretch.needed, needed
+            try:
+                self._refill(stretch)
+            except StateError:
+                stretch.needed = former
+                raise
 
     def held_before(self, bounds: Bounds) -> int:
         """The number of rows that the window skips: their positions are in memory."""

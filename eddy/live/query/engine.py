@@ -21,7 +21,7 @@ from eddy.live.dataflow.nest import TooManyRowsError, ViewOperator
 from eddy.live.dataflow.patch import Op
 from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row
-from eddy.live.query.planning import MAX_ROWS, PlannedView, bounds_of, open_view, plan_view, tables_of
+from eddy.live.query.planning import MAX_ROWS, PlannedView, bounds_of, open_view, plan_view, sorts_of, tables_of
 from eddy.live.query.syntax import Select
 from eddy.state.spaces import Spaces
 
@@ -56,9 +56,14 @@ class LiveQueries:
         """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
         self.dataflow.tables[name] = TableRows(rows, name)
 
-    def load_stored(self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "") -> None:
-        """Add a table with rows on disk; its queries keep their rows in `spaces`. `shown` is its name for readers."""
-        self.dataflow.tables[name] = TableRows(rows, shown or name, spaces)
+    def load_stored(
+        self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "", most_positions: int = 0
+    ) -> None:
+        """Add a table with rows on disk; its queries keep their rows in `spaces`. `shown` is its name for readers.
+
+        A window at the root has all positions of its order in memory while the table has at most `most_positions` rows.
+        """
+        self.dataflow.tables[name] = TableRows(rows, shown or name, spaces, most_positions)
 
     def load_passing(self, name: str, scan: Callable[[], Iterable[tuple[Flat, Row]]], shown: str) -> None:
         """Add a table whose rows are not in memory.
@@ -81,6 +86,12 @@ class LiveQueries:
                 self._part_with(view)
                 found.append(view)
         return found
+
+    def first_rows(self, select: Select) -> list[FirstRows]:
+        """The first rows of passing tables that windows with the filter and order of this one keep."""
+        table, sorts = self.tables.get(select.table.name), sorts_of(select)
+        dependents = () if table is None else table.dependents
+        return [each for each in dependents if isinstance(each, FirstRows) and each.sorts == sorts]
 
     def reading(self, names: set[str]) -> list[PlannedView]:
         """The views that read one of these tables."""
@@ -109,6 +120,17 @@ class LiveQueries:
         view.users += 1
         return view
 
+    def unshared(self, view: PlannedView) -> PlannedView:
+        """A view whose window can be moved: this one, if it has one user, who has it alone from now on, or else an
+        equal one, which the caller closes in its place.
+
+        Raises: as `open`; NotReadyError if too few rows are kept.
+        """
+        if view.users > 1:
+            return self.open(view.shape.select, max_rows=view.operator.max_rows, shared=False)
+        self._part_with(view)
+        return view
+
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
         """As `open`, for a view that is open already, or has at most `at_once` rows; None for other views."""
         view = self._shared.get(_identity(select, max_rows))
@@ -123,8 +145,8 @@ class LiveQueries:
         self._by_operator[view.operator] = self._shared[_identity(select, max_rows)] = view
         return view
 
-    def has_begun(self, select: Select) -> bool:
-        """Whether all operators of a query exist, apart from its view.
+    def has_begun(self, select: Select, *, with_spent: bool = False) -> bool:
+        """Whether all operators of a query exist, apart from its view; `with_spent` counts those that are spent, too.
 
         Raises: QueryError if it does not fit the tables.
         """
@@ -135,7 +157,8 @@ class LiveQueries:
             return False
         empty = Dataflow()
         empty.tables = {name: _empty(table) for name, table in self.tables.items()}
-        return all(operator.identity in self.dataflow for operator in plan_view(select, empty).operators)
+        existing = self.dataflow.operators if with_spent else self.dataflow
+        return all(operator.identity in existing for operator in plan_view(select, empty).operators)
 
     def adopt(self, other: "LiveQueries", view: PlannedView, found: Mapping[QueryOperator, QueryOperator]) -> None:
         """Take over a view of another engine; `found` maps its tables to the equal tables of this engine."""

@@ -59,7 +59,7 @@ class LongOpening:
             if isinstance(table, PassingRows):
                 self._own.load_passing(name, self._scans[name].rows, table.name)
             elif table.spaces is not None:
-                self._own.load_stored(name, table.stored.snapshot(), table.spaces, table.name)
+                self._own.load_stored(name, table.stored.snapshot(), table.spaces, table.name, table.most_positions)
             else:
                 self._own.load(name, dict(table.rows))
         for name, table in self._tables.items():

@@ -8,7 +8,7 @@ arrangement. A change finds its bucket by the value, however many queries there 
 """
 
 import operator as comparisons
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from eddy.live.dataflow.dataflow import Dataflow, QueryOperator, TableRows
 from eddy.live.dataflow.filter import ConditionFilter, MatchCount, RowIndex
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
 from eddy.live.dataflow.groups import Groups, hidden
+from eddy.live.dataflow.kept_order import KeptOrder
 from eddy.live.dataflow.nest import Level, Nesting, ViewOperator
 from eddy.live.dataflow.ordered import Ordered
 from eddy.live.dataflow.patch import Buckets
@@ -38,6 +39,7 @@ __all__ = [
     "open_view",
     "plan_view",
     "selects_of",
+    "sorts_of",
     "tables_of",
 ]
 
@@ -126,6 +128,11 @@ def is_window(select: Select) -> bool:
         and not exists_in(select.where)
         and select.table.name not in elsewhere
     )
+
+
+def sorts_of(select: Select) -> Hashable:
+    """A value that is equal for windows of one table that differ only in their bounds, columns or nests."""
+    return _text(select.where), select.table.key, _order(select)
 
 
 def bounds_of(select: Select, position: Callable[[Row], Flat]) -> Bounds:
@@ -218,8 +225,10 @@ class _Planner:
             source = table = groups
             keys, by = tuple(groups.key_columns), tuple(map(hidden, by))
             columns = columns or (*select.group, *(each.name for each in select.aggregates))
-        order = tuple((each.column, each.descending) for each in select.order)
+        order = _order(select)
         kind = Ordered if table.spaces is None else StoredOrdered
+        if not name and table.can_keep_order and is_window(select):
+            kind = KeptOrder
         ordered: Ordered = self._shared(
             ("ordered", *identity, keys, by, order), lambda: kind(source, table, keys, by, order)
         )
@@ -234,21 +243,11 @@ class _Planner:
             raise QueryError(f"query: table '{table.name}' is not in memory, and has no exists")
 
         test: Callable[[Row], bool] = _predicate(And(()) if where is None else where, refused)
-        order = tuple((each.column, each.descending) for each in select.order)
-        keys = select.table.key
-        position = order_key(order, flat_key(keys))
-        bounds = bounds_of(select, position)
-        identity = (
-            "first",
-            select.table.name,
-            _text(where),
-            keys,
-            order,
-            repr(bounds.start),
-            bounds.skip,
-            bounds.limit,
-        )
-        found: Ordered = self._shared(identity, lambda: FirstRows(table, test, keys, order, bounds))
+        sorts = sorts_of(select)
+        order, keys = _order(select), select.table.key
+        bounds = bounds_of(select, order_key(order, flat_key(keys)))
+        identity = ("first", select.table.name, sorts, bounds.start)
+        found: Ordered = self._shared(identity, lambda: FirstRows(table, test, keys, order, bounds, sorts))
         return found
 
     def _planned(
@@ -348,6 +347,11 @@ def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condit
             rest.append(term)
     both: Condition | None = rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None
     return sorted(equal.items()), both
+
+
+def _order(select: Select) -> tuple[tuple[str, bool], ...]:
+    """The columns of an order, with whether each is descending."""
+    return tuple((each.column, each.descending) for each in select.order)
 
 
 def _columns(select: Select) -> tuple[str, ...] | None:

@@ -270,8 +270,9 @@ class LiveServer:
             raise QueryError("window: the listener of another query moves it; its own one, or a thread, is needed")
         self.check_settled(live)
         live.select = replace(live.select, skip=skip, limit=limit)
+        former = self._readers[live]
         try:
-            own = self._engine.open(self._readers[live].shape.select, max_rows=live.max_rows, shared=False)
+            own = self._engine.unshared(former)
         except (NotReadyError, StateError):
             # Too few rows are kept, or the disk failed: the rows are read from the table again.
             self._renewals.add(live, frozen=True)
@@ -279,13 +280,16 @@ class LiveServer:
         try:
             ops = self._engine.move_window(own, skip, limit)
         except StateError:
+            own.operator.is_low = own.operator.is_short = True  # it may have moved in part: it changes no more
             ops = None
         if ops is None:  # these rows are not kept
-            self._engine.close(own)
+            if own is not former:
+                self._engine.close(own)
             self._renewals.add(live, frozen=True)
             return
-        self._engine.close(self._readers.remove(live))
-        self._readers.add(live, own)
+        if own is not former:
+            self._engine.close(self._readers.remove(live))
+            self._readers.add(live, own)
         if own.operator.failure is not None:
             self._end(live, own.operator.failure)
         elif ops:

@@ -22,7 +22,7 @@ from eddy.live.dataflow.values import Flat, Row
 from eddy.live.query.columns_read import columns_read
 from eddy.live.query.engine import LiveQueries
 from eddy.live.query.long_opening import Scan
-from eddy.live.query.planning import PlannedView, is_window, selects_of, tables_of
+from eddy.live.query.planning import PlannedView, bounds_of, is_window, selects_of, tables_of
 from eddy.live.query.renaming import renamed
 from eddy.live.query.syntax import QueriedTable, Select
 from eddy.live.server.changes import TableChanges
@@ -160,7 +160,12 @@ class LoadedTables:
     def leave(self, names: Iterable[str]) -> None:
         """Note that a query over these tables was closed, or could not be opened."""
         self._unused.update(
-            name for name in names if name.endswith(_PASSING) or name in self._outgrown or _base(name) in self._filters
+            name
+            for name in names
+            if name.endswith(_PASSING)
+            or name in self._outgrown
+            or _base(name) in self._filters
+            or (name.endswith(_STORED) and self._row_count(name) <= self.most_rows)  # it is on disk for a window
         )
 
     def tidy(self) -> None:
@@ -221,7 +226,7 @@ class LoadedTables:
             if stored is None:
                 self.engine.load(name, rows)
             else:
-                self.engine.load_stored(name, stored, self._spaces, _base(name))
+                self.engine.load_stored(name, stored, self._spaces, _base(name), self.most_rows)
 
     def _stored(self, rows: Iterable[tuple[Flat, Row]]) -> StoredMap[Row]:
         """Rows on disk. Raises: StateError."""
@@ -258,6 +263,9 @@ class LoadedTables:
             may_pass = may_pass and (name not in self._namings or self.is_stored(name) or name in self._outgrown)
             if may_pass and self._is_small_window(select):
                 passing = renamed(select, {name: name + _PASSING})
+                kept = renamed(select, {name: self._stored_name(name)})
+                if self._needs_order(passing, kept):
+                    return kept
                 if self._prefers_passing(name, passing):
                     return passing
             for each in selects_of(select):
@@ -278,6 +286,22 @@ class LoadedTables:
                 f"has to keep their places in memory; at most {self.most_rows:,} (table_rows) are kept. Write a "
                 "start instead of the skip, or raise table_rows"
             )
+
+    def _stored_name(self, name: str) -> str:
+        """The name under which a table is on disk, or would be."""
+        return name if self.is_stored(name) else name + _STORED
+
+    def _needs_order(self, passing: Select, kept: Select) -> bool:
+        """Whether a window is to be opened over an order that is kept.
+
+        So it is if the order is there, and if windows with this order have only other first rows, or have used them up:
+        then they would read the table again and again.
+        """
+        known = self.engine.first_rows(passing)
+        if any(each.covers(bounds_of(passing, each.position)) for each in known):
+            return False
+        is_begun = kept.table.name in self._namings and self.engine.has_begun(kept, with_spent=True)
+        return is_begun or any(not each.is_lost for each in known)
 
     def _is_small_window(self, select: Select) -> bool:
         """Whether a query is a window of at most `most_rows` rows, including the rows that it skips."""

@@ -104,6 +104,12 @@ def kept(view: eddy.LiveView) -> int:
     return rows.row_count()
 
 
+def order_of(view: eddy.LiveView) -> type:
+    """How the rows of a window are sorted."""
+    assert view.view is not None
+    return type(view.view.operator.root.level.ordered)
+
+
 def is_on_disk(loaded: Loaded, table: str) -> bool:
     return loaded.server.tables.engine.tables[table].spaces is not None
 

@@ -12,21 +12,24 @@ import eddy.live.server.live_server as server_module
 import eddy.live.server.live_view
 import eddy.live.server.live_view as view_module
 from eddy.errors import StateError
-from eddy.live.dataflow import stored_map, stored_order
+from eddy.live.dataflow import first_rows, stored_map, stored_order
+from eddy.live.dataflow.kept_order import KeptOrder
 from eddy.live.dataflow.nest import Level
 from eddy.live.dataflow.patch import Buckets, Insert
+from eddy.live.dataflow.stored_order import StoredOrdered
 from eddy.live.query.long_opening import LongOpening
 from eddy.live.server import loading
 from eddy.live.server.live_view import Checks, LiveView
 from eddy.live.server.loading import LoadedTables
+from eddy.live.server.naming import Naming
 from eddy.state.rocksdb import RocksDBStore
 from eddy.state.spaces import Space
 from tests.live.server.families import TREE, nodes, totals
-from tests.live.server.running import Loaded, Running, is_on_disk, kept, patches, rebuilt, rows_below
+from tests.live.server.running import Loaded, Running, is_on_disk, kept, order_of, patches, rebuilt, rows_below
 from tests.waiting import PATIENCE_S, wait_for
 
 
-def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> None:
+def test_window_goes_on_over_an_order_for_rows_that_are_not_kept(passing: Loaded) -> None:
     names = [f"n{i:02}" for i in range(40)]
     passing.show(dict.fromkeys(names, "root"), {"n03": 3})
     query = nodes.order_by(nodes.id).limit(3).nest(total=lambda row: totals.where(totals.id == row.id).one())
@@ -50,7 +53,9 @@ def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> N
         for each in (view, other):
             each.wait(timeout_s=PATIENCE_S)
             assert [row["id"] for row in each.rows] == ["n00", "n02", "n03"]
-        assert (view.rows[2]["total"], view.view is other.view, kept(view)) == ({"id": "n03", "count": 3}, True, 3)
+        assert (view.rows[2]["total"], view.view is other.view) == ({"id": "n03", "count": 3}, True)
+        assert (is_on_disk(passing, "nodes^"), "nodes" in tables) == (True, False)
+        assert "nodes^" not in str(view.explain())
         for patch in patches(view):
             buckets.apply(patch.ops)
         assert rebuilt(view, buckets) == view.rows
@@ -64,7 +69,71 @@ def test_window_reads_the_table_for_rows_that_are_not_kept(passing: Loaded) -> N
         wait_for(lambda: [row["id"] for row in other.rows] == ["n05", "z"], PATIENCE_S)
         wait_for(lambda: (view.rows, view.state) == ([], "complete"), PATIENCE_S)
     passing.show({"n06": "root"})
-    wait_for(lambda: "nodes~" not in passing.server.tables.engine.tables, PATIENCE_S)
+    wait_for(lambda: not {"nodes~", "nodes^"} & passing.server.tables.engine.tables.keys(), PATIENCE_S)
+
+
+def test_head_of_a_queue_reads_the_table_twice_and_is_never_unknown(
+    passing: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_rows, "slack_of", lambda limit, scanned: 40)
+    monkeypatch.setattr(eddy.live.query.long_opening, "LONG_ROWS", 0)
+    rows, server = [f"n{i:03}" for i in range(200)], passing.server
+    passing.show(dict.fromkeys(rows, "root"))
+    reads, read = 0, Naming.rows
+
+    def counted(naming: Naming, snapshot: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return read(naming, snapshot)
+
+    monkeypatch.setattr(Naming, "rows", counted)
+    with LiveView(server, nodes.order_by(nodes.id).limit(3), 100) as view:
+        states: list[str] = []
+        view.listen(lambda patch: states.append(view.state))
+        for number in range(150):
+            passing.show({rows[number]: None})
+            wait_for(lambda left=rows[number + 1]: view.rows[0]["id"] == left, PATIENCE_S)  # type: ignore[misc]
+            if number == 20:  # the order is begun, and its time is that of 30 more rows
+                wait_for(lambda: order_of(view) is KeptOrder, PATIENCE_S)
+        assert (reads, set(states)) == (2, {"complete"})
+        view.window(skip=30, limit=2)
+        with LiveView(server, nodes.order_by(nodes.id).skip(40).limit(5), 100) as other:
+            assert [row["id"] for row in view.rows + other.rows] == [f"n{i:03}" for i in (180, 181, *range(190, 195))]
+        assert reads == 2
+
+
+def test_window_that_moves_leaves_others_of_the_same_query_where_they_are(passing: Loaded) -> None:
+    passing.show({f"n{i:02}": "root" for i in range(50)})
+    query, moved = nodes.order_by(-nodes.id).limit(2), Buckets()
+    with LiveView(passing.server, query, 100) as one, LiveView(passing.server, query, 100) as two:
+        one.listen(lambda patch: moved.apply(patch.ops))
+        moved.entries = {bucket: list(rows) for bucket, rows in one.entries.items()}
+        for skip in (30, 10, 48, 49, 0):
+            one.window(skip=skip, limit=2)
+            shown = [f"n{i:02}" for i in range(49 - skip, max(-1, 47 - skip), -1)]
+            assert [row["id"] for row in one.rows] == shown
+            assert rebuilt(one, moved) == one.rows
+            assert [row["id"] for row in two.rows] == ["n49", "n48"]
+        with LiveView(passing.server, query, 100) as three:
+            passing.show({"n49": None})
+            for each in (one, two, three):
+                wait_for(lambda each=each: [row["id"] for row in each.rows] == ["n48", "n47"], PATIENCE_S)  # type: ignore[misc]
+
+
+def test_order_that_outgrows_the_memory_goes_on_on_disk(passing: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = passing.server
+    server.tables.most_rows = 12
+    passing.show({f"n{i}": "root" for i in range(10)})
+    with LiveView(server, nodes.order_by(-nodes.id).limit(2), 100) as view:
+        view.window(skip=1, limit=2)
+        assert ([row["id"] for row in view.rows], order_of(view)) == (["n8", "n7"], KeptOrder)
+        for number in range(10, 16):
+            passing.show({f"p{number}": "root"})
+        wait_for(lambda: order_of(view) is StoredOrdered, PATIENCE_S)
+        view.wait(timeout_s=PATIENCE_S)
+        assert [row["id"] for row in view.rows] == ["p14", "p13"]
+        with pytest.raises(eddy.QueryError, match=r"a skip of 13 has to keep .* at most 12 \(table_rows\)"):
+            LiveView(server, nodes.skip(13).limit(1), 100).open()
 
 
 def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_disk: Loaded) -> None:
@@ -83,7 +152,7 @@ def test_table_beyond_the_bound_is_on_disk_for_queries_that_are_no_windows(on_di
         views = [stack.enter_context(LiveView(server, query, 100, Checks(every=1))) for query in given]
         assert (is_on_disk(on_disk, "nodes"), is_on_disk(on_disk, "descendants")) == (True, False)
         other = stack.enter_context(LiveView(server, nodes.limit(1), 100))
-        assert "first rows of nodes" in str(other.explain())  # as before: its rows are few
+        assert "sort nodes by key" in str(other.explain())  # its order is there
         for view in views:
             assert view.explain().rows > 0
         with server.lock:
@@ -271,11 +340,11 @@ def test_many_different_windows_have_the_table_in_memory(passing: Loaded, monkey
     passing.show({f"n{i}": "root" for i in range(9)})
     with ExitStack() as stack:
         views = [
-            stack.enter_context(LiveView(passing.server, nodes.order_by(nodes.id).limit(size), 100))
+            stack.enter_context(LiveView(passing.server, nodes.where(nodes.id != f"-{size}").limit(size), 100))
             for size in (1, 2, 2, 3, 4)
         ]
         tables = passing.server.tables.engine.tables
-        assert [len(tables[name].dependents) for name in ("nodes~", "nodes")] == [2, 1]
+        assert [len(tables[name].dependents) for name in ("nodes~", "nodes")] == [2, 2]
         passing.show({"n0": None, "n1": None, "a": "root"})
         expected = [["a", "n2", "n3", "n4"][:size] for size in (1, 2, 2, 3, 4)]
         wait_for(lambda: [[row["id"] for row in view.rows] for view in views] == expected, PATIENCE_S)

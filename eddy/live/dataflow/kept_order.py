@@ -1,0 +1,24 @@
+"""An order that is kept: the positions of all rows in memory, the rows on disk. For windows at the root.
+
+So a window moves to any place in O(log n), and has its next rows however many are removed. A position takes about a
+tenth of the memory of its row. Once the table has more rows than may be in memory, the order is *spent*: new queries
+sort on disk, and the owners of the windows are notified to open them anew there.
+"""
+
+from eddy.live.dataflow.dataflow import Schedule
+from eddy.live.dataflow.ordered import Ordered
+
+__all__ = ["KeptOrder"]
+
+
+class KeptOrder(Ordered):
+    """As `Ordered`, over a table on disk."""
+
+    def step(self, schedule: Schedule) -> None:
+        """Update the positions, and tell the windows; warn them once there are too many rows."""
+        super().step(schedule)
+        if not self.is_spent and not self.table.can_keep_order:
+            self.is_spent = True
+            for bucket in self.buckets.values():
+                for window in bucket.windows:
+                    window.owner.warned(is_short=False, schedule=schedule)

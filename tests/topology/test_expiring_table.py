@@ -1,6 +1,7 @@
 """Tables whose rows expire: by event time a function of the input alone, by wall clock of the committed ticks, too."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -236,8 +237,9 @@ class World:
         send(self.log, taken)
 
     def note(self, partition: int = 0) -> str:
+        """The note of a position, without the id of its topic."""
         at = TopicPartition("in", partition)
-        return self.log.committed("app", [at])[at].metadata
+        return re.sub(r" @topic=\d+", "", self.log.committed("app", [at])[at].metadata)
 
     def out(self) -> list[tuple[bytes | None, bytes | None]]:
         at = TopicPartition("out", 0)

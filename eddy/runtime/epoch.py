@@ -94,6 +94,11 @@ class Parts:
     new_plan: list[str]
     take_any_timestamp: bool
 
+    @property
+    def topic_ids(self) -> dict[str, int]:
+        """The ids of the sources, and of the topics of global tables, that are read."""
+        return {**self.positions.topic_ids, **self.global_tables.topic_ids}
+
 
 class Epoch:
     """One attempt, from a poll to its commit.
@@ -140,7 +145,8 @@ class Epoch:
         Raises: DataError for a row that a topic cannot store; ConnectorError; StateError.
         """
         parts, observe = self._parts, self._parts.observe
-        same_topics = parts.positions.same_topics(records)  # answered while the records are sent
+        # It is answered while the records are sent.
+        same_topics = parts.positions.same_topics(records, parts.global_tables.topic_ids)
         producer = self._begin()
         out = Encoder(producer, parts.log.partitioner, None if parts.take_any_timestamp else parts.clocks.wall_ms())
         observe("begun")

@@ -2,6 +2,7 @@
 
     start     the rows of an earlier start are removed, and the topics are read to the ends that they have then
     then      at the beginning of each epoch, records that have come meanwhile are taken
+    anew      if a topic was deleted and made anew, as at the start
 
 A table is in the worker's store and in no changelog: its topic is what restores it. The offsets up to which it is read
 are committed with each epoch. An epoch that is retried may see a later table. Every worker reads a record that does not
@@ -51,6 +52,8 @@ class GlobalTables:
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         """The ends at the start, of the partitions that are not read to them yet."""
+        self.topic_ids: Mapping[str, int] = {}
+        """The ids of the topics that were read."""
         self._records = 0
         self._began_s = 0.0
         self._left_out: dict[Place, tuple[Rejected, bool]] = {}
@@ -95,6 +98,17 @@ class GlobalTables:
             _log.info("global tables %s: %d records read in %.1f s", sorted(self._tables), self._records, seconds)
         return taken
 
+    def look(self) -> None:
+        """Begin anew if a topic was deleted and made anew: the table has rows that no record of the new one removes.
+
+        Raises: ConnectorError.
+        """
+        found = self._log.topic_ids(self.topic_ids)()
+        if anew := [topic for topic, id_ in self.topic_ids.items() if found.get(topic, id_) != id_]:
+            _log.warning("global table of topic '%s': it was deleted and made anew, and is read once more", anew[0])
+            self.close()
+            self._positions, self._ends = {}, {}
+
     def advance(self, max_records: int) -> None:
         """Take the records that have come. Raises: DataError; ConnectorError."""
         if self._positions:
@@ -129,6 +143,8 @@ class GlobalTables:
         for _, table in self._tables.values():
             self._store.delete_prefix(table.spec.name.encode() + b"\x00")
             table.forget()
+        # Ids are read first: a topic that is made anew meanwhile has another one.
+        self.topic_ids = self._log.topic_ids(self._tables)()
         begins, ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
         self._ends = {place: end for place, end in ends.items() if end > begins[place]}
         self._positions = dict(begins)

@@ -20,11 +20,12 @@ from zlib import crc32
 import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.errors import ConnectorError, InvariantError, StateError
+from eddy.errors import InvariantError, StateError
 from eddy.operators.context import Context
 from eddy.runtime.joining_times import JoiningTopics
 from eddy.runtime.own_positions import OwnPositions, own_positions
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at, table_lags
+from eddy.runtime.retries import TopicMadeAnewError
 from eddy.runtime.table_versions import TableVersion
 
 __all__ = ["EpochEntry", "Positions"]
@@ -142,20 +143,24 @@ class Positions:
             found.anew, found.since = found.anew + 1, -1
         return found
 
-    def same_topics(self, records: Sequence[Records]) -> Callable[[], None]:
-        """Ask whether sources are still the topics whose positions were read. The function that is returned waits for
-        the answer; if it raises nothing, the records are of these topics.
+    def same_topics(self, records: Sequence[Records], tables: Mapping[str, int]) -> Callable[[], None]:
+        """Ask whether sources are still the topics whose positions were read, and global tables those with the ids
+        `tables`. The function that is returned waits for the answer; if it raises nothing, the records are of these
+        topics. Without records nothing is asked.
 
-        Raises: ConnectorError, also from the function.
+        Raises: ConnectorError; from the function also TopicMadeAnewError.
         """
-        read = {r.topic for r in records} & self.topic_ids.keys()
-        answer = self._log.topic_ids(read)
+        known = {r.topic: self.topic_ids[r.topic] for r in records if r.topic in self.topic_ids}
+        if records:
+            known |= tables
+        answer = self._log.topic_ids(known)
 
         def check() -> None:
             found = answer()
-            if anew := [topic for topic in sorted(read) if found.get(topic, -1) not in (-1, self.topic_ids[topic])]:
-                raise ConnectorError(
-                    f"application '{self._group}': topic '{anew[0]}' was deleted and made anew while it was read"
+            if anew := [topic for topic, id_ in sorted(known.items()) if found.get(topic, id_) != id_]:
+                raise TopicMadeAnewError(
+                    f"application '{self._group}': topic '{anew[0]}' was deleted and made anew while it was read",
+                    retriable=True,
                 )
 
         return check

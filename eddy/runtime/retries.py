@@ -6,9 +6,13 @@ from typing import Self
 
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError, SlotTakenError
 
-__all__ = ["Retries", "is_unknown", "may_retry"]
+__all__ = ["Retries", "TopicMadeAnewError", "is_unknown", "may_retry"]
 
 _SLICE_S = 0.1
+
+
+class TopicMadeAnewError(ConnectorError):
+    """A topic was deleted and made anew while it was read: partitions and tables have to be taken over once more."""
 
 
 @dataclass(frozen=True, slots=True)

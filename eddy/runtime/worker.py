@@ -29,7 +29,7 @@ from eddy.runtime.partitioner_check import refuse_growth
 from eddy.runtime.producers import OwnProducer
 from eddy.runtime.provenance import records_to_blame
 from eddy.runtime.quiescence import Cut
-from eddy.runtime.retries import Retries, is_unknown, may_retry
+from eddy.runtime.retries import Retries, TopicMadeAnewError, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
 from eddy.runtime.tenure import Tenure
 from eddy.runtime.topic_watch import TopicWatch
@@ -175,7 +175,7 @@ class Worker:
         if self._watch.changed():
             self._join_topics()
             return 0
-        if self._watch.made_anew(self.positions.topic_ids) and self._rewound():
+        if self._watch.made_anew(self._parts.topic_ids) and self._rewound():
             self._on(Event.LOST)  # so that no record is left that was fetched of a former topic
         self.doing = "poll"
         self.clocks.polled()
@@ -240,19 +240,19 @@ class Worker:
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
         permanent = not error.retriable and not isinstance(error, NoTopicMatchesError)
-        anew = permanent and self._watch.made_anew(self.positions.topic_ids, now=True) and self._rewound()
+        anew = permanent and self._watch.made_anew(self._parts.topic_ids, now=True) and self._rewound()
         if anew or (permanent and self._watch.changed(now=True)):  # or a topic of a pattern was deleted
             return Event.LOST
         now = self._clock()
         self.trouble = (self.trouble or Retries(now)).after(error, computed, now, self.config.retry_s)
-        unknown = is_unknown(error)
+        unknown, lost = is_unknown(error), committed or isinstance(error, TopicMadeAnewError)
         if unknown:
             self.statistics.fences += isinstance(error, FencedError)
             self._producer.drop()
             self._cuts.lose()
         if not may_retry(error) or now - self.trouble.since >= self.config.retry_s:
             return None
-        return Event.LOST if unknown or committed or not self._rewound() else Event.REWOUND
+        return Event.LOST if unknown or lost or not self._rewound() else Event.REWOUND
 
     def run(self, stop: Callable[[], bool], timeout_s: float = 0.2, after: Callable[[], None] = lambda: None) -> None:
         """Step until `stop()`, then close; `after` is called after each step."""
@@ -399,8 +399,7 @@ class Worker:
         refuse_growth(assignment, self._partitions)
         share = Share.of(assignment, self._partitions)
         ownership = self.circuit.ownership.partitions = share.numbers
-        self.circuit.ownership.term = self.clocks.wall_ms()
-        self._owned = share.partitions
+        self._owned, self.circuit.ownership.term = share.partitions, self.clocks.wall_ms()
         self._strangers.look()
         self._rewind()
         self._consumer.pause(assigned - self._owned)
@@ -408,6 +407,7 @@ class Worker:
         self.positions.reread_ends()
         self.recovery.begin(self.circuit.states.values(), ownership)
         self._parts.unlogged.begin(ownership)
+        self._parts.global_tables.look()
         self._cuts.lose()  # the last transaction may be another worker's
         self.circuit.recall(self.recovery.set_aside)
         self.statistics.kept_aside = self.circuit.kept_aside

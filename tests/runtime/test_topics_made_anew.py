@@ -3,9 +3,10 @@
 `test_topic_patterns.py` does the same with topics of a pattern, at random moments.
 """
 
+import itertools
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
 
@@ -14,7 +15,7 @@ import pytest
 import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.errors import StateError
+from eddy.errors import ConnectorError, StateError
 from eddy.runtime.own_positions import committed
 from eddy.runtime.quiescence import Counters, quiescent, topics_made_anew
 from tests.runtime.logs import log_of, send
@@ -206,3 +207,55 @@ def test_windows_that_have_closed_stay_closed() -> None:
         with closing(eddy.Worker(topology, log)) as worker:
             worker.run_until_idle()
     assert table(log) == {b"k 0": 2, b"k 10000": 2}
+
+
+@pytest.mark.parametrize("unanswered", [range(1, 2), range(2, 3), range(3, 4), range(2, 6)])
+def test_a_log_that_does_not_answer_meanwhile_is_asked_again(
+    unanswered: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, questions, now = log_of({"in": 1, "out": 1}), itertools.count(1), [0.0]
+    send(log, ("in", 0), [(b"a", b"v")])
+    answer = log.topic_ids
+
+    def silent(names: Iterable[str]) -> Callable[[], dict[str, int]]:
+        if next(questions) in unanswered:
+            raise ConnectorError("no answer", retriable=True)
+        return answer(names)
+
+    with closing(eddy.Worker(counting(log), log, clock=lambda: now[0])) as worker:
+        worker.run_until_idle()
+        log.delete_topics(["in"])
+        log.create_topics([TopicSpec("in", 1)])
+        send(log, ("in", 0), [(b"b", b"v")] * 5)
+        monkeypatch.setattr(log, "topic_ids", silent)
+        deadline = Deadline(PATIENCE_S)
+        while table(log) != {b"a": 1, b"b": 5}:
+            deadline.check("the new topic's records")
+            worker.step()
+    assert next(questions) > unanswered.stop
+
+
+@pytest.mark.parametrize("more", [1, 9])
+def test_a_global_table_whose_topic_is_made_anew_is_read_whole(more: int) -> None:
+    log = log_of({"names": 1, "in": 1, "out": 1})
+    topology = eddy.Topology("app")
+    names = topology.global_table("names", key=S, value=N)
+    joined = topology.stream("in", key=S, value=N).join(names, lambda n, name: name, select=lambda key, n: key)
+    joined.to("out", value=N)
+
+    def write(topic: str, rows: Sequence[tuple[bytes, int]]) -> None:
+        send(log, (topic, 0), [(key, N.encode(n)) for key, n in rows])
+
+    write("names", [(b"a", 1), (b"b", 2)])
+    write("in", [(b"a", 0), (b"b", 0)])
+    with closing(eddy.Worker(topology, log)) as worker:
+        worker.run_until_idle()
+        assert table(log) == {b"a": 1, b"b": 2}
+        log.delete_topics(["names"])
+        log.create_topics([TopicSpec("names", 1)])
+        write("names", [(b"c", 3), (b"a", 4), *[(b"d", n) for n in range(more)]])
+        write("in", [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)])
+        worker.run_until_idle()
+    # "b" is in the former table alone, so its second record is joined with nothing.
+    assert table(log) == {b"a": 4, b"b": 2, b"c": 3, b"d": more - 1}
+    assert len(log.read(TopicPartition("out", 0), 0, 100, 100)) == 5

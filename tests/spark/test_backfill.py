@@ -10,6 +10,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
 from eddy.errors import ConfigurationError, DataError
+from eddy.runtime.own_positions import topic_id
 from tests.children import KilledError
 from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig, ancestors, check_backfill, plant
@@ -142,6 +143,7 @@ def test_killed_behind_its_commit_it_finds_that_all_is_done(tmp_path: Path, spar
     first = rig.backfill()
     assert not first.already
     before = rig.held(), rig.log.committed("all", [TopicPartition("words", p) for p in range(3)])
+    assert {topic_id(position) for position in before[1].values()} == {rig.log.topic_ids(["words"])()["words"]}
     rig.write("words", THEN["words"])  # what comes meanwhile is the worker's
     again = rig.backfill()
     assert (again.already, again.cut.inputs, again.written) == (True, first.cut.inputs, {})

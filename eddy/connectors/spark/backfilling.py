@@ -374,7 +374,10 @@ class Backfill:
                 [TopicPartition(t, p) for t, count in counts.items() for p in range(count)], counts
             )
             offsets = self.log.begin_offsets(tp for tp, found in counters.items() if found.tick >= 0) | offsets
-        positions = {tp: Position(at, counters.get(tp, Counters()).note()) for tp, at in offsets.items()}
+        ids, noted = self.log.topic_ids(begun.inputs)(), {tp: counters.get(tp, Counters()).copy() for tp in offsets}
+        for tp, found in noted.items():
+            found.topic = ids.get(tp.topic, -1)
+        positions = {tp: Position(at, noted[tp].note()) for tp, at in offsets.items()}
         if self.log.groups().get(name):
             raise ConnectorError(
                 f"backfill of application '{name}': a worker has started meanwhile; stop it, and run the backfill again"

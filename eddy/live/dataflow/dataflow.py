@@ -29,6 +29,8 @@ class QueryOperator:
     is_output = False
     is_spent = False
     """Whether the operator is spent, so that new queries need a new operator in its place."""
+    is_shared = True
+    """Whether new queries get this operator for its identity; if not, only its present users have it."""
 
     def __init__(self, inputs: "Iterable[QueryOperator]" = ()) -> None:
         self.inputs = list(inputs)
@@ -197,6 +199,7 @@ class Dataflow:
             self._part_with_spent(operator.identity)
             if operator.identity in self.operators:
                 operator.identity = (self._rank, operator.identity)
+                operator.is_shared = False
             self.operators[operator.identity] = operator
             for source in operator.inputs:
                 source.dependents[operator] = None

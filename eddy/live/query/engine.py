@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from eddy.errors import QueryError
+from eddy.errors import NotReadyError, QueryError, StateError
 from eddy.live.dataflow.action import Action, unseen
 from eddy.live.dataflow.dataflow import Dataflow, QueryOperator, TableRows
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
@@ -124,8 +124,10 @@ class LiveQueries:
         """A view whose window can be moved: this one, if it has one user, who has it alone from now on, or else an
         equal one, which the caller closes in its place.
 
-        Raises: as `open`; NotReadyError if too few rows are kept.
+        Raises: as `open`; NotReadyError if too few rows are kept, or its order is spent: it is made aside.
         """
+        if view.users > 1 and view.operator.is_low:
+            raise NotReadyError("live query: the order of its rows is made anew. Try again")
         if view.users > 1:
             return self.open(view.shape.select, max_rows=view.operator.max_rows, shared=False)
         self._part_with(view)
@@ -220,8 +222,13 @@ class LiveQueries:
         if not view.operator.root.level.ordered.covers(bounds):
             return None
         view.shape.select = select
-        view.operator.move_window(bounds, lambda operator: None)
-        view.operator.step(lambda operator: None)
+        try:
+            view.operator.move_window(bounds, lambda operator: None)
+            view.operator.step(lambda operator: None)
+        except StateError:  # it has moved in part: what it has of a patch is not shown, and it changes no more
+            view.operator.is_low = view.operator.is_short = True
+            view.operator.end()
+            return None
         ops = view.operator.ops
         view.operator.end()
         return ops

@@ -2,7 +2,7 @@
 
     opening = LongOpening(engine, select) with the lock: copies the tables' rows, and begins a journal of their changes
     opening.open(max_rows)               without the lock: makes filters, sorted tables, buckets
-    opening.join()                       with the lock: applies the journal as one batch, and hands the operators over
+    opening.join(skip, limit)            with the lock: applies the journal as one batch, moves the window, hands over
 
 An operator that another query makes in the meantime is not shared with that query. The engine does not change before
 `join`.
@@ -80,18 +80,22 @@ class LongOpening:
         self._view = self.view = self._own.open(self._select, max_rows=max_rows)
         return self.view
 
-    def join(self) -> list[Op]:
-        """Hand the view to the engine, which keeps it up to date. Returns the patch of all changes since the beginning.
+    def join(self, skip: int, limit: int | None) -> list[list[Op]]:
+        """Hand the view to the engine, which keeps it up to date. Returns the patches since the beginning, in order: of
+        all changes, and of the move of its window.
 
-        Raises: NotReadyError if a table was read anew, or too few rows are left for a window; QueryError if the view
+        `skip` and `limit` are those of the query now: its reader may have moved the window since the beginning.
+
+        Raises: NotReadyError if a table was read anew, or too few rows are kept for its window; QueryError if the view
         has too many rows.
         """
         for name, table in self._tables.items():
             if self._main.tables.get(name) is not table or _losses(table) != self._losses[name]:
                 raise NotReadyError(f"live query: table '{name}' has to be read anew. Try again")
-        patches = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
+        changed = dict(self._own.apply({name: journal for name, journal in self._journals.items() if journal}))
         if self.view.operator.is_short:
             raise NotReadyError("live query: too many of its rows were removed meanwhile. Try again")
+        patches = [changed.get(self.view, []), self._moved(skip, limit)]
         if self.view.operator.failure is not None:
             raise self.view.operator.failure
         found: dict[QueryOperator, QueryOperator] = {
@@ -99,7 +103,17 @@ class LongOpening:
         }
         self._main.adopt(self._own, self.view, found)
         self._view = None
-        return patches.get(self.view, [])
+        return patches
+
+    def _moved(self, skip: int, limit: int | None) -> list[Op]:
+        """The patch that moves the window from where it was at the beginning. Raises: NotReadyError."""
+        view, begun = self.view, self._select
+        if (begun.skip, begun.limit) == (skip, limit) or view.operator.failure is not None:
+            return []
+        ops = self._own.move_window(self._own.unshared(view), skip, limit)
+        if ops is None:
+            raise NotReadyError("live query: its window was moved meanwhile to rows that are not kept. Try again")
+        return ops
 
     def close(self) -> None:
         """End the journals and scans, and remove the copies."""

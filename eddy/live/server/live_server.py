@@ -132,13 +132,14 @@ class LiveServer:
     def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
         """Open a query that is quick to open, or, with `begin_long`, any query. Returns whether it is open."""
         with self.tables.loading:  # held to the end: another query must not load a table under other names meanwhile
-            select = self.tables.chosen(live.select, may_pass=live.checks.every is None)
+            may_pass = live.checks.every is None
+            select = self.tables.chosen(live.select, may_pass=may_pass)
             try:
                 self.tables.load_all(select)
                 with self.lock:
                     self.take_whole()
                     self.check()
-                    self.tables.check_loaded(select)
+                    select = self.tables.still_chosen(select, live.select, may_pass=may_pass)
                     view = self._open_at_once(select, live.max_rows)
                     if view is not None:
                         self._begin(live, view, self._readers.rows_of(view))
@@ -167,7 +168,8 @@ class LiveServer:
                 self.check()
                 if aside.engine is not self._engine:
                     raise NotReadyError(_ANEW)
-                buckets.apply(aside.join())
+                for ops in aside.join(live.select.skip, live.select.limit):
+                    buckets.apply(ops)
                 self._begin(live, view, buckets)
                 if view.operator.is_low:
                     self._renewals.add(live, frozen=False)
@@ -277,12 +279,8 @@ class LiveServer:
             # Too few rows are kept, or the disk failed: the rows are read from the table again.
             self._renewals.add(live, frozen=True)
             return
-        try:
-            ops = self._engine.move_window(own, skip, limit)
-        except StateError:
-            own.operator.is_low = own.operator.is_short = True  # it may have moved in part: it changes no more
-            ops = None
-        if ops is None:  # these rows are not kept
+        ops = self._engine.move_window(own, skip, limit)
+        if ops is None:  # these rows are not kept, or the disk failed
             if own is not former:
                 self._engine.close(own)
             self._renewals.add(live, frozen=True)

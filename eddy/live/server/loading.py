@@ -112,10 +112,19 @@ class LoadedTables:
         """Raises: QueryError for columns that a table cannot have; TableNotServedError."""
         check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
 
-    def check_loaded(self, select: Select) -> None:
-        """Raises: NotReadyError if a table of a query is not loaded any more."""
-        if missing := tables_of(select) - self._namings.keys():
+    def still_chosen(self, chosen: Select, select: Select, *, may_pass: bool) -> Select:
+        """A query that was `chosen` before its tables were loaded, with its present window, which may have been moved.
+
+        Raises: NotReadyError if a table is not loaded any more, or the window needs other tables; as `chosen`.
+        """
+        found = chosen
+        if (select.skip, select.limit) != (chosen.skip, chosen.limit):
+            found = self.chosen(select, may_pass=may_pass)
+            if tables_of(found) != tables_of(chosen):
+                raise NotReadyError("live query: its window was moved meanwhile. Try again")
+        if missing := tables_of(found) - self._namings.keys():
             raise NotReadyError(f"live query: table '{min(missing)}' has to be read anew. Try again")
+        return found
 
     def load_all(self, select: Select) -> None:
         """Load the tables of a query. Raises: as `load`."""
@@ -260,18 +269,19 @@ class LoadedTables:
         """
         with self._lock:
             name = select.table.name
+            outgrown = {each for each in tables_of(select) if each in self._outgrown or each + _STORED in self._namings}
+            names = {each: each + _STORED for each in outgrown}
             may_pass = may_pass and (name not in self._namings or self.is_stored(name) or name in self._outgrown)
             if may_pass and self._is_small_window(select):
-                passing = renamed(select, {name: name + _PASSING})
-                kept = renamed(select, {name: self._stored_name(name)})
+                passing = renamed(select, {**names, name: name + _PASSING})
+                kept = renamed(select, {**names, name: self._stored_name(name)})
                 if self._needs_order(passing, kept):
                     return kept
                 if self._prefers_passing(name, passing):
                     return passing
             for each in selects_of(select):
                 self._check_skip(each)
-            outgrown = {each for each in tables_of(select) if each in self._outgrown or each + _STORED in self._namings}
-            return renamed(select, {each: each + _STORED for each in outgrown}) if outgrown else select
+            return renamed(select, names) if names else select
 
     def _check_skip(self, select: Select) -> None:
         """Raises: QueryError for a window that skips too many rows of a table on disk: the skipped positions are in
@@ -298,7 +308,7 @@ class LoadedTables:
         then they would read the table again and again.
         """
         known = self.engine.first_rows(passing)
-        if any(each.covers(bounds_of(passing, each.position)) for each in known):
+        if any(each.is_shared and each.covers(bounds_of(passing, each.position)) for each in known):
             return False
         is_begun = kept.table.name in self._namings and self.engine.has_begun(kept, with_spent=True)
         return is_begun or any(not each.is_lost for each in known)

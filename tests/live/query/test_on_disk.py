@@ -152,7 +152,7 @@ def begin_aside(seed: int, some_spaces: Spaces) -> None:
     query = random_query(draw)
     for each in draw.sample([query, random_query(draw), random_query(draw)], 2):
         rig.follow(each)
-    view, buckets = join_while_rows_change(draw, rig, query)
+    view, buckets = join_while_rows_change(draw, rig, query, keeps_all=False)
     later = rig.follow(query)
     for _ in range(5):
         buckets.apply(rig.apply(random_changes(draw, rig.rows(), 3)).get(view, []))

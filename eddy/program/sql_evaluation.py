@@ -9,7 +9,8 @@ from eddy.topology.sql.once.batch_compiler import BatchCompiler
 from eddy.topology.sql.once.plan_text import explained_query, plan_lines
 from eddy.topology.sql.once.suitable import why_circuit
 from eddy.topology.sql.once.waves_of_rows import UndecidedError
-from eddy.topology.sql.statement import Ordering, Statement, bind_statement, too_deep
+from eddy.topology.sql.ordered_queries import Ordering
+from eddy.topology.sql.statement import Statement, bind_statement, too_deep
 from eddy.topology.sql.statement_text import StatementText
 
 __all__ = ["run"]

@@ -1,4 +1,4 @@
-"""Conformance cases of sums, means, latest values, collected values and numbers of different values."""
+"""Conformance cases of sums, means, latest values, collected values, numbers of different values and first rows."""
 
 import eddy
 from tests.conformance.case import N, Native, S, case, of
@@ -26,6 +26,21 @@ def sums_and_means_of_a_table_that_moves(t: eddy.Topology) -> None:
     payers.avg("means").to("means")
     payers.distinct_count("kinds").to("kinds")
     payers.sum("halves", of=lambda paid: paid / 2, value=eddy.Float64).to("halves")
+
+
+@case(
+    PAID,
+    least={"ann None": 1, "eve -1e+300": 1, "ann 0.3": 1, "eve 0.5": 1, "ben 1.0": 2},
+    last={"eve 1e+300": 1, "eve 0.5": 1, "eve -1e+300": 1, "dan 5.0": 1},
+)
+def first_rows_of_views_by_an_order(t: eddy.Topology) -> None:
+    tables = {"paid": (t.table("paid", S, Native), {"id": "text", "payer": "text", "paid": "double"})}
+    for name, order in {
+        "least": "paid NULLS FIRST, payer DESC LIMIT 6 OFFSET 1",
+        "last": "payer DESC, paid DESC NULLS LAST LIMIT 4",
+    }.items():
+        rows = t.sql(f"SELECT payer, paid FROM paid ORDER BY {order}", tables, name=f"{name}-rows")
+        rows.map(lambda _, row: (f"{row[0]} {row[1]}", 1), key=S, value=N).group_by_key().count(name).to(name)
 
 
 @case(

@@ -1,7 +1,7 @@
 """The conformance cases: what every engine has to give. Those of nested recursions are in `fixpoints`, those
 of records without a key or a value in `nulls`, those of processors in `processors`, of windows in `windows`, of joins
 of streams in `stream_joins`, of records that pass once in `deduplicates`, of rows that are true for a while in
-`valid_rows`, of sums and collected values in `aggregates`.
+`valid_rows`, of sums, collected values and first rows in `aggregates`.
 """
 
 from datetime import timedelta

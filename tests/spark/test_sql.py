@@ -58,6 +58,7 @@ VIEWS = {
             TABLE orders PARTITION BY customer, DESCRIPTOR(total), INTERVAL '3' MILLISECONDS
         )) GROUP BY customer
     """,
+    "largest": "SELECT customer AS name, total FROM orders ORDER BY total DESC, customer LIMIT 2 OFFSET 1",
 }
 
 
@@ -134,6 +135,7 @@ def test_views_are_backfilled_continued_and_verified(one_task: int, tmp_path: Pa
     assert found["idle"].keys() == {"ida"}
     assert found["hopping"]["cleo"] == {"name": "cleo", "last": 15}
     assert found["sessions"]["cleo"] == {"name": "cleo", "sessions": 1}
+    assert {name: row["total"] for name, row in found["largest"].items()} == {"hal": 8, "gus": 3}
     for one in (rig, scratch):
         one.close()
 

@@ -7,6 +7,7 @@ from eddy.topology.sql.algebra import NamedColumn
 from eddy.topology.sql.answer import AnswerTable
 from eddy.topology.sql.once.batch_compiler import BatchCompiler
 from eddy.topology.sql.once.suitable import why_circuit
+from eddy.topology.sql.ordered_queries import Ordering
 from eddy.topology.sql.statement import Statement, bind_statement
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import parse_type
@@ -23,6 +24,11 @@ def bound(text: str, tables: Tables) -> tuple[Statement, dict[str, AnswerTable]]
         made[name] = AnswerTable(tuple(types), list(rows))
     columns_of = {name: table.columns for name, table in made.items()}
     return bind_statement(StatementText(text, "query"), columns_of, "query", ordered=True), made
+
+
+def has_order(text: str, tables: Tables) -> bool:
+    """Whether the query as a whole has ORDER BY, LIMIT or OFFSET, which neither way applies."""
+    return bound(text, tables)[0].ordering != Ordering()
 
 
 def at_once(text: str, tables: Tables) -> Rows | None:

@@ -169,9 +169,16 @@ class _Writer:
         if kind == 6 and self._one_in(4):
             ranked = self._dice.choice(["row_number() OVER (ORDER BY {0}, {1})", "count(*) OVER (PARTITION BY {0})"])
             return f"SELECT {one} AS x, {ranked.format(one, other)}::integer AS y {rest}"
-        if kind == 7 and self._one_in(3):
-            return f"(SELECT {one} AS x, {other} AS y {rest} ORDER BY 1, 2 LIMIT 2)"
+        if kind == 7:
+            return f"(SELECT {one} AS x, {other} AS y {rest} {self._limit()})"
         return f"SELECT {one} AS x, {other} AS y {rest}"
+
+    def _limit(self) -> str:
+        """The first rows by both columns, so that it is said which ones these are."""
+        words = [[" ASC", " DESC", ""], [" NULLS FIRST", " NULLS LAST", ""]]
+        keys = [place + "".join(map(self._dice.choice, words)) for place in self._dice.choice(["12", "21"])]
+        offset = f" OFFSET {self._dice.randrange(3)}" if self._one_in(3) else ""
+        return f"ORDER BY {', '.join(keys)} LIMIT {self._dice.randrange(1, 4)}{offset}"
 
     def _aggregate(self, value: str) -> str:
         if self._one_in(2):

@@ -1,6 +1,6 @@
 """The algebra of statements: bags of rows of typed columns, and operators on them.
 
-    Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group,
+    Filter, Project, Product, Outer, Semi, Anti, Union, Distinct, Except, Intersect, Group, Limit,
     Series, InWindows, InSessions
     over Table, Rows and Variable; Block and Loop are the two recursive forms
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from eddy.topology.sql.expressions import Expr, column
+from eddy.topology.sql.row_order import RowLimit
 from eddy.topology.sql.row_windows import FixedWindows, SessionsOfRows
 from eddy.topology.sql.types import Type
 
@@ -30,6 +31,7 @@ __all__ = [
     "InWindows",
     "Intersect",
     "Join",
+    "Limit",
     "Loop",
     "NamedColumn",
     "NamedTable",
@@ -247,6 +249,14 @@ class Group(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Limit(Node):
+    """The rows that ORDER BY … LIMIT … OFFSET keeps."""
+
+    input: Node
+    first: RowLimit
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Loop(Node):
     """WITH RECURSIVE: the least X = seed + step(X), where `step` holds `variable`; a set where `distinct`."""
 
@@ -294,7 +304,9 @@ def all_columns(node: Node) -> tuple[Expr, ...]:
 def inputs_of(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, without the inside of a recursion."""
     match node:
-        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions():
+            return (node.input,)
+        case Distinct() | Group() | Limit() | Shared():
             return (node.input,)
         case Product() | Union():
             return node.inputs
@@ -309,7 +321,9 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
     """The same node over other inputs."""
     match node:
-        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions() | Distinct() | Group() | Shared():
+        case Filter() | Valid() | Project() | Series() | InWindows() | InSessions():
+            return replace(node, input=inputs[0])
+        case Distinct() | Group() | Limit() | Shared():
             return replace(node, input=inputs[0])
         case Product() | Union():
             return replace(node, inputs=tuple(inputs))

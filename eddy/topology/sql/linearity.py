@@ -18,6 +18,7 @@ from eddy.topology.sql.algebra import (
     Group,
     InSessions,
     Intersect,
+    Limit,
     Loop,
     Node,
     Outer,
@@ -91,6 +92,8 @@ def _nonlinear(node: Node) -> tuple[str, ...]:
         case Group():
             is_value = any(found.function == "only" for found in node.aggregates)
             return (f"{'in a query inside of an expression' if is_value else 'below an aggregate'} of its step",)
+        case Limit():
+            return ("below LIMIT of its step",)
         case InSessions():
             return ("below SESSION of its step",)
         case Except() | Intersect():

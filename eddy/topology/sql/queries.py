@@ -19,8 +19,13 @@ class QueryBinding(Protocol):
     text: StatementText
     definitions: list[str]
 
-    def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
+    def query(self, node: exp.Expr, path: str, environment: QueryContext) -> Node:
         """The node of a query. `path` begins the names of its stateful steps. Raises: TopologyError."""
+
+    def without_order(
+        self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()
+    ) -> Node:
+        """The node of a query without its ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
 
     def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
         """The context with one more common table expression."""

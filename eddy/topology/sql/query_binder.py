@@ -10,19 +10,20 @@ from eddy.topology.sql.algebra import Group, NamedColumn, Node, Project, Shared
 from eddy.topology.sql.binder import Binder
 from eddy.topology.sql.bound_casts import cast, coerce
 from eddy.topology.sql.expressions import Expr, column, conjuncts, literal, replace_columns, transform, walk
+from eddy.topology.sql.ordered_queries import is_limited, limited_query
 from eddy.topology.sql.parsing import mutual_of
 from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.recursive_queries import mutually_recursive, with_recursive
-from eddy.topology.sql.scope import ColumnScope, QueryContext, folded, refuse_outer
+from eddy.topology.sql.scope import ColumnScope, QueryContext, folded, position_of, refuse_outer
 from eddy.topology.sql.sources import from_clause, renamed, values
 from eddy.topology.sql.spelling import AGGREGATES, name_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.temporal import taken_apart
 from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
-from eddy.topology.sql.unread import parts_of, whole_number, without_meaning
+from eddy.topology.sql.unread import parts_of, without_meaning
 
-__all__ = ["QueryBinder", "position_of"]
+__all__ = ["QueryBinder"]
 
 _ONE_OFF = "a one-off query has no time that passes; write the time as a number of milliseconds"
 
@@ -39,11 +40,15 @@ class QueryBinder(QueryBinding):
         self.definitions: list[str] = []
         self._blocks: set[str] = set()
 
-    def query(self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
-        """The rows of a query. `path` begins the names of its stateful steps.
+    def query(self, node: exp.Expr, path: str, environment: QueryContext) -> Node:
+        """The rows of a query. `path` begins the names of its stateful steps."""
+        query = limited_query if is_limited(node) else QueryBinder.without_order
+        return query(self, node, path, environment)
 
-        The expressions of `order` are appended to the columns of a SELECT.
-        """
+    def without_order(
+        self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()
+    ) -> Node:
+        """The rows of a query without its ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
         environment = self.with_clause(node, path, environment)
         if isinstance(node, exp.Select):
             return self.select(node, path, environment, order)
@@ -366,17 +371,3 @@ def _name(part: exp.Expr) -> str:
     if isinstance(part, exp.Func) and not isinstance(part, exp.And | exp.Or | exp.Binary):
         return AGGREGATES.get(type(part)) or name_of(part)
     return "?column?"
-
-
-def position_of(text: StatementText, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
-    """The index of the column to which a clause refers by number or by name; None if it is an expression."""
-    number = whole_number(part)
-    if number is not None:
-        if not 1 <= number <= len(names):
-            raise text.error(part, f"{clause} {number}: the SELECT has {len(names)} columns; a number of one is needed")
-        return number - 1
-    if isinstance(part, exp.Column) and part.args.get("table") is None:
-        name = folded(part.args["this"])
-        found = [i for i, other in enumerate(names) if other == name]
-        return found[0] if found else None
-    return None

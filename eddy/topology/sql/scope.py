@@ -1,6 +1,6 @@
 """Resolves the names in a query: columns of the tables in its FROM, or of the enclosing query."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -9,9 +9,9 @@ from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Node
 from eddy.topology.sql.expressions import Expr, column, shifted, walk
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.unread import text_of
+from eddy.topology.sql.unread import text_of, whole_number
 
-__all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "refuse_outer", "scope_of"]
+__all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "position_of", "refuse_outer", "scope_of"]
 
 
 def folded(identifier: exp.Expr) -> str:
@@ -135,3 +135,17 @@ def scope_of(text: StatementText, node: Node, alias: str, environment: QueryCont
     """The columns of one table in FROM."""
     seen = [Seen(alias, found.name, column(i, found.type)) for i, found in enumerate(node.columns)]
     return ColumnScope(text, seen, environment)
+
+
+def position_of(text: StatementText, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
+    """The index of the column to which a clause refers by number or by name; None if it is an expression."""
+    number = whole_number(part)
+    if number is not None:
+        if not 1 <= number <= len(names):
+            raise text.error(part, f"{clause} {number}: the SELECT has {len(names)} columns; a number of one is needed")
+        return number - 1
+    if isinstance(part, exp.Column) and part.args.get("table") is None:
+        name = folded(part.args["this"])
+        found = [i for i, other in enumerate(names) if other == name]
+        return found[0] if found else None
+    return None

@@ -187,7 +187,7 @@ class StatementCompiler:
                 return self._constant(node), _BY_VALUE
             case algebra.Shared():
                 return self._once(node, lambda: (self.rows(node.input), _BY_VALUE))
-            case algebra.Series() | algebra.InWindows():
+            case algebra.Series() | algebra.InWindows() | algebra.Limit():
                 return self._repeated(node), _BY_VALUE
             case algebra.Valid():
                 return self._valid(node), _BY_KEY
@@ -222,14 +222,22 @@ class StatementCompiler:
     def _fixed(self, rows: list[tuple[Any, Any]], name: str, serde: Any) -> Rows:
         return constant(self._builder, rows, name, row_serde(()), serde).at_one_owner(name)
 
-    def _repeated(self, node: algebra.Series | algebra.InWindows) -> Rows:
-        """Each row with each number of its series, or with the bounds of each of its windows."""
+    def _repeated(self, node: algebra.Series | algebra.InWindows | algebra.Limit) -> Rows:
+        """Each row with each number of its series, or with the bounds of each of its windows; or each first row."""
         function: Any
-        if isinstance(node, algebra.InWindows):
+        rows = self._first(node) if isinstance(node, algebra.Limit) else self.rows(node.input)
+        if isinstance(node, algebra.Limit):
+            function = node.first.shown
+        elif isinstance(node, algebra.InWindows):
             function = fixed_windows(node.windows)
         else:
             function = series_function(rows_of("row", _names("row", len(node.input.columns)), node.bounds))
-        return self.rows(node.input).flat_map_values(function, None, _serde(all_columns(node)))
+        return rows.flat_map_values(function, None, _serde(all_columns(node)))
+
+    def _first(self, node: algebra.Limit) -> Rows:
+        """The tuple of the first rows, of one group that has all rows."""
+        groups = self.rows(node.input).group_by_key(row_serde(()))
+        return groups.top_k(node.first.most, self._names.take(node.name), node.first.order).to_relation()
 
     def _sessions(self, node: algebra.InSessions) -> tuple[Rows, str]:
         rows, name = self._emit(node.input, node.keys, all_columns(node.input)), self._names.take(node.name)

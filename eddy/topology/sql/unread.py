@@ -20,7 +20,8 @@ _LONGEST = 60
 _WORDS = {"key_expressions": "USING KEY", "by_name": "BY NAME", "with_": "WITH", "from_": "FROM", "windows": "WINDOW"}
 """The keywords of clauses whose values do not begin with them."""
 _ORDERS = (exp.Order, exp.Limit, exp.Offset, exp.Fetch)
-_NO_ORDER = "rows of a view and of an inner query have no order. Order the one-off query as a whole"
+_NO_ORDER = "rows of a view and of an inner query have no order. Write both, ORDER BY … LIMIT n, for the first n rows"
+_OWN_QUERY = "put it into a query of its own: SELECT … FROM (…) AS q ORDER BY … LIMIT n"
 
 
 class _Arguments(dict[str, Any]):
@@ -65,10 +66,10 @@ class Unread:
     def _refused(self, node: exp.Expr, name: str) -> TopologyError:
         value = peek(node, name)
         parts = [part for part in (value if isinstance(value, list) else [value]) if isinstance(part, exp.Expr)]
-        words = _words(node, name, parts)
+        words, is_order = _words(node, name, parts), isinstance(value, _ORDERS)
         around = _recursive_table(node)
         inside = f" inside of the recursive table '{around}'" if around else ""
-        advice = _NO_ORDER if isinstance(value, _ORDERS) else ""
+        advice = (_OWN_QUERY if has(node, "order") and has(node, "limit") else _NO_ORDER) if is_order else ""
         return self._text.unsupported(parts[0] if parts else node, f"{words}{inside}", advice)
 
 

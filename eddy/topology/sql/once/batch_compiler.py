@@ -256,10 +256,10 @@ class BatchCompiler:
                 return _Made(self._set(node.input, scope))
             case algebra.Except() | algebra.Intersect():
                 return self._compared(node, scope)
-            case algebra.Group():
-                return self._group(node, scope)
-            case algebra.InSessions():
-                return self._sessions(node, scope)
+            case algebra.Group() | algebra.InSessions():
+                return self._group(node, scope) if isinstance(node, algebra.Group) else self._sessions(node, scope)
+            case algebra.Limit():
+                return self._limit(node, scope)
             case algebra.Loop():
                 return self._loop(node, scope)
             case _:
@@ -310,6 +310,11 @@ class BatchCompiler:
         _gather(function, key, function.kept(stream.whole), stream.weight)
         groups = scope.make(function.function("", ("made = {}",), _GIVEN))
         return _reduced(session_windows(node.sessions), groups, scope)
+
+    def _limit(self, node: algebra.Limit, scope: _Scope) -> _Made:
+        made = self._whole(node.input, scope)
+        table, first = made.table, node.first
+        return _Made(scope.make(lambda: first.of(table.rows if made.weighted else zip(table.rows, repeat(1)))))
 
     def _loop(self, node: algebra.Loop, scope: _Scope) -> _Made:
         inside, frontier, function = _Scope(scope, node.variable), WholeTable(), RowFunction()

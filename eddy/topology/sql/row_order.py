@@ -1,0 +1,81 @@
+"""The order of rows by which ORDER BY … LIMIT keeps the first ones.
+
+    position(row)    by ORDER BY, then by the other columns from left to right, ascending, nulls last
+
+The greater position comes first, as in `top_k`. Rows with equal positions are equal, so the rows that are kept are a
+function of all rows. NaN is above all other numbers; texts are in order by code points.
+"""
+
+import datetime
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain, repeat
+from typing import Any
+
+__all__ = ["RowLimit", "RowOrder"]
+
+Row = tuple[Any, ...]
+
+_NULL_LAST, _VALUE, _NULL_FIRST = range(3)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_TURNED = bytes((254 - byte) % 256 for byte in range(256))
+"""Maps the bytes of UTF-8, which are below 255, to bytes below 255 in the opposite order."""
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """The position of a row by `keys`: columns by index, each whether it is descending and whether nulls are first."""
+
+    keys: tuple[tuple[int, bool, bool], ...]
+
+    def __call__(self, row: Row) -> tuple[Any, ...]:
+        """The position: a tuple of numbers, texts, bytes and times, greater for a row that comes earlier."""
+        place: list[Any] = []
+        for index, descending, nulls_first in self.keys:
+            value = row[index]
+            if value is None:
+                place.append(_NULL_FIRST if nulls_first else _NULL_LAST)
+            elif value != value:
+                place += (_VALUE, descending)
+            else:
+                place += (_VALUE, not descending, value if descending else _turned(value))
+        return tuple(place)
+
+
+@dataclass(frozen=True)
+class RowLimit:
+    """The rows after the first `offset` ones by `order`, at most `limit`; equal rows are counted."""
+
+    order: RowOrder
+    limit: int
+    offset: int
+
+    @property
+    def most(self) -> int:
+        """The number of rows that decide which ones are kept."""
+        return self.offset + self.limit
+
+    def of(self, rows: Iterable[tuple[Row, int]]) -> Sequence[Row]:
+        """The rows that are kept of rows with their weights."""
+        each = chain.from_iterable(repeat(row, min(weight, self.most)) for row, weight in rows)
+        return self.shown(heapq.nlargest(self.most, each, key=self.order))
+
+    def shown(self, first: Sequence[Row]) -> Sequence[Row]:
+        """The rows that are kept of the first `most` ones."""
+        return first[self.offset :]
+
+
+def _turned(value: Any) -> Any:
+    """A value that is less for values that are greater."""
+    match value:
+        case str():
+            # The end is greater than any byte: the turned text is above those of its continuations.
+            return value.encode().translate(_TURNED) + b"\xff"
+        case Decimal():
+            return value.copy_negate()  # a minus would round
+        case datetime.datetime():
+            return (datetime.datetime.min - value) // _MICROSECOND
+        case _:
+            return -value

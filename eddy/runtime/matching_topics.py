@@ -98,7 +98,8 @@ def _of_other_counts(
     if len(set(counts.values())) < 2:
         return {}
     anew = {tp.topic for tp in own.made_anew}
-    joined = ({tp.topic for tp in own.trusted} - anew) & counts.keys() or counts.keys() & set(read)
+    known = {tp.topic for tp in own.trusted} & counts.keys()
+    joined = known - anew or known or counts.keys() & set(read)
     if len({counts[topic] for topic in joined}) != 1:
         (one, few), (other, many) = _apart(counts)
         raise ConfigurationError(

@@ -336,8 +336,9 @@ class TestGroups:
         a.close()
         b.close()
 
-    def test_a_name_whose_holder_reads_other_topics_is_taken(self, log: Log, name: Name) -> None:
+    def test_a_name_whose_holder_reads_other_topics_is_taken(self, connect: Connect, name: Name) -> None:
         """It is left alone: what it owns cannot be had."""
+        log = connect("consumer.session.timeout.ms=8000", "consumer.heartbeat.interval.ms=200")
         log.create_topics(TopicSpec(name(stem), 2) for stem in "ab")
         holder = log.consumer(name("group"), [name("a")], "m")
         settle([holder], 2)

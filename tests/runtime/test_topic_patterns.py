@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import eddy
@@ -198,6 +198,10 @@ actions = st.one_of(
 )
 
 
+@example(
+    [("make of another count", "in-z"), ("make anew", "in-a", [("k", "v")]), ("restart", "0", False)],
+    *(1, False, False, False),
+)
 @given(
     script=st.lists(actions, max_size=30),
     partitions=st.integers(1, 3),

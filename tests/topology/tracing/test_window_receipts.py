@@ -90,7 +90,8 @@ def lost_windows(oracle: window_laws.Oracle) -> set[window_laws.Window]:
         for start in range(0, stamp + 1, program.advance):
             end = start + program.size
             if stamp < end and end + program.grace <= times[place]:
-                lost.add((str(value % 10) if program.by_value else key, start, end))
+                by_value = program.by_value or program.sent == "keyed"
+                lost.add((str(value % 10) if by_value else key, start, end))
     return lost - oracle.values.keys()
 
 

@@ -6,7 +6,7 @@
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
 
@@ -18,20 +18,12 @@ from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, StateError
 from eddy.runtime.own_positions import committed
 from eddy.runtime.quiescence import Counters, quiescent, topics_made_anew
+from tests.runtime.counted_keys import last_counts, send_keys
 from tests.runtime.logs import log_of, send
 from tests.waiting import PATIENCE_S, Deadline, wait_for
 
 S, N = eddy.String, eddy.Int64
 SOON = eddy.Config(topics_interval_s=0.3)
-
-
-@pytest.fixture(params=["memory", "kafka", "kafka, consumer"])
-def log(request: pytest.FixtureRequest) -> Iterator[Log]:
-    settings = {"group_protocol": "consumer", "group_remote_assignor": "range"} if "," in request.param else {}
-    on_kafka = request.param != "memory"
-    made: Log = eddy.kafka(request.getfixturevalue("broker"), **settings) if on_kafka else eddy.open_log(None)
-    yield made
-    made.close()
 
 
 class Words:
@@ -53,21 +45,8 @@ class Words:
         self.log.create_topics([TopicSpec(self.topic, 2)])
 
     def send(self, keys: Sequence[bytes]) -> None:
-        producer = self.log.producer(None)
-        producer.begin()
-        partitions = [self.log.partitioner(key, 2) for key in keys]
-        producer.send(self.topic, partitions, keys, [b"v"] * len(keys), [0] * len(keys))
-        producer.commit({}, None)
-        producer.close()
+        send_keys(self.log, self.topic, keys)
         self.sent.update(keys)
-
-    def counts(self) -> dict[bytes, int]:
-        found: dict[bytes, int] = {}
-        for partition in (0, 1):
-            at = TopicPartition(self.out, partition)
-            read = self.log.read(at, 0, self.log.end_offsets([at])[at], 10_000)
-            found.update({k: N.decode(v) for k, v in zip(read.keys, read.values, strict=True) if k and v})
-        return found
 
     def run(self, stack: ExitStack) -> list[eddy.Worker]:
         return [stack.enter_context(closing(eddy.Worker(self.topology, self.log, SOON, member=m))) for m in "01"]
@@ -75,7 +54,7 @@ class Words:
     def wait(self, workers: Sequence[eddy.Worker], what: str) -> None:
         """Step until everything is counted, and nothing more comes."""
         deadline = Deadline(PATIENCE_S)
-        while self.counts() != self.sent or not quiescent(self.log, self.name, self.inputs, []):
+        while last_counts(self.log, self.out) != self.sent or not quiescent(self.log, self.name, self.inputs, []):
             deadline.check(what)
             for worker in workers:
                 worker.step(0.05)

@@ -2,7 +2,6 @@
 
 import logging
 import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 
@@ -12,35 +11,10 @@ import eddy
 from eddy.cli.application import find
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.runtime.quiescence import quiescent
+from tests.runtime.counted_keys import last_counts, send_keys
 from tests.waiting import PATIENCE_S, wait_for
 
 S, N = eddy.String, eddy.Int64
-
-
-@pytest.fixture(params=["memory", "kafka", "kafka, consumer"])
-def log(request: pytest.FixtureRequest) -> Iterator[Log]:
-    settings = {"group_protocol": "consumer", "group_remote_assignor": "range"} if "," in request.param else {}
-    on_kafka = request.param != "memory"
-    made: Log = eddy.kafka(request.getfixturevalue("broker"), **settings) if on_kafka else eddy.open_log(None)
-    yield made
-    made.close()
-
-
-def send(log: Log, topic: str, keys: list[bytes], at_ms: int = 0) -> None:
-    producer = log.producer(None)
-    producer.begin()
-    producer.send(topic, [log.partitioner(key, 2) for key in keys], keys, [b"v"] * len(keys), [at_ms] * len(keys))
-    producer.commit({}, None)
-    producer.close()
-
-
-def table(log: Log, topic: str) -> dict[bytes, int]:
-    found: dict[bytes, int] = {}
-    for partition in range(2):
-        at = TopicPartition(topic, partition)
-        read = log.read(at, 0, log.end_offsets([at])[at], 10_000)
-        found.update({k: N.decode(v) for k, v in zip(read.keys, read.values, strict=True) if k and v})
-    return found
 
 
 def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
@@ -59,17 +33,17 @@ def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
     with ExitStack() as stack:
         for member in "01":
             stack.enter_context(eddy.run(topology, log, config, member=member))
-        send(log, first, keys)
-        wait_for(lambda: table(log, out) == dict.fromkeys(keys, 1), PATIENCE_S, "the first topic")
+        send_keys(log, first, keys)
+        wait_for(lambda: last_counts(log, out) == dict.fromkeys(keys, 1), PATIENCE_S, "the first topic")
         log.create_topics([TopicSpec(second, 2)])
-        send(log, second, keys)
-        send(log, first, keys[:5])
+        send_keys(log, second, keys)
+        send_keys(log, first, keys[:5])
         wanted = {key: 2 + (key in keys[:5]) for key in keys}
-        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, "the topic that has joined")
+        wait_for(lambda: rests() and last_counts(log, out) == wanted, PATIENCE_S, "the topic that has joined")
         log.delete_topics([second])
-        send(log, first, keys)
+        send_keys(log, first, keys)
         wanted = {key: count + 1 for key, count in wanted.items()}
-        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, "the records after a topic has gone")
+        wait_for(lambda: rests() and last_counts(log, out) == wanted, PATIENCE_S, "the records after a topic has gone")
 
 
 def test_windows_close_once_while_topics_join_and_go(log: Log, caplog: pytest.LogCaptureFixture) -> None:
@@ -88,28 +62,28 @@ def test_windows_close_once_while_topics_join_and_go(log: Log, caplog: pytest.Lo
         return quiescent(log, name, application.inputs, application.exchanges)
 
     def wait_for_windows(wanted: dict[bytes, int], what: str) -> None:
-        wait_for(lambda: rests() and table(log, out) == wanted, PATIENCE_S, what)
+        wait_for(lambda: rests() and last_counts(log, out) == wanted, PATIENCE_S, what)
 
     with ExitStack() as stack:
         for member in "01":
             stack.enter_context(eddy.run(topology, log, eddy.Config(topics_interval_s=0.3), member=member))
-        send(log, first, keys, 5_000)
+        send_keys(log, first, keys, 5_000)
         wait_for(rests, PATIENCE_S, "the first topic")
         log.create_topics([TopicSpec(second, 2)])
-        send(log, second, keys, 1_000)
+        send_keys(log, second, keys, 1_000)
         wait_for(rests, PATIENCE_S, "the second topic")  # it has joined before the first one's time goes on
-        send(log, first, keys, 30_000)
+        send_keys(log, first, keys, 30_000)
         wait_for_windows({}, "the topic that has joined holds the window open")
-        send(log, second, keys, 30_000)
+        send_keys(log, second, keys, 30_000)
         wait_for_windows({b"0": 40}, "the first window")
         log.create_topics([TopicSpec(third, 2)])
-        send(log, third, keys, 1_000)
+        send_keys(log, third, keys, 1_000)
         wait_for_windows({b"0": 40}, "records that are late")
         log.delete_topics([second])
         # What the others pass while it is still waited for closes nothing: ADR 90.
         wait_for(lambda: caplog.text.count(f"topic '{second}' was deleted") >= 2, PATIENCE_S, "two that leave it out")
-        send(log, first, keys, 60_000)
-        send(log, third, keys, 60_000)
+        send_keys(log, first, keys, 60_000)
+        send_keys(log, third, keys, 60_000)
         wait_for_windows({b"0": 40, b"30000": 40}, "windows without the topic that has gone")
     ends = log.end_offsets([TopicPartition(out, partition) for partition in (0, 1)])
     read = [log.read(at, 0, end, 1_000) for at, end in ends.items()]

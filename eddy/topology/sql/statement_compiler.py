@@ -225,13 +225,14 @@ class StatementCompiler:
     def _repeated(self, node: algebra.Series | algebra.InWindows | algebra.Limit) -> Rows:
         """Each row with each number of its series, or with the bounds of each of its windows; or each first row."""
         function: Any
-        rows = self._first(node) if isinstance(node, algebra.Limit) else self.rows(node.input)
-        if isinstance(node, algebra.Limit):
-            function = node.first.shown
-        elif isinstance(node, algebra.InWindows):
-            function = fixed_windows(node.windows)
-        else:
-            function = series_function(rows_of("row", _names("row", len(node.input.columns)), node.bounds))
+        match node:
+            case algebra.Limit():
+                rows, function = self._first(node), node.first.shown
+            case algebra.InWindows():
+                rows, function = self.rows(node.input), fixed_windows(node.windows)
+            case algebra.Series():
+                names = _names("row", len(node.input.columns))
+                rows, function = self.rows(node.input), series_function(rows_of("row", names, node.bounds))
         return rows.flat_map_values(function, None, _serde(all_columns(node)))
 
     def _first(self, node: algebra.Limit) -> Rows:

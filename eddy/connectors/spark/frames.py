@@ -123,13 +123,13 @@ class Frames:
         self._settled: list[DataFrame] = []
 
     def fit(self, records: int | None) -> None:
-        """Shuffle into fewer partitions than the session has, if there are so few records."""
+        """Shuffle into fewer partitions than the session has, and interpret plans, if there are so few records."""
         if records is not None:
             self._few = records <= _FEW_RECORDS
             self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
-        if records is not None and records <= _RECORDS_A_PARTITION:
-            for name, value in _INTERPRETED.items():
-                self.spark.conf.set(name, value)
+            if records <= _RECORDS_A_PARTITION:
+                for name, value in _INTERPRETED.items():
+                    self.spark.conf.set(name, value)
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
     def empty(self, schema: str = ROWS) -> DataFrame:

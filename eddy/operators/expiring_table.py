@@ -17,7 +17,7 @@ from eddy.operators.context import Context, Moment
 from eddy.operators.operator import ClocksRead, State
 from eddy.operators.row_clocks import ExpiryClock, RowClock, homes_of
 from eddy.operators.upsert import Upsert, by_key, replacement
-from eddy.operators.windows.due import MOST_A_STEP, DueKeys
+from eddy.operators.windows.due_keys import MOST_A_STEP, DueKeys
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
 

@@ -20,7 +20,7 @@ from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead, State
 from eddy.operators.row_clocks import RowClock
-from eddy.operators.windows.due import MOST_A_STEP, DueKeys
+from eddy.operators.windows.due_keys import MOST_A_STEP, DueKeys
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.sized_table import Size, SizedTable
 from eddy.state.spec import StateSpec

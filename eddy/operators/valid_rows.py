@@ -21,7 +21,7 @@ from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import ClocksRead, State
 from eddy.operators.row_clocks import RowClock, homes_of
-from eddy.operators.windows.due import MOST_A_STEP, DueKeys
+from eddy.operators.windows.due_keys import MOST_A_STEP, DueKeys
 from eddy.source_lines import line_of
 from eddy.state.arrangement import Arrangement, pairs_of
 from eddy.state.calendar import MOST_MS, Calendar

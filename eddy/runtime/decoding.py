@@ -12,7 +12,7 @@ from eddy.operators.exchange import Gate, Received
 from eddy.runtime.decoded_columns import decoded, note_unhashable
 from eddy.runtime.origins import Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
-from eddy.runtime.row_form import row_heads
+from eddy.runtime.row_wire_format import row_heads
 from eddy.runtime.timestamp_extractors import TimestampExtractors
 from eddy.runtime.timestamp_limits import TimestampLimits
 from eddy.topology.plan.plan import Source

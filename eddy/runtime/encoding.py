@@ -15,7 +15,7 @@ from eddy.operators.stateless import latest_of
 from eddy.partitioner import Partitioner, partition_of, partitions_of
 from eddy.runtime.decoding import Rejected
 from eddy.runtime.origins import HEADER, Origins
-from eddy.runtime.row_form import row_values
+from eddy.runtime.row_wire_format import row_values
 from eddy.serde import Serde, refusal, serde_for
 from eddy.source_lines import describe_exception, line_of
 from eddy.state.spec import Changes

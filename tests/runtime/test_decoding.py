@@ -14,7 +14,7 @@ from eddy.runtime.origins import Origins, Senders
 from eddy.runtime.partitioner_check import PartitionerCheck
 from eddy.serde import Int64, Serde, String
 from tests.runtime.logs import log_of, read, send
-from tests.runtime.row_form import packed
+from tests.runtime.row_wire_format import packed
 
 Record = tuple[bytes | None, bytes | None]
 

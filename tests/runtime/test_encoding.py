@@ -17,7 +17,7 @@ from eddy.runtime.origins import HEADER, Origins
 from eddy.serde import Int64, String
 from eddy.state.spec import Changes
 from tests.runtime.logs import begun, log_of, read
-from tests.runtime.row_form import packed
+from tests.runtime.row_wire_format import packed
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ from eddy.connectors.local.consumer import LocalConsumer
 from eddy.connectors.log import Position, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, FencedError, IndeterminateCommitError
 from eddy.operators.errors.guarded import unguarded
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.partitioner import partition_of
 from eddy.runtime import lifecycle
 from eddy.state.rocksdb import RocksDBStore

@@ -17,8 +17,8 @@ from eddy.errors import NotReadyError, QueryError, StateError
 from eddy.live.dataflow.action import Action, unseen
 from eddy.live.dataflow.dataflow import Dataflow, QueryOperator, TableRows
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
-from eddy.live.dataflow.nest import TooManyRowsError, ViewOperator
 from eddy.live.dataflow.patch import Op
+from eddy.live.dataflow.patch_making import TooManyRowsError, ViewOperator
 from eddy.live.dataflow.stored_map import StoredMap
 from eddy.live.dataflow.values import Flat, Row
 from eddy.live.query.planning import MAX_ROWS, PlannedView, bounds_of, open_view, plan_view, sorts_of, tables_of

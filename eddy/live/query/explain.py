@@ -14,7 +14,7 @@ from eddy.live.dataflow.dataflow import QueryOperator, TableRows
 from eddy.live.dataflow.filter import ConditionFilter
 from eddy.live.dataflow.first_rows import FirstRows
 from eddy.live.dataflow.groups import Groups
-from eddy.live.dataflow.nest import Level
+from eddy.live.dataflow.nest_levels import Level
 from eddy.live.query.planning import PlannedView, Shape, constants_of, exists_in
 from eddy.live.query.renaming import renamed
 from eddy.live.query.syntax import And, Condition, Exists, Select

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eddy.errors import QueryError
-from eddy.live.dataflow.nest import AT
+from eddy.live.dataflow.nest_levels import AT
 from eddy.live.dataflow.patch import Entry
 from eddy.live.dataflow.values import Row
 from eddy.live.query.planning import MAX_ROWS, Shape

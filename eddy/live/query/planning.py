@@ -21,9 +21,10 @@ from eddy.live.dataflow.filter import ConditionFilter, MatchCount, RowIndex
 from eddy.live.dataflow.first_rows import FirstRows, PassingRows
 from eddy.live.dataflow.groups import Groups, hidden
 from eddy.live.dataflow.kept_order import KeptOrder
-from eddy.live.dataflow.nest import Level, Nesting, ViewOperator
+from eddy.live.dataflow.nest_levels import Level, Nesting
 from eddy.live.dataflow.ordered import Ordered
 from eddy.live.dataflow.patch import Buckets
+from eddy.live.dataflow.patch_making import ViewOperator
 from eddy.live.dataflow.stored_order import StoredOrdered
 from eddy.live.dataflow.values import Flat, Row, ascending, flat_key, order_key
 from eddy.live.dataflow.window import Bounds

@@ -23,7 +23,7 @@ from eddy.operators.batch import Batch
 from eddy.operators.context import Context, FirstOf, Moment
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.operator import ClocksRead, Operator, State
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.timed_batches import Arrived, JoinedRows
 from eddy.operators.windows.windowed_fold import OpenWindow

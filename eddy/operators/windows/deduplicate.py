@@ -23,7 +23,7 @@ from eddy.operators.batch import EMPTY, Batch, keys_of
 from eddy.operators.context import Context, FirstOf, Moment
 from eddy.operators.errors.set_aside import Aside, refused
 from eddy.operators.operator import ClocksRead, Operator, State
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import SourceFrontier
 from eddy.operators.windows.record_order import KnownOrder, event_time_of, is_known
 from eddy.operators.windows.windowed_fold import OpenWindow

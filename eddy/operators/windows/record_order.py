@@ -20,8 +20,9 @@ from struct import Struct
 from eddy.join_windows import JoinSide
 from eddy.operators.batch import Batch, Place, Row
 from eddy.operators.context import Arrivals, Context, Moment, Wake
-from eddy.operators.windows.assignment import AssignWindows, check_time
+from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marked, SourceFrontier, is_pattern
+from eddy.operators.windows.lateness import check_time
 from eddy.operators.windows.source_times import event_times, timestamps
 
 __all__ = ["KnownOrder", "OrderRecords", "event_time_of", "is_known"]

@@ -16,7 +16,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, refused
 from eddy.operators.operator import ClocksRead, Operator, State
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.serde import Serde
 from eddy.state.arrangement import Arrangement, pairs_of

@@ -16,7 +16,7 @@ from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import Context, Moment
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.operator import ClocksRead, Operator, State
-from eddy.operators.windows.due import MOST_A_STEP, DueKeys
+from eddy.operators.windows.due_keys import MOST_A_STEP, DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table

@@ -9,7 +9,7 @@ from eddy.join_windows import EVENT_TIMES, JoinSide
 from eddy.operators.operator import Operator
 from eddy.operators.windows import deduplicate, record_order
 from eddy.operators.windows.deduplicate import PassedMoments, WaitingRecords
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.serde import Bytes, Int64, Native, Serde, Tuple
 from eddy.state.calendar import Calendar
 from eddy.state.table_state import Table

@@ -8,7 +8,7 @@ from typing import Any
 from eddy.as_of import AsOf
 from eddy.operators.windows import as_of_join
 from eddy.operators.windows.as_of_join import DueRecords
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier, Slowest
 from eddy.serde import Int64
 from eddy.state.calendar import Calendar

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from eddy.join_windows import JoinWindows
 from eddy.operators.windows import stream_join
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.stream_join import Side
 from eddy.serde import Int64, Native

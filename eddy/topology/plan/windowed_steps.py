@@ -8,7 +8,7 @@ from eddy.errors import TopologyError
 from eddy.operators import aggregate, upsert
 from eddy.operators.operator import Operator
 from eddy.operators.windows import session_sum
-from eddy.operators.windows.due import DueKeys
+from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier
 from eddy.operators.windows.session_fold import SessionFold
 from eddy.operators.windows.sliding_records import SlidingRecords

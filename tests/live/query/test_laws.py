@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import eddy
-from eddy.live.dataflow.nest import Bucket
+from eddy.live.dataflow.patch_making import Bucket
 from eddy.live.dataflow.window import SortedBucket, Window
 from tests.live.query.random_queries import KEYS, random_changes, random_query, random_row
 from tests.live.query.rig import Followed, Rig

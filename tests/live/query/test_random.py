@@ -8,7 +8,7 @@ import pytest
 import eddy
 from eddy.live.dataflow import groups
 from eddy.live.dataflow import row_positions as positions
-from eddy.live.dataflow.nest import AT, Level
+from eddy.live.dataflow.nest_levels import AT, Level
 from eddy.live.dataflow.values import Row
 from tests.live.query.oracle import answer
 from tests.live.query.random_queries import KEYS, random_changes, random_query, random_row

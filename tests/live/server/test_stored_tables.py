@@ -14,7 +14,7 @@ import eddy.live.server.live_view as view_module
 from eddy.errors import StateError
 from eddy.live.dataflow import first_rows, stored_map, stored_order
 from eddy.live.dataflow.kept_order import KeptOrder
-from eddy.live.dataflow.nest import Level
+from eddy.live.dataflow.nest_levels import Level
 from eddy.live.dataflow.patch import Buckets, Insert
 from eddy.live.dataflow.stored_order import StoredOrdered
 from eddy.live.query.long_opening import LongOpening

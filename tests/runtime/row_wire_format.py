@@ -2,7 +2,7 @@
 
 import struct
 
-from eddy.runtime.row_form import row_values
+from eddy.runtime.row_wire_format import row_values
 
 __all__ = ["of_version_1", "packed"]
 

@@ -1,114 +1,42 @@
-"""Nests: the buckets of a view, at any depth and also in cycles.
+"""Makes the patch of a live query: from the changes of its windows to the changes of its buckets.
 
     active(root)
     active(b') ← active(b), row ∈ window(b), b' = the bucket of the row's values in a nest
 
-A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
-*anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
-loses its anchor takes another one that does not lead back to it, which a walk up the tree finds out. If there is none,
-the buckets below it are suspects, and suspects without a route from outside are dropped: so a cycle that was cut off is
-not kept.
+Nests may have any depth and lead back to an outer level. `anchors.py` decides which buckets are still reached.
 
 Within a batch routes are added before others are removed. So a subtree that moves is kept: its top always has a route,
 and no bucket below is touched. Cost: O(depth) for a move, O(rows removed) for a removal.
-
-Rows of a plucked nest have their position in the column `$at`: rows of several buckets become one list, and the shown
-columns determine neither their order nor their identity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-
-import msgspec
 
 from eddy.errors import QueryError
 from eddy.live.dataflow.action import Action, ActionName
+from eddy.live.dataflow.anchors import Anchors, Routed
 from eddy.live.dataflow.dataflow import QueryOperator, Schedule
 from eddy.live.dataflow.moves import moves
-from eddy.live.dataflow.ordered import Ordered
+from eddy.live.dataflow.nest_levels import Level, Levels, Nesting, bucket_id
 from eddy.live.dataflow.patch import Drop, Insert, Move, Op, Remove, Set
-from eddy.live.dataflow.values import EMPTY, Flat, Row, join_key, key_of, plain, same_row, values_of
+from eddy.live.dataflow.values import Flat, Row, key_of, same_row, values_of
 from eddy.live.dataflow.window import Bounds, Window, WindowDelta
 
-__all__ = ["AT", "Bucket", "Level", "Nesting", "TooManyRowsError", "ViewOperator"]
-
-
-AT = "$at"
-"""The column with the position of a row of a plucked nest, as text in the order of the rows."""
+__all__ = ["Bucket", "TooManyRowsError", "ViewOperator"]
 
 
 class TooManyRowsError(QueryError):
     """A view has more rows than its `max_rows`."""
 
 
-Levels = tuple[tuple[str, int], ...]
-"""The level of a bucket in each bounded recursion, by the recursion's label."""
-
-
-@dataclass(slots=True)
-class Nesting:
-    """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
-
-    `begins` has the label and depth of a recursion that begins here, `again` of a recursion that the nest continues one
-    level deeper. `kept` is set if the nest leads back to a level further out: it has the bounded recursions around
-    `below`. The numbers of inner recursions are dropped, so that each level has one number for each bounded recursion
-    around it.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    below: "Level"
-    begins: tuple[str, int] | None = None
-    again: tuple[str, int] | None = None
-    kept: frozenset[str] | None = None
-    key: Callable[[Row], Flat | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.key = join_key(self.columns)
-
-    def levels(self, levels: Levels) -> Levels | None:
-        """The level numbers of a bucket below; None if a recursion has reached its depth."""
-        if self.begins is not None:
-            label = self.begins[0]
-            return (*(pair for pair in levels if pair[0] != label), (label, 1))
-        if self.again is not None:
-            label, depth = self.again
-            if dict(levels)[label] >= depth:
-                return None
-            levels = tuple((name, n + (name == label)) for name, n in levels)
-        return levels if self.kept is None else tuple(pair for pair in levels if pair[0] in self.kept)
-
-
-@dataclass(slots=True, eq=False)
-class Level:
-    """The plan of one Select within a view: the arrangement of its rows, the window, the columns shown, the nests.
-
-    `is_plucked`: its rows are shown in place of the rows that lead to them.
-    """
-
-    name: str
-    ordered: Ordered
-    bounds: Bounds
-    columns: tuple[str, ...] | None = None
-    nests: list[Nesting] = field(default_factory=list)
-    is_plucked: bool = False
-
-    def shown(self, row: Row) -> Row:
-        """The shown columns of a row, with its position if the level is plucked."""
-        shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
-        return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
-
-
-class Bucket:
+class Bucket(Routed):
     """The rows of a level for some values: a window, the number of routes to the bucket, and its anchor."""
 
-    __slots__ = ("anchor", "id", "level", "levels", "routes", "values", "view", "window")
+    __slots__ = ("id", "level", "levels", "values", "view", "window")
 
     def __init__(self, view: "ViewOperator", level: Level, values: Flat, levels: Levels) -> None:
         self.view, self.level, self.values, self.levels = view, level, values, levels
-        self.id = _id(level, values, levels)
-        self.routes: dict[Bucket, int] = {}
-        self.anchor: Bucket | None = None
+        super().__init__()
+        self.id = bucket_id(level, values, levels)
         self.window: Window = level.ordered.open(values, level.bounds, self)
 
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
@@ -153,9 +81,9 @@ class ViewOperator(QueryOperator):
         """Whether it has to be opened anew, and whether it changes no more until then."""
         self.rows = self._held = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
-        self._suspects: dict[Bucket, None] = {}
         self._news: list[tuple[Bucket, Sequence[Flat]]] = []
         self.root = self._activate(root, values, ())
+        self._anchors = Anchors(self.root, self._routes_of)
         is_whole = self._route_news(max_rows)
         self.ops = []
         if not is_whole or self.rows + self._held > max_rows:
@@ -198,8 +126,8 @@ class ViewOperator(QueryOperator):
         is_whole = not self._news or self._route_news(bound)
         for bucket, row in gone:
             self._unroute(bucket, row)
-        if self._suspects:
-            self._settle()
+        if self._anchors.suspects:
+            self._drop_unreached()
         if not is_whole or self.rows + self._held > self.max_rows:
             self.fail(self._too_many())
 
@@ -303,7 +231,7 @@ class ViewOperator(QueryOperator):
     def _below(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
         """The ids of the buckets below a row."""
         return {
-            nest.name: None if values is None else _id(nest.below, values, levels)
+            nest.name: None if values is None else bucket_id(nest.below, values, levels)
             for nest, values, levels in self._targets(bucket, row)
         }
 
@@ -355,70 +283,17 @@ class ViewOperator(QueryOperator):
             found.routes[bucket] -= 1
             if not found.routes[bucket]:
                 del found.routes[bucket]
-                if found.anchor is bucket:
-                    found.anchor = None
-                    self._suspects[found] = None
+                self._anchors.lost(found, bucket)
 
-    def _settle(self) -> None:
-        """Find new anchors for the suspects, and drop the buckets that are not reached."""
-        while self._suspects:
-            stuck = [bucket for bucket in self._suspects if not self._anchored(bucket)]
-            self._suspects = dict.fromkeys(stuck)
-            if len(stuck) and not any(self._anchored(bucket) for bucket in stuck):
-                self._drop_unreached(stuck)
-                return
-            self._suspects = {bucket: None for bucket in stuck if bucket.anchor is None}
-
-    def _anchored(self, bucket: Bucket) -> bool:
-        """Whether a bucket has an anchor that is reached without it; finds one if it has none."""
-        if bucket.anchor is not None or bucket is self.root:
-            return True
-        for route in bucket.routes:
-            if self._leads_up(route, bucket):
-                bucket.anchor = route
-                return True
-        return False
-
-    def _leads_up(self, at: "Bucket | None", avoided: Bucket) -> bool:
-        """Whether the anchors lead from a bucket to the root without passing `avoided`."""
-        while at is not None and at is not avoided:
-            if at is self.root:
-                return True
-            at = at.anchor
-        return False
-
-    def _drop_unreached(self, stuck: Iterable[Bucket]) -> None:
-        """Drop the stuck buckets and the buckets below them, except those that a route from outside reaches."""
-        suspects: dict[Bucket, None] = {}
-        todo = list(stuck)
-        while todo:
-            bucket = todo.pop()
-            if bucket not in suspects:
-                suspects[bucket] = None
-                bucket.anchor = None
-                todo += [below for below in self._routes_of(bucket) if below.anchor is bucket]
-        reached = [bucket for bucket in suspects if self._rooted(bucket, suspects)]
-        for bucket in reached:
-            del suspects[bucket]
-        while reached:
-            bucket = reached.pop()
-            for below in self._routes_of(bucket):
-                if below in suspects:
-                    del suspects[below]
-                    below.anchor = bucket
-                    reached.append(below)
-        self._suspects = {}
-        dropped = {bucket.id for bucket in suspects}
-        self.ops = [op for op in self.ops if op.bucket not in dropped]
-        for bucket in suspects:
-            self._drop(bucket, suspects)
-
-    def _rooted(self, bucket: Bucket, suspects: dict[Bucket, None]) -> bool:
-        for route in bucket.routes:
-            if route not in suspects:
-                bucket.anchor = route
-                return True
-        return bucket is self.root
+    def _drop_unreached(self) -> None:
+        """Drop the buckets that are not reached any more, with their entries in the patch."""
+        dropped = self._anchors.unreached()
+        if not dropped:
+            return
+        ids = {bucket.id for bucket in dropped}
+        self.ops = [op for op in self.ops if op.bucket not in ids]
+        for bucket in dropped:
+            self._drop(bucket, dropped)
 
     def _routes_of(self, bucket: Bucket) -> Iterable[Bucket]:
         """The buckets to which the present rows of a bucket lead."""
@@ -439,12 +314,3 @@ class ViewOperator(QueryOperator):
         bucket.level.ordered.close(bucket.values, bucket.window)
         del self._buckets[id(bucket.level), bucket.values, bucket.levels]
         self.ops.append(Drop(bucket.id))
-
-
-def _id(level: Level, values: Flat, levels: Levels) -> str:
-    """The id of a bucket. It is the same on each replica, and for equal values, such as 1 and 1.0."""
-    if values == EMPTY:
-        return level.name
-    shown = [plain(value) for value in values_of(values)]
-    at = "".join(f"@{number}" for _, number in levels)
-    return f"{level.name}{at}{msgspec.json.encode(shown).decode()}"

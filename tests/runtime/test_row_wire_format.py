@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddy.errors import DataError
-from eddy.runtime.row_form import row_heads
-from tests.runtime.row_form import of_version_1, packed
+from eddy.runtime.row_wire_format import row_heads
+from tests.runtime.row_wire_format import of_version_1, packed
 
 iterations = st.integers(-(2**31), 2**31 - 1)
 bodies = st.none() | st.binary(max_size=40)

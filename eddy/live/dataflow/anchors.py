@@ -1,0 +1,101 @@
+"""Anchors: which buckets of a view are reached from its root, also where nests form cycles.
+
+A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
+*anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
+loses its anchor takes another one that does not lead back to it: a walk up the tree tells. If there is none, the
+buckets below it are suspects, and suspects without a route from outside are not reached. So a cycle that was cut off
+is dropped.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+__all__ = ["Anchors", "Routed"]
+
+
+class Routed:
+    """The routes to a bucket, by the bucket from which they lead, and one of these buckets as its anchor."""
+
+    __slots__ = ("anchor", "routes")
+
+    def __init__(self) -> None:
+        self.routes: dict[Routed, int] = {}
+        self.anchor: Routed | None = None
+
+
+B = TypeVar("B", bound=Routed)
+
+
+class Anchors(Generic[B]):
+    """The anchors of one view. `below` lists the buckets to which the rows of a bucket lead, without the root.
+
+    `suspects` are the buckets that have lost their anchor.
+    """
+
+    def __init__(self, root: B, below: Callable[[B], Iterable[B]]) -> None:
+        self._root, self._below = root, below
+        self.suspects: dict[B, None] = {}
+
+    def lost(self, bucket: B, route: B) -> None:
+        """The last route from `route` to `bucket` was removed."""
+        if bucket.anchor is route:
+            bucket.anchor = None
+            self.suspects[bucket] = None
+
+    def unreached(self) -> dict[B, None]:
+        """Find new anchors for the suspects. Returns the buckets that are not reached; no suspect is left."""
+        while self.suspects:
+            stuck = [bucket for bucket in self.suspects if not self._anchored(bucket)]
+            self.suspects = dict.fromkeys(stuck)
+            if stuck and not any(self._anchored(bucket) for bucket in stuck):
+                self.suspects = {}
+                return self._cut_off(stuck)
+            self.suspects = {bucket: None for bucket in stuck if bucket.anchor is None}
+        return {}
+
+    def _anchored(self, bucket: B) -> bool:
+        """Whether a bucket has an anchor that is reached without it; finds one if it has none."""
+        if bucket.anchor is not None or bucket is self._root:
+            return True
+        for route in bucket.routes:
+            if self._leads_up(route, bucket):
+                bucket.anchor = route
+                return True
+        return False
+
+    def _leads_up(self, at: Routed | None, avoided: B) -> bool:
+        """Whether the anchors lead from a bucket to the root without passing `avoided`."""
+        while at is not None and at is not avoided:
+            if at is self._root:
+                return True
+            at = at.anchor
+        return False
+
+    def _cut_off(self, stuck: Iterable[B]) -> dict[B, None]:
+        """The stuck buckets and the buckets below them, except those that a route from outside reaches."""
+        suspects: dict[B, None] = {}
+        todo = list(stuck)
+        while todo:
+            bucket = todo.pop()
+            if bucket not in suspects:
+                suspects[bucket] = None
+                bucket.anchor = None
+                todo += [below for below in self._below(bucket) if below.anchor is bucket]
+        reached = [bucket for bucket in suspects if self._rooted(bucket, suspects)]
+        for bucket in reached:
+            del suspects[bucket]
+        while reached:
+            bucket = reached.pop()
+            for below in self._below(bucket):
+                if below in suspects:
+                    del suspects[below]
+                    below.anchor = bucket
+                    reached.append(below)
+        return suspects
+
+    def _rooted(self, bucket: B, suspects: dict[B, None]) -> bool:
+        for route in bucket.routes:
+            if route not in suspects:
+                bucket.anchor = route
+                return True
+        return bucket is self._root

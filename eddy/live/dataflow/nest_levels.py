@@ -1,0 +1,84 @@
+"""The levels of a view: the plan of its nests, which buckets are made from.
+
+Rows of a plucked nest have their position in the column `$at`: rows of several buckets become one list, and the shown
+columns determine neither their order nor their identity.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from eddy.live.dataflow.ordered import Ordered
+from eddy.live.dataflow.values import EMPTY, Flat, Row, join_key, plain, values_of
+from eddy.live.dataflow.window import Bounds
+
+__all__ = ["AT", "Level", "Levels", "Nesting", "bucket_id"]
+
+AT = "$at"
+"""The column with the position of a row of a plucked nest, as text in the order of the rows."""
+Levels = tuple[tuple[str, int], ...]
+"""The level of a bucket in each bounded recursion, by the recursion's label."""
+
+
+@dataclass(slots=True)
+class Nesting:
+    """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
+
+    `begins` has the label and depth of a recursion that begins here, `again` of a recursion that the nest continues one
+    level deeper. `kept` is set if the nest leads back to a level further out: it has the bounded recursions around
+    `below`. The numbers of inner recursions are dropped, so that each level has one number for each bounded recursion
+    around it.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    below: "Level"
+    begins: tuple[str, int] | None = None
+    again: tuple[str, int] | None = None
+    kept: frozenset[str] | None = None
+    key: Callable[[Row], Flat | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = join_key(self.columns)
+
+    def levels(self, levels: Levels) -> Levels | None:
+        """The level numbers of a bucket below; None if a recursion has reached its depth."""
+        if self.begins is not None:
+            label = self.begins[0]
+            return (*(pair for pair in levels if pair[0] != label), (label, 1))
+        if self.again is not None:
+            label, depth = self.again
+            if dict(levels)[label] >= depth:
+                return None
+            levels = tuple((name, n + (name == label)) for name, n in levels)
+        return levels if self.kept is None else tuple(pair for pair in levels if pair[0] in self.kept)
+
+
+@dataclass(slots=True, eq=False)
+class Level:
+    """The plan of one Select within a view: the arrangement of its rows, the window, the columns shown, the nests.
+
+    `is_plucked`: its rows are shown in place of the rows that lead to them.
+    """
+
+    name: str
+    ordered: Ordered
+    bounds: Bounds
+    columns: tuple[str, ...] | None = None
+    nests: list[Nesting] = field(default_factory=list)
+    is_plucked: bool = False
+
+    def shown(self, row: Row) -> Row:
+        """The shown columns of a row, with its position if the level is plucked."""
+        shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
+        return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
+
+
+def bucket_id(level: Level, values: Flat, levels: Levels) -> str:
+    """The id of a bucket. It is the same on each replica, and for equal values, such as 1 and 1.0."""
+    if values == EMPTY:
+        return level.name
+    shown = [plain(value) for value in values_of(values)]
+    at = "".join(f"@{number}" for _, number in levels)
+    return f"{level.name}{at}{msgspec.json.encode(shown).decode()}"

@@ -1,7 +1,7 @@
 """The way in: `python -m benchmarks` runs all, `python -m benchmarks live descendants` some.
 
 Exit status 0 where every result was right, 1 where one was wrong. A target that is missed is
-printed as missed and changes nothing: time on a shared machine is no test.
+printed as missed and changes nothing: time on a shared machine is not a test.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run there as well")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.names if name not in names]:
-        parser.error(f"{unknown[0]!r} is no benchmark; one of {', '.join(names)} is needed")
+        parser.error(f"{unknown[0]!r} is not a benchmark; one of {', '.join(names)} is needed")
     return arguments
 
 

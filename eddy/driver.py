@@ -215,7 +215,7 @@ class InputTopic(Generic[K, V]):
         plan = driver.topology.plan
         sources: dict[str, TopicRead] = {node.topic: node for node in (*plan.sources(), *plan.global_tables())}
         if topic not in sources:
-            raise TopologyError(f"driver: '{topic}' is no source; one of {sorted(sources)} is needed")
+            raise TopologyError(f"driver: '{topic}' is not a source; one of {sorted(sources)} is needed")
         self._driver, self._topic, self._source = driver, topic, sources[topic]
         self._partitions = driver.log.topics([topic])[topic].partitions
         self._time_ms = 0
@@ -234,7 +234,7 @@ class InputTopic(Generic[K, V]):
     ) -> None:
         """Write records and process them together: one epoch, within the limits of its settings.
 
-        Raises: DataError for records that are no pairs (key, value), or do not fit the topic's serdes.
+        Raises: DataError for records that are not pairs (key, value), or do not fit the topic's serdes.
         """
         where = f"driver: topic '{self._topic}'"
         self._check(where, timestamp_ms, headers)
@@ -246,7 +246,7 @@ class InputTopic(Generic[K, V]):
         values: list[bytes | None] = []
         for record in records:
             if not isinstance(record, tuple | list) or len(record) != 2:
-                raise DataError(f"{where}: of records, {record!r} is no pair; a pair (key, value) is needed")
+                raise DataError(f"{where}: of records, {record!r} is not a pair; a pair (key, value) is needed")
             keys.append(_encode(key_serde, record[0], where, "key"))
             values.append(_encode(value_serde, record[1], where, "value"))
         count = len(keys)
@@ -351,7 +351,8 @@ class OutputTopic(Generic[K, V]):
                 raise
             except Exception as error:
                 raise DataError(
-                    f"{self._where}: the {what} {data!r} is no {serde.name}: {error}; the serde it was written with is "
+                    f"{self._where}: the {what} {data!r} is not a valid {serde.name}: {error}; the serde it was "
+                    "written with is "
                     f"needed. Name it: output('{self._topic}', {what}=…)"
                 ) from error
         text = data.decode(errors="replace")
@@ -368,6 +369,7 @@ def _encode(serde: Serde[Any], value: Any, where: str, what: str) -> bytes | Non
         raise
     except Exception as error:
         raise DataError(
-            f"{where}: {what} {value!r} is no {serde.name}: {refusal(serde, value)}; a value of that serde is needed. "
+            f"{where}: {what} {value!r} is not a valid {serde.name}: {refusal(serde, value)}; a value of that serde is "
+            "needed. "
             f"For bytes, use pipe_raw(key, value)"
         ) from error

@@ -173,7 +173,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
         decode = msgspec.json.Decoder(type).decode
     except (TypeError, ValueError) as error:
         raise TopologyError(
-            f"Json: {type!r} is no type: {error}; a type that JSON can be checked against is needed"
+            f"Json: {type!r} is not a type: {error}; a type that JSON can be checked against is needed"
         ) from error
     hashable = type is not Any and type in {str, int, float, bool}
     name = "json" if type is Any else f"json({getattr(type, '__name__', type)})"
@@ -192,12 +192,12 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
 def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
     """A `msgspec.Struct`, as JSON or as MessagePack. Make it `frozen=True` to have it in keys and rows.
 
-    Raises: TopologyError if `type` is no Struct, a field has a type that msgspec cannot read, or `format` is neither of
-    the two.
+    Raises: TopologyError if `type` is not a Struct, a field has a type that msgspec cannot read, or `format` is neither
+    of the two.
     """
     if not (isinstance(type, msgspec.StructMeta) and format in ("json", "msgpack")):
         raise TopologyError(
-            f"Struct: {type!r} with format {format!r} is no serde; a msgspec.Struct class and "
+            f"Struct: {type!r} with format {format!r} is not a serde; a msgspec.Struct class and "
             "'json' or 'msgpack' are needed. Write: class Node(msgspec.Struct, frozen=True): ..."
         )
     try:
@@ -354,7 +354,7 @@ _REASONS = [
     (re.compile(r"^(required argument is not a float|must be real number, not \w+)$"), "float expected"),
     (
         re.compile(r"^'utf-8' codec can't encode .*surrogates not allowed$"),
-        "it is no valid text: a part of it is no character of UTF-8, such as a byte of a file in another encoding",
+        "it is not valid text: a part of it is not a character of UTF-8, such as a byte of a file in another encoding",
     ),
 ]
 

@@ -46,7 +46,7 @@ Unit = Literal["day", "week", "month"]
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST = timedelta(days=36_525)
 MOST_WINDOWS = 10_000
-"""In how many hopping windows one row may be: it is counted in each of them."""
+"""The most hopping windows that a row may be in, since it is counted in each."""
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
 _START, _END_START = Struct(">q"), Struct(">qq")
@@ -207,7 +207,7 @@ class CalendarWindows(_Fixed):
             ZoneInfo(self.zone)
         except Exception as error:
             raise TopologyError(
-                f"CalendarWindows: zone={self.zone!r} is no time zone that is known here: {error}; a name such as "
+                f"CalendarWindows: zone={self.zone!r} is not a time zone that is known here: {error}; a name such as "
                 "'Europe/Zurich' is needed"
             ) from error
         check_span("CalendarWindows: grace", self.grace, timedelta(0), "timedelta(hours=1)")
@@ -344,7 +344,7 @@ class SlidingWindows:
         return max(time_ms, event_time - self.lag_ms + 1)
 
     def ending_with(self, time_ms: int) -> Span:
-        """The window that ends with a record, or the first one that there is."""
+        """The window that ends with a record, or the first window if that one would begin before 1970."""
         start = max(0, time_ms - self.difference_ms)
         return start, start + self.difference_ms
 

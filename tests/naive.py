@@ -6,7 +6,7 @@ inside another is evaluated whole in every iteration. Several bindings go iterat
 that names another's new collection sees it, since it *is* that collection.
 
 It reads plans, and shares nothing with what runs them: no operator, no state, no delta. What happened
-(streams) is no function of what is now, and is refused.
+(streams) is not a function of what is now, and is refused.
 """
 
 from collections import Counter

@@ -40,7 +40,7 @@ def shown(value: Any) -> Any:
 
 def read(data: bytes) -> Any:
     def refused(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(data, parse_constant=refused)
 

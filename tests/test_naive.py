@@ -15,7 +15,7 @@ OF_WHAT_WAS = {
     "a-block-is-empty-while-there-is-an-error",
     "a-block-is-empty-while-an-inner-limit-is-too-low",
 }
-"""Cases whose answer is no function of what is now."""
+"""Cases whose answer is not a function of what is now."""
 OF_TABLES = [case for case in CASES if case.name not in OF_WHAT_WAS and covers(case.topology().plan)]
 
 

@@ -230,7 +230,7 @@ class Tree(msgspec.Struct):
     [Unreadable, list[Unreadable], dict[str, tuple[int, Unreadable]], Unreadable | None, Inner[Unreadable], Tree],
 )
 def test_a_type_that_cannot_be_read_is_refused_wherever_it_is(type: Any) -> None:
-    with pytest.raises(TopologyError, match=r"Json: .* is no type: .*msgspec knows no form of it in JSON"):
+    with pytest.raises(TopologyError, match=r"Json: .* is not a type: .*msgspec knows no form of it in JSON"):
         eddy.Json(type)
 
 
@@ -242,5 +242,7 @@ def test_a_struct_with_a_field_that_cannot_be_read_is_refused() -> None:
 
 @pytest.mark.parametrize(("type", "format"), [(dict, "json"), (Node, "xml"), (Node("a"), "json")])
 def test_struct_refuses_what_is_no_struct_or_no_format(type: Any, format: str) -> None:
-    with pytest.raises(TopologyError, match=r"is no serde; a msgspec.Struct class and 'json' or 'msgpack' are needed"):
+    with pytest.raises(
+        TopologyError, match=r"is not a serde; a msgspec.Struct class and 'json' or 'msgpack' are needed"
+    ):
         eddy.Struct(type, format)

@@ -113,7 +113,7 @@ def test_script_writes_the_same_bytes_when_run_again(script: ModuleType, tmp_pat
         (NOUNS.replace("001 ~ 00000002", "001 @ 00000003"), "n00000001 is its own ancestor"),
         (NOUNS.replace("@ 00000001", "@ 00000009"), "the parent n00000009 of n00000002 is missing"),
         (NOUNS.replace("\n00000003", "\n00000002"), "id n00000002 occurs twice"),
-        (NOUNS.replace("n 01 entity", "n zz entity"), "line 2 is no synset"),
+        (NOUNS.replace("n 01 entity", "n zz entity"), "line 2 is not a synset"),
         (NOUNS.splitlines(keepends=True)[0], "holds no synset"),
     ],
     ids=["cycle", "orphan", "twice", "malformed", "empty"],

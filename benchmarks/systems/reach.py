@@ -200,7 +200,7 @@ def alone(circuit: Circuit, out: list[Batch]) -> Callable[[Any], None]:
 
 
 def churn(arguments: argparse.Namespace) -> None:
-    """A wide tree; a leaf moves an epoch, to any node that was no leaf."""
+    """A wide tree; a leaf moves an epoch, to any node that was not a leaf."""
     nodes, epochs = arguments.batch, 5_000
     circuit, out = compiled(arguments.mode, max_depth=16)
     parents = {child: parent for parent, child in wide_tree(nodes)}

@@ -64,7 +64,8 @@ class _Decoder:
             raise
         except Exception as error:
             raise DataError(
-                f"{where}: the {what} {data[:40]!r} is no {type.serde.name}: {error}. Name its type: --{what}-type …"
+                f"{where}: the {what} {data[:40]!r} is not a valid {type.serde.name}: {error}. Name its type: "
+                f"--{what}-type …"
             ) from error
         if not self._warned and type is FIELD_TYPES["string"] and "\0" in value:
             self._warned = True

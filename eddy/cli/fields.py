@@ -33,7 +33,7 @@ class FieldType:
         except ConnectorError:
             raise
         except Exception as error:
-            raise DataError(f"{text!r} is no {self.serde.name}: {error}") from error
+            raise DataError(f"{text!r} is not a valid {self.serde.name}: {error}") from error
 
     def encode_json(self, value: Any) -> bytes:
         """The bytes of a value read from JSON. Raises: DataError."""
@@ -43,7 +43,7 @@ class FieldType:
         except ConnectorError:
             raise
         except Exception as error:
-            raise DataError(f"{value!r} is no {self.serde.name}: {error}") from error
+            raise DataError(f"{value!r} is not a valid {self.serde.name}: {error}") from error
 
     def to_json(self, value: Any) -> Any:
         """A decoded value as a JSON value."""
@@ -60,7 +60,7 @@ def check_utf8(text: str) -> None:
         bad = text[error.start].encode(errors="surrogateescape")[0]
         shown = data if len(data) <= _SHOWN else text[: _SHOWN // 2].encode(errors="surrogateescape") + b"..."
         raise DataError(
-            f"{shown!r} is no UTF-8: byte {bad:#04x} at character {error.start + 1}; a file in UTF-8 is needed. "
+            f"{shown!r} is not UTF-8: byte {bad:#04x} at character {error.start + 1}; a file in UTF-8 is needed. "
             f"Convert it: iconv -f {'UTF-16' if utf16 else 'LATIN1'} -t UTF-8 FILE, with the encoding that it has"
         ) from error
 

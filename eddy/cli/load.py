@@ -87,7 +87,7 @@ def _import_file(path: Path) -> ModuleType:
     """Run a file as a module that is not `__main__` and shadows no other module."""
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
-        raise click.BadParameter(f"'{path}' is no Python file; its name has to end in .py.", param_hint=_HINT)
+        raise click.BadParameter(f"'{path}' is not a Python file; its name has to end in .py.", param_hint=_HINT)
     module = importlib.util.module_from_spec(spec)
     # Structs and dataclasses look up their module by its name to resolve annotations.
     sys.modules[MODULE_NAME] = module

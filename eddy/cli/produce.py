@@ -69,7 +69,7 @@ class _Writer(RowWriter):
     help="Whether the first line of tsv and csv names the columns. Default: yes if an option names one.",
 )
 @empty_option
-@click.option("--skip-bad", is_flag=True, help="Skip and count lines that are no records, rather than stop.")
+@click.option("--skip-bad", is_flag=True, help="Skip and count lines that are not records, rather than stop.")
 @click.option("--create", is_flag=True, help="Create a missing topic on Kafka, too.")
 @click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of a new topic. Default: 1.")
 def command(

@@ -1,6 +1,6 @@
 """From the lines of a file to records: tab- or comma-separated columns, JSON objects, or plain lines.
 
-A reader yields rows with the number of their line, and turns each into a record. A row that is no record raises
+A reader yields rows with the number of their line, and turns each into a record. A row that is not a record raises
 `DataError`; the next rows can be read nevertheless.
 """
 
@@ -163,7 +163,7 @@ def _milliseconds(moment: Any) -> int:
     try:
         return int(moment)
     except (TypeError, ValueError) as error:
-        raise DataError(f"the timestamp {moment!r} is no number of milliseconds since 1970") from error
+        raise DataError(f"the timestamp {moment!r} is not a number of milliseconds since 1970") from error
 
 
 def _tsv(lines: Iterable[str], fields: Fields) -> Reader:

@@ -43,7 +43,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
     """Where to serve HTTP."""
     if address is None or is_address(address):
         return address
-    raise click.BadParameter(f"'{address}' is no address; PORT or HOST:PORT is needed, PORT from 0 to 65535.")
+    raise click.BadParameter(f"'{address}' is not an address; PORT or HOST:PORT is needed, PORT from 0 to 65535.")
 
 
 @click.command("run")

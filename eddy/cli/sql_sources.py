@@ -58,7 +58,7 @@ def parse_source(text: str) -> SqlSource:
     name, equals, rest = text.partition("=")
     place, *pairs = rest.split(",")
     if not equals or not name or not place:
-        raise click.BadParameter(f"'{text}' is no table; NAME=FILE or NAME=TOPIC is needed.", param_hint="'--table'")
+        raise click.BadParameter(f"'{text}' is not a table; NAME=FILE or NAME=TOPIC is needed.", param_hint="'--table'")
     path = pathlib.Path(place)
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     is_file = plain.suffix in _SUFFIXES

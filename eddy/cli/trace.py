@@ -135,7 +135,7 @@ def _asked_of(
     parameters = [("key", key), *(("open", part) for part in path), *([] if since is None else [("since", since)])]
     found = asked(server, f"/v1/trace/{quote(step, safe='')}", parameters, token_file, timeout_s)
     if not isinstance(found, dict) or not found.keys() >= {"application", "text", "agrees"}:
-        raise ConnectorError(f"server {server}: its answer is no trace; a server of eddy is needed")
+        raise ConnectorError(f"server {server}: its answer is not a trace; a server of eddy is needed")
     if found["application"] != application:
         raise QueryError(
             f"server {server}: it serves the application '{found['application']}', and FILE has '{application}'; the "

@@ -126,7 +126,7 @@ def _reporting(form: _Form) -> Iterator[_Report]:
 @click.option(
     "--quick",
     is_flag=True,
-    help="Compute small inputs with the worker's own operators: takes less, and finds no error of theirs.",
+    help="Compute small inputs with the worker's own operators: faster, but errors in these operators are not found.",
 )
 @click.option(
     "--disk",

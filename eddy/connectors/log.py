@@ -53,7 +53,7 @@ UNBOUNDED = 1 << 62
 
 
 def check_log(where: str, log: object) -> None:
-    """Refuse an argument that is no log, such as the path of one. Raises: TopologyError."""
+    """Refuse an argument that is not a log, such as the path of one. Raises: TopologyError."""
     if not isinstance(log, type) and all(hasattr(log, method) for method in ("reopened", "producer", "topics")):
         return
     opened = f"eddy.open_log({str(log)!r})" if isinstance(log, str | PathLike) else "eddy.open_log('data')"
@@ -72,12 +72,12 @@ def check_headers(where: str, headers: object) -> None:
 
 
 def check_partitions(where: str, given: Iterable[Any]) -> list["TopicPartition"]:
-    """Refuse arguments that are no partitions, such as the name of a topic. Raises: ConnectorError."""
+    """Refuse arguments that are not partitions, such as the name of a topic. Raises: ConnectorError."""
     found: list[Any] = [given] if isinstance(given, str | bytes) else list(given)
     for one in found:
         if not isinstance(one, TopicPartition):
             raise ConnectorError(
-                f"{where}: {one!r} is no partition; a partition of a topic is needed. Write "
+                f"{where}: {one!r} is not a partition; a partition of a topic is needed. Write "
                 f"eddy.connectors.log.TopicPartition({one if isinstance(one, str) else 'topic'!r}, 0)"
             )
     return found
@@ -86,7 +86,9 @@ def check_partitions(where: str, given: Iterable[Any]) -> list["TopicPartition"]
 def check_topic_names(where: str, given: Iterable[Any]) -> list[str]:
     """Refuse a text in place of names of topics, whose characters would be names. Raises: ConnectorError."""
     if isinstance(given, str | bytes):
-        raise ConnectorError(f"{where}: {given!r} are no names of topics; a list of names is needed. Write [{given!r}]")
+        raise ConnectorError(
+            f"{where}: {given!r} are not names of topics; a list of names is needed. Write [{given!r}]"
+        )
     return list(given)
 
 

@@ -151,7 +151,7 @@ class RowWriter:
         self._check(timestamp_ms, headers)  # also without rows
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
-                raise DataError(f"{self._where}: of rows, {pair!r} is no pair; a tuple (key, value) is needed")
+                raise DataError(f"{self._where}: of rows, {pair!r} is not a pair; a tuple (key, value) is needed")
             self.add(*pair, timestamp_ms, headers)
 
     def _check(self, timestamp_ms: int | None, headers: Headers) -> None:
@@ -191,7 +191,8 @@ class RowWriter:
             raise
         except Exception as error:
             raise DataError(
-                f"{self._where}: {what} {value!r} is no {serde.name}: {refusal(serde, value)}; a serde that fits is "
+                f"{self._where}: {what} {value!r} is not a valid {serde.name}: {refusal(serde, value)}; a serde that "
+                "fits is "
                 f"needed. Name it: {what}={serde_for(value)}"
             ) from error
 
@@ -261,7 +262,7 @@ class WritableLog:
 
 
 class _Writes:
-    """The calls of `write`, one after the other, by clients of their own, so that any thread may write."""
+    """Runs calls of `write` one after the other, with clients of its own, so that any thread may write."""
 
     def __init__(self, log: Log) -> None:
         self._given, self._mutex = log, threading.Lock()

@@ -66,7 +66,7 @@ def table(
             "each key; an app.Table is needed, such as one whose values are lists"
         )
     if not isinstance(table, base.Collection):
-        raise TopologyError(f"faust.table: {table!r} is no table; one made by app.Table is needed")
+        raise TopologyError(f"faust.table: {table!r} is not a table; one made by app.Table is needed")
     store = _name(table) if name is None else name
     read = key or _serde(table, "key_type", table.key_type, table.key_serializer)
     values = value or _serde(table, "value_type", table.value_type, table.value_serializer)

@@ -42,7 +42,7 @@ def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
         if type is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)  # JSON has only one type of numbers
         if type is not None and not isinstance(value, type):
-            raise TypeError(f"{value!r} is no {type.__name__}")
+            raise TypeError(f"{value!r} is not a valid {type.__name__}")
         return value
 
     hashable = type is not None and not issubclass(type, _UNHASHABLE)
@@ -57,11 +57,11 @@ def record(model: type[R], serializer: str | None = None) -> Serde[R]:
     As in a Faust topic, the codec is the model's own serializer, else `serializer`, else JSON.
 
     A model whose fields are lists, dicts or sets cannot be in rows of relations or in keys.
-    Raises: TopologyError if `model` is no Faust model, or if its codec unpickles.
+    Raises: TopologyError if `model` is not a Faust model, or if its codec unpickles.
     """
     if not (isinstance(model, type) and issubclass(model, faust.Record)):
         raise TopologyError(
-            f"faust.record: {model!r} is no model; a subclass of faust.Record is needed. "
+            f"faust.record: {model!r} is not a model; a subclass of faust.Record is needed. "
             "Write: class Node(faust.Record): ..."
         )
     name = str(model._options.serializer or serializer or _DEFAULT)
@@ -69,7 +69,7 @@ def record(model: type[R], serializer: str | None = None) -> Serde[R]:
 
     def encode(value: R) -> bytes:
         if not isinstance(value, model):
-            raise TypeError(f"{value!r} is no {model.__name__}")
+            raise TypeError(f"{value!r} is not a valid {model.__name__}")
         return found.dumps(value.to_representation())
 
     def decode(data: bytes) -> R:

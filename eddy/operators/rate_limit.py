@@ -1,13 +1,12 @@
-"""A table whose rows change at most once in a span of time: changes wait, and the last one of them is passed on.
+"""A table whose rows change at most once in a span of time: changes of a key wait, and only the last one is sent.
 
     a key's first change at t     waits until the wall clock is at t + limit
-    further changes until then    replace it
-    then                          the row before the first change is replaced by the row of now, if they differ
+    a later change until then     replaces the change that waits
+    at t + limit                  the last value replaces the value before the first change, if the two differ
 
 So a reader sees each row as it was at some moment of the last `limit`.
 
-If more changes wait in a partition than may, those that have waited longest are passed on before their moment, or the
-worker ends.
+If too many changes wait in a partition, either the oldest changes are sent before their time, or the worker ends.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,16 +28,16 @@ from eddy.state.table_state import Table
 __all__ = ["MostWaiting", "RateLimit", "Waiting"]
 
 Waiting = tuple[int, Any, Any]
-"""The moment until which a change waits, the value that was passed on before, and the value of now; None for none."""
+"""The moment until which a change waits, the value sent last, and the present value; None for a deleted row."""
 _Passed = tuple[Any, Any, Any]
 """A key, the value that was passed on before, and the value that is passed on."""
 _FIRST_CHUNK = 64
 
 
 class MostWaiting(NamedTuple):
-    """The changes that may wait in a partition: their number and the bytes of their rows, None for any.
+    """How many changes may wait in a partition: their number and the bytes of their rows; None is no limit.
 
-    `fails`: one more ends the worker; otherwise the ones that have waited longest are passed on.
+    `fails`: a change beyond the limit ends the worker; otherwise the oldest changes are sent early.
     """
 
     rows: int | None
@@ -57,9 +56,9 @@ class MostWaiting(NamedTuple):
 class RateLimit(Keyed):
     """The delta of a table in and out. `rows` is the spec of its rows. With `bound`, `waiting` is a `SizedTable`.
 
-    Invariant: `waiting` has the keys whose row differs from the one that was passed on, `calendar` their moments.
+    Invariant: `waiting` has the keys whose row differs from the last one sent, `calendar` the moments of these keys.
     Invariant: after a step the partitions whose keys it has changed are within `bound`.
-    Cost: O(log n) for each changed, due or early key of n that wait.
+    Cost: O(log n) for each key that changes, is due or is sent early, with n keys waiting.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class RateLimit(Keyed):
         return self.step(context, only_written(aside, self.with_keys(inputs[0]), self._rows))
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Let the changes wait, and pass on the ones whose moment has come."""
+        """Add the changes to those that wait, and send the changes whose moment has come."""
         batch = self.with_keys(inputs[0])
         due, self.left_due = self.due.due(self.due.frontiers(context))
         gone, came = _sides(batch)
@@ -136,7 +135,7 @@ class RateLimit(Keyed):
     def _early(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
         """Let changes go that have waited longest, where more wait than may. `began` are the keys that wait since now.
 
-        Raises: StateError if they are not to be passed on.
+        Raises: StateError if the bound does not allow to send them early.
         """
         if self._bound is None or not changed:
             return []
@@ -151,7 +150,7 @@ class RateLimit(Keyed):
             if self._bound.fails:
                 raise StateError(
                     f"suppress '{self.name}': {size.rows:,} changes of {size.bytes:,} bytes wait in partition "
-                    f"{partition}; by full='fail' at most {self._bound} may. Raise the bound, or pass on early those "
+                    f"{partition}; by full='fail' at most {self._bound} may. Raise the bound, or send early those "
                     "that have waited longest: full='emit'"
                 )
             here = [key for key, home in zip(changed, homes, strict=True) if home == partition and key in began]
@@ -178,7 +177,7 @@ class RateLimit(Keyed):
         return [(key, shown, value) for key, (_, shown, value) in zip(gone, olds, strict=True)]
 
     def _by_age(self, partition: int, began: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """The keys of a partition that wait, the oldest first: those of earlier epochs, then those that wait since now.
+        """The keys of a partition that wait, the oldest first: changes of earlier epochs, then changes of this one.
 
         Cost: proportional to the keys that are taken.
         """

@@ -5,7 +5,7 @@
 Every part is linear, and the last one is a fraction of whole numbers, so `total(A + ΔA) = total(A) + total(ΔA)` holds
 without any rounding: the result is a function of the rows, whatever their order and the cut into epochs.
 
-A float that is a whole number of 64 bits counts as an int: 1, 1.0 and True are equal rows (ADR 7). None is no number.
+A float that is a whole number of 64 bits counts as an int: 1, 1.0 and True are equal rows (ADR 7). None does not count.
 """
 
 import decimal
@@ -79,8 +79,8 @@ class ExactTotal:
     def result(self, mean: bool, type: Any) -> Any:
         """The sum, or the mean; None where there are no numbers.
 
-        A sum is of this type; without one it is a Decimal if one was added, a float if one was added that is no int,
-        and otherwise an int. A mean is a float. A float is the nearest one, and may be infinite.
+        A sum is of this type; without one it is a Decimal if one was added, a float if one was added that is not an
+        int, and otherwise an int. A mean is a float. A float is the nearest one, and may be infinite.
         """
         count, floats, decimals, nans, ups, downs = self._counts
         if count <= 0:
@@ -154,10 +154,10 @@ class Summation:
             return number
         fix = "Name the number of a value: of=lambda value: …"
         if number is None:
-            why = "is no number, and each record of a session needs one"
+            why = "is not a number, and each record of a session needs one"
             fix = "Filter the others out before windowed_by"
         elif not isinstance(number, _NUMBERS):
-            why = "is no number; an int, a float, a Decimal or None is needed"
+            why = "is not a number; an int, a float, a Decimal or None is needed"
         where = f"{self.verb} '{self.name}': {number!r}" + ("" if self.of is None else f" of the value {value!r}")
         raise DataError(f"{where} in the group {key!r} {why}. {fix}")
 
@@ -166,7 +166,7 @@ class Summation:
         if isinstance(number, Decimal) and not _is_short(number):
             return f"is not finite, or has more than {_MOST_PLACES} digits; a shorter Decimal is needed"
         if self.type is int and not (math.isfinite(number) and number == int(number)):
-            return "is no whole number, and the serde of the sums is of int; another one is needed (value=)"
+            return "is not a whole number, and the serde of the sums is of int; another one is needed (value=)"
         return ""
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
@@ -190,7 +190,7 @@ def _is_short(number: Decimal) -> bool:
 
 
 class Sum(Keyed):
-    """Rows of (K, V) in, or `facts`; the delta of the table K -> sum or mean out.
+    """Input: rows of (K, V), or `facts`. Output: the delta of the table K -> sum or mean.
 
     Invariant: `totals` has the total of each key, unless it is zero in all parts; a key without numbers is not in
     `table`. Weights are factors, so equal rows cost as much as one.

@@ -49,7 +49,7 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
 def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTable:
     for row in rows:
         if not isinstance(row, tuple | list) and not _is_row(row):
-            raise DataError(f"sql table '{name}': the row {row!r} is no row; a tuple or a list of values is needed")
+            raise DataError(f"sql table '{name}': the row {row!r} is not a row; a tuple or a list of values is needed")
     known = None if isinstance(columns, Mapping) else _inferred(name, columns, rows)
     declared = columns_named(name, columns, known)
     readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in declared]

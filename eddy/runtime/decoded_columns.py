@@ -20,7 +20,7 @@ def decoded(
     *,
     headers: Sequence[Headers] | None,
 ) -> list[Any]:
-    """Decode a column, null for null. `headers` are those of the records; None for no headers.
+    """Decode a column; null is decoded as null. `headers` has the headers of the records; None if they have none.
 
     Failures are stored in `problems` by index, and those that a later attempt may not repeat in `causes`, too.
     Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.
@@ -44,7 +44,7 @@ def decoded(
             except Exception as error:
                 if causes is not None and isinstance(error, UnknownSchemaError):
                     causes[index] = error
-                problems[index] = f"the {what} {item[:80]!r} is no {serde.name}: {error}{raised_at(error)}"
+                problems[index] = f"the {what} {item[:80]!r} is not a valid {serde.name}: {error}{raised_at(error)}"
         column.append(value)
     return column
 

@@ -42,7 +42,7 @@ class KeyValueStore(Generic[K, V]):
         spec = self._table.spec
         if key is not None and (why := refusal(spec.key, key)):
             raise DataError(
-                f"store '{spec.name}': key {key!r} is no {spec.key.name}: {why}; a key of that serde is needed"
+                f"store '{spec.name}': key {key!r} is not a valid {spec.key.name}: {why}; a key of that serde is needed"
             )
         return b"" if key is None else spec.key.encode(key)
 

@@ -47,14 +47,14 @@ class Share:
 
 
 class Strangers:
-    """Logs the members of a group that are no workers."""
+    """Logs the members of a group that are not workers."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log, self._group = log, group
         self._told: list[str] = []
 
     def look(self) -> None:
-        """Log a warning with the members that are no workers, if they have changed.
+        """Log a warning with the members that are not workers, if they have changed.
 
         If the request fails, the next call repeats it.
         """
@@ -65,7 +65,7 @@ class Strangers:
             return
         if found and found != self._told:
             _log.warning(
-                "application '%s': %s of its consumer group; partitions of a member that is no worker are not "
+                "application '%s': %s of its consumer group; partitions of a member that is not a worker are not "
                 "processed until it leaves. Stop it, or give it a group of its own: --group NAME",
                 self._group,
                 members(found),
@@ -74,5 +74,5 @@ class Strangers:
 
 
 def members(strangers: Collection[str]) -> str:
-    """How messages name members that are no workers."""
+    """How messages name members that are not workers."""
     return f"{', '.join(strangers)} {'is a member' if len(strangers) == 1 else 'are members'}"

@@ -321,7 +321,7 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
     try:
         return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise QueryArgumentError(f"live queries: this is no request: {error}") from error
+        raise QueryArgumentError(f"live queries: this is not a request: {error}") from error
 
 
 async def body_of(request: Request) -> bytes | None:

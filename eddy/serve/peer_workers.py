@@ -41,7 +41,7 @@ class OwnedPartition(msgspec.Struct, frozen=True):
 
 
 class WorkerTold(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as it tells of itself; of one that is away only the address, the reason and since when.
+    """The state that a worker reports. A worker that does not answer has only an address, a reason, and a time.
 
     `server` is a random name of its server, by which a worker knows itself among its peers. `in_loops` are the rows in
     loops and repartitions as counted on its partitions: the sum over all workers counts.
@@ -59,7 +59,7 @@ class WorkerTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_peers(peers: Sequence[str]) -> None:
-    """Raises: ConfigurationError for a text that is no address of another worker."""
+    """Raises: ConfigurationError for a text that is not an address of another worker."""
     for peer in peers:
         if not is_address(peer) or not peer.rpartition(":")[2].strip("0"):
             raise ConfigurationError(
@@ -73,7 +73,7 @@ class _Peer:
     heard_at: float
 
     async def ask(self, token: bytes | None) -> WorkerTold:
-        """The other worker as it tells of itself. It has `_ANSWER_S` seconds for all of its answer."""
+        """Ask another worker for its state. Its whole answer may take `_ANSWER_S` seconds."""
         try:
             async with asyncio.timeout(_ANSWER_S):
                 told = _read(await self._answered(token))
@@ -116,13 +116,13 @@ class _Peer:
 
 
 def _read(body: bytes) -> WorkerTold:
-    """What an answer tells. Raises: ValueError if it is no worker's."""
+    """The state in an answer. Raises: ValueError for an answer of another program."""
     try:
         told = msgspec.json.decode(body, type=WorkerTold)
     except RecursionError as error:
         raise ValueError("it answers with nested lists without end") from error
     if not told.state:
-        raise ValueError("it answers, and is no worker")
+        raise ValueError("it answers, and is not a worker")
     return told
 
 
@@ -144,7 +144,7 @@ def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) 
 
 
 def _each_once(told: Iterable[WorkerTold]) -> list[WorkerTold]:
-    """The workers without those that have told of themselves under another address already."""
+    """The workers, each once: a worker that has answered at another address already is left out."""
     found: dict[str, WorkerTold] = {}
     for each in told:
         found.setdefault(each.server or each.address, each)

@@ -37,7 +37,7 @@ MAX_READ = 100_000
 """The rows that one query reads."""
 SECONDS = 10.0
 MAX_WAITING = 8
-"""The queries that wait for their turn: each of them holds one of the server's places for requests."""
+"""The queries that may wait for their turn. Each occupies one of the server's places for requests."""
 _SAMPLE = 100
 _WAIT_S = 80.0
 """Seconds that a connection waits for its turn, and then for its answer."""
@@ -95,7 +95,7 @@ class SqlPages:
         try:
             asked = msgspec.json.decode(data, type=_SqlRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise QueryError(f'sql: this is no request: {error}; {{"sql": "SELECT …"}} is needed') from error
+            raise QueryError(f'sql: this is not a request: {error}; {{"sql": "SELECT …"}} is needed') from error
         allowed = self._allowed(request)
         async with self._turn(request):
             if await request.is_disconnected():
@@ -131,7 +131,7 @@ class SqlPages:
         return answer({"answer": msgspec.Raw(found), "version": version.token, "exact": version.exact})
 
     def _read(self, snapshot: TablesSnapshot, text: str, allowed: dict[str, Allowed]) -> dict[str, AnswerTable]:
-        """The tables that a text names with their rows, and the other tables without, so that errors name them."""
+        """All tables: the tables named in the text with rows, the others without rows, for error messages."""
         found = {}
         left = MAX_READ
         for name, may_read in allowed.items():
@@ -160,8 +160,8 @@ def _renew(request: Request) -> None:
 
 
 def _readable(snapshot: TablesSnapshot, name: str, may_read: Allowed, most: int) -> list[tuple[Any, Any]]:
-    """The rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if looking for
-    them takes longer than a query may.
+    """The rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if finding
+    them takes too long.
     """
     if may_read is None and (count := snapshot[name].count()) > most:
         raise _too_many(f"table '{name}' has {count:,} rows", most)

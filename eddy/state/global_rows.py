@@ -48,7 +48,8 @@ class GlobalRows(Generic[K, V]):
             return (serde.identify or serde.encode)(key)
         except Exception as error:
             raise DataError(
-                f"global table '{self.spec.name}': the key {key!r} is no {serde.name}: {reason_of(error)}; a key of "
+                f"global table '{self.spec.name}': the key {key!r} is not a valid {serde.name}: {reason_of(error)}; a "
+                "key of "
                 "its serde is needed. Name another where it is read: topology.global_table(…, key=…)"
             ) from error
 

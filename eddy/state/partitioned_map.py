@@ -77,7 +77,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
             data = self.spec.value.encode(value)
         except Exception as error:
             raise DataError(
-                f"store '{self.spec.name}': the value {value!r} of key {key!r} is no {self.spec.value.name}: "
+                f"store '{self.spec.name}': the value {value!r} of key {key!r} is not a valid {self.spec.value.name}: "
                 f"{reason_of(error)}; a value of the store's serde is needed. Name another where the store is "
                 "declared: value="
             ) from error
@@ -114,7 +114,8 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
             return (self.spec.key.identify or self.spec.key.encode)(key)
         except Exception as error:
             raise DataError(
-                f"store '{self.spec.name}': the key {key!r} is no {self.spec.key.name}: {reason_of(error)}; a key of "
+                f"store '{self.spec.name}': the key {key!r} is not a valid {self.spec.key.name}: {reason_of(error)}; a "
+                "key of "
                 "the store's serde is needed. Name another where the store is declared: key="
             ) from error
 

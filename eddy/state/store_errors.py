@@ -19,8 +19,8 @@ def closed(path: Path) -> StateError:
 def older(path: Path) -> StateError:
     """A store lacks writes that it had taken."""
     return StateError(
-        f"state {str(path)!r}: opened anew after a refused write, it lacks writes that were accepted; "
-        "whoever uses it must read its offsets again. Restart: it catches up from the changelogs."
+        f"state {str(path)!r}: the store was opened again after a refused write, and earlier writes are missing; "
+        "its offsets have to be read again. Restart the worker: it restores the rows from the changelogs."
     )
 
 

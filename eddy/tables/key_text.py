@@ -1,6 +1,6 @@
 """Keys as text: strings are unchanged, bytes are their text or hexadecimal digits, all other keys are JSON.
 
-Bytes that are no UTF-8 are written as 0x and their digits: FF as 0xff. So is text that looks like that.
+Bytes that are not UTF-8 are written as 0x and their digits: FF as 0xff. So is text that looks like that.
 
 In a table whose keys may be strings or other values, text that is not JSON is a string, and a string that is JSON is
 written as JSON: the string 5 is "5".
@@ -34,7 +34,7 @@ def key_of_text(table: ServedTable, text: str) -> Any:
             return bytes.fromhex(digits[1]) if digits else text.encode(errors="surrogateescape")
         text.encode()
     except UnicodeEncodeError as error:
-        raise QueryError(f"table '{table.name}': key {text[:80]!r} is no UTF-8, which is needed") from error
+        raise QueryError(f"table '{table.name}': key {text[:80]!r} is not UTF-8, which is needed") from error
     if kind is str:
         return text
     try:
@@ -45,7 +45,7 @@ def key_of_text(table: ServedTable, text: str) -> Any:
     except (msgspec.MsgspecError, RecursionError) as error:
         if kind in (None, Any):
             return text
-        raise QueryError(f"table '{table.name}': key {text[:80]!r} is no {table.key.name}: {error}") from error
+        raise QueryError(f"table '{table.name}': key {text[:80]!r} is not a valid {table.key.name}: {error}") from error
 
 
 def text_of_key(table: ServedTable, key: Any) -> str:

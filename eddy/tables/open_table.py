@@ -34,7 +34,7 @@ class _Rows(Protocol):
 
 
 class KeyRange(NamedTuple):
-    """Keys as they are stored: those from `start` to before `stop`."""
+    """The stored bytes of the keys from `start`, up to but without `stop`."""
 
     start: bytes
     stop: bytes
@@ -123,7 +123,8 @@ class OpenTable:
             return self._prefix + encode_key(serde, canonical_key(serde, key))
         except Exception as error:
             raise QueryError(
-                f"table '{self.table.name}': key {_short(key)} is no {serde.name}: {reason_of(error)}; a key that "
+                f"table '{self.table.name}': key {_short(key)} is not a valid {serde.name}: {reason_of(error)}; a key "
+                "that "
                 f"fits is needed, not {serde_for(key)}"
             ) from error
 

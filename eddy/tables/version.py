@@ -74,7 +74,7 @@ def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) 
     if isinstance(asked, str):
         return _of_token(asked)
     if not isinstance(asked, Mapping):
-        raise QueryError(f"at_least: {asked!r} is no version; a token, or offsets by topic are needed")
+        raise QueryError(f"at_least: {asked!r} is not a version; a token, or offsets by topic are needed")
     wanted = Wanted({}, {})
     for topic, given in asked.items():
         partitions = inputs.get(topic) or tables.get(topic)
@@ -111,7 +111,7 @@ def _of_token(token: str) -> Wanted:
 
 
 def version_of(name: str, token: str) -> Version:
-    """The version of a token; errors say `name` for the argument. A token does not tell whether its version is
+    """The version of a token; errors say `name` for the argument. A token does not say whether its version is
     exact. Raises: QueryError.
     """
     try:
@@ -119,4 +119,4 @@ def version_of(name: str, token: str) -> Version:
         found = msgspec.msgpack.decode(data, type=dict[str, Offsets])
         return Version(found["o"], found["i"], exact=False)
     except (ValueError, KeyError, msgspec.MsgspecError) as error:
-        raise QueryError(f"{name}: {token[:80]!r} is no version; one that a server gave is needed") from error
+        raise QueryError(f"{name}: {token[:80]!r} is not a version; one that a server gave is needed") from error

@@ -95,7 +95,7 @@ def check_function(
 def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = False) -> Any:
     """Check that an argument is a function that runs when it is called. Returns it without its cache."""
     if not callable(function):
-        raise TopologyError(f"{where}: {prefix}{_shown(function)} is no function; a callable is needed")
+        raise TopologyError(f"{where}: {prefix}{_shown(function)} is not a function; a callable is needed")
     written = _uncached(function)
     if inspect.iscoroutinefunction(written):
         raise TopologyError(
@@ -313,7 +313,7 @@ def check_kind(where: str, needed: type, given: Iterable[Any], advice: str = "")
     for one in given:
         if not isinstance(one, needed):
             raise TopologyError(
-                f"{where}: {type(one).__name__} is no {needed.__name__}; one is needed. {advice}".strip()
+                f"{where}: {type(one).__name__} is not a {needed.__name__}; one is needed. {advice}".strip()
             )
 
 
@@ -327,7 +327,7 @@ def check_rows(where: str, rows: Any, key: Any, value: Any) -> tuple[tuple[Any, 
     found = tuple(rows)
     for row in found:
         if not isinstance(row, tuple) or len(row) != 2:
-            raise TopologyError(f"{where}: the row {_shown(row)} is no pair; a pair (key, value) is needed")
+            raise TopologyError(f"{where}: the row {_shown(row)} is not a pair; a pair (key, value) is needed")
         try:
             hash(row)
         except TypeError as error:
@@ -338,6 +338,6 @@ def check_rows(where: str, rows: Any, key: Any, value: Any) -> tuple[tuple[Any, 
         for what, serde, part in (("key", key, row[0]), ("value", value, row[1])):
             if serde is not None and part is not None and (why := refusal(serde, part)):
                 raise TopologyError(
-                    f"{where}: the {what} {_shown(part)} is no {serde.name}: {why}; name the serde that fits"
+                    f"{where}: the {what} {_shown(part)} is not a valid {serde.name}: {why}; name the serde that fits"
                 )
     return found

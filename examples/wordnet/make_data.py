@@ -61,7 +61,7 @@ def read(source: Path) -> list[Concept]:
             try:
                 concepts.append(parse(line))
             except (ValueError, IndexError) as error:
-                raise ValueError(f"line {number} is no synset: {line[:40]!r}; see wndb(5WN).") from error
+                raise ValueError(f"line {number} is not a synset: {line[:40]!r}; see wndb(5WN).") from error
     return concepts
 
 

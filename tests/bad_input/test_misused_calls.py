@@ -41,9 +41,9 @@ class TestRows:
                 {"ab": "xy"},
                 r"driver: topic 'in': records={'ab': 'xy'}; .* Write pipe_all\(records\.items\(\)\)",
             ),
-            (["ab"], "driver: topic 'in': of records, 'ab' is no pair"),
+            (["ab"], "driver: topic 'in': of records, 'ab' is not a pair"),
             ("ab", r"records='ab'; a list of pairs \(key, value\) is needed. Write \[\(key, value\), …\]"),
-            ([("a", "b", "c")], r"of records, \('a', 'b', 'c'\) is no pair"),
+            ([("a", "b", "c")], r"of records, \('a', 'b', 'c'\) is not a pair"),
             (7, "records=7; a list of pairs"),
         ],
     )
@@ -145,7 +145,7 @@ class TestResults:
 
     def test_group_by_with_a_wrong_argument_is_said_as_group_by(self) -> None:
         rows: Any = eddy.Topology("app").stream("in", key=S, value=S)
-        with pytest.raises(TopologyError, match="group_by after 'in': 'word' is no function"):
+        with pytest.raises(TopologyError, match="group_by after 'in': 'word' is not a function"):
             rows.group_by("word")
         with pytest.raises(TopologyError, match="group_by after 'in': key=<class 'str'>; a serde is needed"):
             rows.group_by(lambda key, value: value, str)

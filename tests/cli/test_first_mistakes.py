@@ -43,10 +43,10 @@ def test_byte_order_mark_is_no_part_of_the_first_record(
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
-        ("a.tsv", b"k\tcaf\xe9\n", r"line 1: the value b'caf\\xe9' is no UTF-8: byte 0xe9 at character 4"),
-        ("a.csv", b"k,v\nk,caf\xe9\n", r"line 2: the value b'caf\\xe9' is no UTF-8: byte 0xe9 at character 4"),
-        ("a.jsonl", b'{"key": "k", "value": "caf\xe9"}\n', r"line 1: b'.*' is no UTF-8: byte 0xe9 at character 27"),
-        ("a.txt", b"x" * 200 + b"\xe9\n", r"line 1: the value b'x{40}\.\.\.' is no UTF-8: byte 0xe9 at character 201"),
+        ("a.tsv", b"k\tcaf\xe9\n", r"line 1: the value b'caf\\xe9' is not UTF-8: byte 0xe9 at character 4"),
+        ("a.csv", b"k,v\nk,caf\xe9\n", r"line 2: the value b'caf\\xe9' is not UTF-8: byte 0xe9 at character 4"),
+        ("a.jsonl", b'{"key": "k", "value": "caf\xe9"}\n', r"line 1: b'.*' is not UTF-8: byte 0xe9 at character 27"),
+        ("a.txt", b"x" * 200 + b"\xe9\n", r"line 1: the value b'x{40}\.\.\.' is not UTF-8: byte 0xe9 at character 201"),
     ],
 )
 def test_file_in_another_encoding_is_told(

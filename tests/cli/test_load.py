@@ -52,7 +52,7 @@ def test_file_may_import_its_neighbours(run: Command, folder: pathlib.Path) -> N
         ("two.py", "'two.py' defines 2 topologies: orders, users; one has to be named. Write: two.py:orders"),
         ("two.py:carts", "'two.py' has no Topology called 'carts'; its topologies are: orders, users."),
         ("none.py", "'none.py' defines no Topology; one is needed. Write: topology = eddy.Topology("),
-        ("notes.txt", "'notes.txt' is no Python file"),
+        ("notes.txt", "'notes.txt' is not a Python file"),
     ],
 )
 def test_what_is_not_found_is_a_mistake_in_use(run: Command, folder: pathlib.Path, program: str, said: str) -> None:

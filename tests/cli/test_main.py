@@ -148,7 +148,7 @@ def test_streams_that_the_caller_closed_change_nothing(closed: str, run: Command
 @pytest.mark.parametrize("address", ["99999", "localhost:65536", "port", "-1", "1:2:3"])
 def test_address_that_is_none_is_a_wrong_use(run: Command, address: str) -> None:
     told = run("run", "family.py", f"--http={address}", status=2).stderr
-    assert f"Invalid value for '--http': '{address}' is no address; PORT or HOST:PORT is needed" in told
+    assert f"Invalid value for '--http': '{address}' is not an address; PORT or HOST:PORT is needed" in told
 
 
 @pytest.mark.parametrize("command", ["run", "status", "wait", "describe"])

@@ -118,18 +118,18 @@ class TestProduce:
         ("arguments", "text", "said"),
         [
             ((), "a\t1\nb\n", "line 2: 1 columns, and the value is to be read from column 2"),
-            (("--value-type", "int64"), "a\t1\nb\tx\n", "line 2: the value 'x' is no int64"),
-            (("--key-type", "json"), "1\t1\n{\tx\n", "line 2: the key '{' is no json"),
-            (("--value-type", "bytes"), "a\t00\nb\tzz\n", "line 2: the value 'zz' is no bytes"),
-            ((), b"a\t1\nb\t\xff\n", "line 2: the value b'\\xff' is no UTF-8: byte 0xff"),
-            (("--timestamp", "3"), "a\t1\t2\na\t1\tlate\n", "line 2: the timestamp 'late' is no number"),
+            (("--value-type", "int64"), "a\t1\nb\tx\n", "line 2: the value 'x' is not a valid int64"),
+            (("--key-type", "json"), "1\t1\n{\tx\n", "line 2: the key '{' is not a valid json"),
+            (("--value-type", "bytes"), "a\t00\nb\tzz\n", "line 2: the value 'zz' is not a valid bytes"),
+            ((), b"a\t1\nb\t\xff\n", "line 2: the value b'\\xff' is not UTF-8: byte 0xff"),
+            (("--timestamp", "3"), "a\t1\t2\na\t1\tlate\n", "line 2: the timestamp 'late' is not a number"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n[1]\n', "line 2: no JSON object"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n{"key":' + "[" * 20_000 + "\n", "line 2: no JSON object"),
             (("--format", "jsonl"), '{"key":"a","value":"b"}\n{"key":"c"}\n', "line 2: no field 'value' among ['key']"),
             (
                 ("--format", "jsonl"),
                 '{"key":"a","value":"b"}\n{"key":1,"value":"x"}\n',
-                "line 2: the key 1 is no string: Expected `str`, got `int`",
+                "line 2: the key 1 is not a valid string: Expected `str`, got `int`",
             ),
         ],
     )
@@ -199,7 +199,7 @@ class TestConsume:
 
     def test_wrong_type_is_named_and_a_right_one_suggested(self, run: Command, records: None) -> None:
         told = run("consume", "t", "--value-type", "int64", status=1).stderr
-        assert "topic 't' partition 0 offset 0: the value b'1' is no int64" in told
+        assert "topic 't' partition 0 offset 0: the value b'1' is not a valid int64" in told
         run("produce", "counts", "--value-type", "int64", stdin="a\t1\nb\t2\n")
         assert run("consume", "counts").stderr == "the values do not look like text; perhaps: --value-type int64\n"
         assert run("consume", "counts", "--value-type", "int64").stdout == "a\t1\nb\t2\n"

@@ -129,7 +129,7 @@ def test_compacted_topic_is_read_as_a_table(run: Command, folder: pathlib.Path) 
         (("-c", "SELECT 1;\nSELECT 1 / 0"), 1, "error [DATA]: sql line 2, column 8: division by zero"),
         (("-c", "SELECT 1 FROM edges LIMIT 1 OFFSET src"), 78, "line 1, column 36: OFFSET src is not supported"),
         (("-c", "SELECT 'x"), 78, "cannot be read"),
-        (("-t", "x", "-c", "SELECT 1"), 2, "'x' is no table; NAME=FILE or NAME=TOPIC is needed."),
+        (("-t", "x", "-c", "SELECT 1"), 2, "'x' is not a table; NAME=FILE or NAME=TOPIC is needed."),
         (("-t", "x=gone.csv", "-c", "SELECT 1"), 2, "there is no file 'gone.csv'."),
         (("-t", "x=first:t", "-c", "SELECT 1"), 2, "latest:TOPIC or all:TOPIC is needed."),
         (("-t", "x=t,key=money", "-c", "SELECT 1"), 2, "key= is one of string, int64"),
@@ -137,7 +137,7 @@ def test_compacted_topic_is_read_as_a_table(run: Command, folder: pathlib.Path) 
         (("gone.sql", "-c", "SELECT 1"), 2, "leave one out"),
         (("-t", "x=t", "-c", "SELECT * FROM x"), 1, "there is no such directory"),
         (("-c", "CREATE TABLE edges (gone int); SELECT * FROM edges"), 1, "edges.csv: there is no column 'gone'"),
-        (("-c", "CREATE TABLE edges (name int); SELECT * FROM edges"), 1, "edges.csv:2: 'a' is no integer"),
+        (("-c", "CREATE TABLE edges (name int); SELECT * FROM edges"), 1, "edges.csv:2: 'a' is not a valid integer"),
         (("-c", "DROP TABLE edges"), 78, "DROP is not supported"),
     ],
 )

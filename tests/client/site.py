@@ -70,7 +70,7 @@ class Site:
         return f"http://127.0.0.1:{self.port}/"
 
     def write(self, rows: Mapping[str, Any]) -> None:
-        """Write rows to the source, and wait until the server has them. Rows that are no text are written as JSON."""
+        """Write rows to the source, and wait until the server has them. Rows that are not text are written as JSON."""
         texts = {key: row if row is None or isinstance(row, str) else json.dumps(row) for key, row in rows.items()}
         (source,) = self.topology.plan.sources()
         pairs = {key: None if text is None else text.encode() for key, text in texts.items()}

@@ -18,7 +18,7 @@ TIME_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[str]:
-    """A table of numbers, of whose records many are no numbers."""
+    """A table of numbers, of whose records many are not numbers."""
     topology = eddy.Topology("shop")
     topology.table("items", key=eddy.String, value=eddy.Int64)
     log = eddy.open_log()

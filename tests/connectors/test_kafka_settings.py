@@ -73,8 +73,8 @@ class TestFile:
             ("sasl.password=x${env:GONE}", "sasl.password refers to ${env:GONE}: this environment variable is not set"),
             ("sasl.password=x${file:gone}", "refers to ${file:gone}: this file cannot be read (No such file"),
             ("sasl.password=x${vault:hunter2}", "refers to ${vault:…}: eddy knows no such reference"),
-            ("hunter2", "it is no setting; NAME=VALUE is needed"),
-            ("=hunter2", "it is no setting; NAME=VALUE is needed"),
+            ("hunter2", "it is not a setting; NAME=VALUE is needed"),
+            ("=hunter2", "it is not a setting; NAME=VALUE is needed"),
         ],
     )
     def test_what_cannot_be_read_is_named_without_its_value(self, tmp_path: Path, line: str, said: str) -> None:
@@ -160,7 +160,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("pair", ["hunter2", "=hunter2", "a b=hunter2"])
     def test_what_is_no_setting_is_not_shown(self, pair: str) -> None:
-        assert refusal("client.id=a", pair) == "--set: number 2 is no setting; KEY=VALUE is needed"
+        assert refusal("client.id=a", pair) == "--set: number 2 is not a setting; KEY=VALUE is needed"
 
     @pytest.mark.parametrize("servers", ["", "localhost", "a:b", "a:1,,b:2", "a:99999", "user:hunter2@a:1", "a:1;b:2"])
     def test_servers_are_hosts_and_ports(self, servers: str) -> None:

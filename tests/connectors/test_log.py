@@ -100,7 +100,7 @@ class TestTopics:
             lambda: log.set_positions("group", {bad: Position(0)}),
         ]
         for call in calls:
-            with pytest.raises(ConnectorError, match=rf"{re.escape(repr(bad))} is no partition; .*TopicPartition\("):
+            with pytest.raises(ConnectorError, match=rf"{re.escape(repr(bad))} is not a partition; .*TopicPartition\("):
                 call()
 
     def test_a_text_is_no_list_of_names_or_partitions(self, log: Log, topic: str) -> None:
@@ -112,7 +112,7 @@ class TestTopics:
         for call in calls:
             with pytest.raises(ConnectorError, match=rf"a list of names is needed. Write \['{topic}'\]"):
                 call()
-        with pytest.raises(ConnectorError, match=f"'{topic}' is no partition"):
+        with pytest.raises(ConnectorError, match=f"'{topic}' is not a partition"):
             log.end_offsets(topic)  # type: ignore[arg-type]
         assert log.topics([topic])
 

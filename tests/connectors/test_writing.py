@@ -84,9 +84,9 @@ class TestWrite:
     @pytest.mark.parametrize(
         ("rows", "named"),
         [
-            ({"a": 1, "b": "no number"}, "value 'no number' is no int64.*Name it: value=eddy.String"),
-            ({3.5j: 1}, "key 3.5j is no plain"),
-            ([("a", 1), ("b", 2, 3)], r"of rows, \('b', 2, 3\) is no pair"),
+            ({"a": 1, "b": "no number"}, "value 'no number' is not a valid int64.*Name it: value=eddy.String"),
+            ({3.5j: 1}, "key 3.5j is not a valid plain"),
+            ([("a", 1), ("b", 2, 3)], r"of rows, \('b', 2, 3\) is not a pair"),
             ("text", "rows='text'; a dict or pairs"),
             (None, "rows=None; a dict or pairs"),
         ],
@@ -157,7 +157,7 @@ class TestWriter:
     def test_a_row_that_does_not_fit_leaves_the_others(self, log: AnyLog, topic: str) -> None:
         with log.writer(topic, value=eddy.Int64) as writer:
             writer.add("a", 1)
-            with pytest.raises(DataError, match="value 'x' is no int64"):
+            with pytest.raises(DataError, match="value 'x' is not a valid int64"):
                 writer.add("b", "x")
         assert values(log, topic) == [eddy.Int64.encode(1)]
 

@@ -69,7 +69,7 @@ def test_tables_without_the_latest_value_of_each_key_are_refused_with_the_reason
         eddy.faust.table(topology, app.Table("by-hour", key_type=str, value_type=int).tumbling(3600))
     with pytest.raises(eddy.TopologyError, match="additions and removals"):
         eddy.faust.table(topology, app.SetTable("tags", key_type=str, value_type=str))
-    with pytest.raises(eddy.TopologyError, match="is no table"):
+    with pytest.raises(eddy.TopologyError, match="is not a table"):
         eddy.faust.table(topology, app.topic("in"))
 
 

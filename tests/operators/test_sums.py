@@ -145,14 +145,18 @@ def test_values_need_not_be_hashable() -> None:
 @pytest.mark.parametrize(
     ("summation", "value", "told"),
     [
-        (SUM, "seven", r"sum 's': 'seven' in the group 'a' is no number; an int, a float, a Decimal or None is needed"),
-        (MEAN, [1], r"avg 's': \[1\] in the group 'a' is no number"),
+        (
+            SUM,
+            "seven",
+            r"sum 's': 'seven' in the group 'a' is not a number; an int, a float, a Decimal or None is needed",
+        ),
+        (MEAN, [1], r"avg 's': \[1\] in the group 'a' is not a number"),
         (Summation("s", False, len), "", None),
-        (Summation("s", False, lambda v: v[0]), "x", r"sum 's': 'x' of the value 'x' in the group 'a' is no number"),
+        (Summation("s", False, lambda v: v[0]), "x", r"sum 's': 'x' of the value 'x' in the group 'a' is not a number"),
         (SUM, Decimal("NaN"), r"Decimal\('NaN'\) in the group 'a' is not finite, or has more than 6176 digits"),
         (SUM, Decimal("1E+999999"), r"is not finite, or has more than 6176 digits; a shorter Decimal is needed"),
-        (Summation("s", False, None, int), 0.5, r"0.5 in the group 'a' is no whole number, .*\(value=\)\. Name the"),
-        (Summation("s", False, None, int), math.inf, r"inf in the group 'a' is no whole number"),
+        (Summation("s", False, None, int), 0.5, r"0.5 in the group 'a' is not a whole number, .*\(value=\)\. Name the"),
+        (Summation("s", False, None, int), math.inf, r"inf in the group 'a' is not a whole number"),
     ],
 )
 def test_another_value_than_a_number_is_named_with_its_group(summation: Summation, value: Any, told: Any) -> None:

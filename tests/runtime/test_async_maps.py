@@ -314,8 +314,11 @@ def test_it_stands_among_other_steps_of_records() -> None:
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda s: s.map_values_async(lambda value: value), "is no coroutine function; one is needed. Write async def"),
-        (lambda s: s.map_async(5), "5 is no coroutine function"),
+        (
+            lambda s: s.map_values_async(lambda value: value),
+            "is not a coroutine function; one is needed. Write async def",
+        ),
+        (lambda s: s.map_async(5), "5 is not a coroutine function"),
         (lambda s: s.map_async(same), "same of .*test_async_maps.*takes \\(value\\) and is called with \\(key, value"),
         (lambda s: s.map_values_async(same, at_most=0), "at_most=0; 1 or more"),
         (lambda s: s.map_values_async(same, order="any"), "order='any'; 'key', 'input' or 'none' is needed"),
@@ -323,10 +326,10 @@ def test_it_stands_among_other_steps_of_records() -> None:
         (lambda s: s.map_values_async(same, retries=-1), "retries=-1; 0 or more"),
         (lambda s: s.repartition().map_values_async(same), "step 'numbers-repartition' has sent the rows"),
         (lambda s: s.map_values_async(same).map_values_async(same), "have been called for before; write one function"),
-        (lambda s: s.to_table().to_stream().map_values_async(same), "makes rows that are no records of a source"),
+        (lambda s: s.to_table().to_stream().map_values_async(same), "makes rows that are not records of a source"),
         (
             lambda s: s.recursively(lambda rows: rows.map_values_async(same).filter(lambda key, value: False)),
-            "rows inside recursively 'numbers-recursively' are no records of a source",
+            "rows inside recursively 'numbers-recursively' are not records of a source",
         ),
     ],
 )

@@ -53,8 +53,8 @@ def test_records_that_do_not_decode_are_rejected_with_the_reason() -> None:
     assert decoding.decode([records])["in"].rows == [("a", 1), ("d", 4)]
     assert [(r.offset, r.key, r.value) for r in decoding.rejected] == [(1, b"\xff", number(2)), (2, b"c", b"short")]
     assert [reason.split(":")[0] for reason in (r.reason for r in decoding.rejected)] == [
-        "the key b'\\xff' is no string",
-        "the value b'short' is no int64",
+        "the key b'\\xff' is not a valid string",
+        "the value b'short' is not a valid int64",
     ]
     assert str(decoding.rejected[1].error()).startswith("topic 'in' partition 0 offset 2 key b'c': the value b'short'")
 

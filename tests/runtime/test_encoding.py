@@ -74,7 +74,9 @@ def test_records_go_to_the_partitions_of_their_keys(log: LocalLog) -> None:
 
 def test_a_value_that_does_not_fit_is_named_with_the_serde_that_would(log: LocalLog) -> None:
     batch = Batch([("a", 1), ("b", "two")], [1, 1], 0)
-    with pytest.raises(DataError, match=r"sink 'out': value 'two' is no int64: .* Name it in to\(.*value=eddy.String"):
+    with pytest.raises(
+        DataError, match=r"sink 'out': value 'two' is not a valid int64: .* Name it in to\(.*value=eddy.String"
+    ):
         sent(log, lambda to: to.sink(sink(True), output(batch)))
 
 

@@ -124,6 +124,6 @@ def test_a_message_of_another_class_is_refused() -> None:
     for form in (serde, serde.in_topic("x", "value")):
         with pytest.raises((TypeError, ValueError), match="ErrorInfo"):
             form.encode(error_details_pb2.Help())
-    with pytest.raises(TypeError, match="is no Person"):
+    with pytest.raises(TypeError, match="is not a valid Person"):
         registry.avro(Person).in_topic("x", "value").encode({"name": "ann"})  # type: ignore[arg-type]
     assert registry.avro(Person).in_topic("x", "value").encode(ANN)

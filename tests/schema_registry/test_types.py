@@ -137,7 +137,9 @@ def test_a_recursive_type_names_itself() -> None:
     in_topic = REGISTRY.avro(Tree).in_topic("trees", "value")
     tree = Tree("a", (Tree("b"), Tree("c", (Tree("d"),))))
     assert in_topic.decode(in_topic.encode(tree)) == tree
-    with pytest.raises(ValueError, match=r"children\[…\]\.size: 1\.5 is no long|size: 1\.5 is no long"):
+    with pytest.raises(
+        ValueError, match=r"children\[…\]\.size: 1\.5 is not a valid long|size: 1\.5 is not a valid long"
+    ):
         in_topic.encode(Tree("a", (Tree("b", (), 1.5),)))  # type: ignore[arg-type]
 
 
@@ -266,9 +268,9 @@ SEVERAL = [{"type": "record", "name": name, "fields": [{"name": "n", "type": "lo
         (lambda: REGISTRY.avro(HasUnion), r"HasUnion\.id is a union of 2 types"),
         (lambda: REGISTRY.avro(HasNumbers), r"HasNumbers\.by_number is of type dict"),
         (lambda: REGISTRY.avro(Tagged), r"Tagged has a tag or is array_like"),
-        (lambda: REGISTRY.avro(int), r"registry\.avro: <class 'int'> is no schema"),
-        (lambda: REGISTRY.avro("{"), r"registry\.avro: the schema is no JSON"),
-        (lambda: REGISTRY.avro({"type": "recrod", "name": "x"}), r"the schema uses the type|is no Avro schema"),
+        (lambda: REGISTRY.avro(int), r"registry\.avro: <class 'int'> is not a schema"),
+        (lambda: REGISTRY.avro("{"), r"registry\.avro: the schema is not JSON"),
+        (lambda: REGISTRY.avro({"type": "recrod", "name": "x"}), r"the schema uses the type|is not an Avro schema"),
         (lambda: REGISTRY.avro("nowhere.avsc"), r"the schema nowhere\.avsc cannot be read: .*; a file is needed"),
         (lambda: REGISTRY.avro(Person, Person), r"type=.* besides the type"),
         (lambda: REGISTRY.avro(PERSON, int), r"type=<class 'int'>; a msgspec\.Struct, a dataclass or None"),
@@ -276,10 +278,10 @@ SEVERAL = [{"type": "record", "name": name, "fields": [{"name": "n", "type": "lo
         (lambda: REGISTRY.avro(Person, subject=""), r"subject=''; the name of a subject"),
         (lambda: REGISTRY.avro(Person, register=1), r"register=1; True or False"),  # type: ignore[arg-type]
         (lambda: REGISTRY.avro(PERSON, references={"a": "b"}), r"references\['a'\]='b'"),  # type: ignore[dict-item]
-        (lambda: REGISTRY.avro(Person, name="a b"), r"name='a b' is no Avro name"),
+        (lambda: REGISTRY.avro(Person, name="a b"), r"name='a b' is not an Avro name"),
         (lambda: REGISTRY.avro(PERSON, name="Person"), r"name='Person' besides a schema"),
-        (lambda: REGISTRY.json({"type": 7}), r"registry\.json: the schema is no JSON Schema"),
-        (lambda: REGISTRY.protobuf(Person), r"registry\.protobuf: .* is no message"),
+        (lambda: REGISTRY.json({"type": 7}), r"registry\.json: the schema is not a JSON Schema"),
+        (lambda: REGISTRY.protobuf(Person), r"registry\.protobuf: .* is not a message"),
         (lambda: eddy.SchemaRegistry("localhost:8081"), r"SchemaRegistry: url='localhost:8081'; an address"),
         (lambda: eddy.SchemaRegistry("http://x", user="ann"), r"user= has no colon"),
         (lambda: eddy.SchemaRegistry("http://x", settings={"a": []}), r"a dict of texts and numbers is needed"),

@@ -150,7 +150,7 @@ def of_body(body: bytes, status: int = 200) -> Callable[[socket.socket, threadin
         (of_body(b"[]"), "Expected `object`"),
         (of_body(b"no json"), "JSON is malformed"),
         (of_body(b"", 418), "status 418"),
-        (of_body(b'{"status": "ok"}'), "is no worker"),
+        (of_body(b'{"status": "ok"}'), "is not a worker"),
         (of_body(b'{"member": "\xff"}'), "can't decode byte 0xff"),
         (of_body(b'{"a":' * 100_000), "nested lists without end"),
         (saying(b"\x00\xff\r\n\r\n"), "illegal"),

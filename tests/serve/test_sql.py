@@ -112,7 +112,7 @@ def test_recursive_query_is_answered(shop: Shop) -> None:
         ("SELECT 1; DROP TABLE orders", "2 statements; one is needed"),
         ("SELECT 1 / 0", "division by zero"),
         ("", "there is no statement"),
-        ({"not": "text"}, "this is no request"),
+        ({"not": "text"}, "this is not a request"),
     ],
 )
 def test_error_names_the_place(shop: Shop, sql: Any, message: str) -> None:

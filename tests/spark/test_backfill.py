@@ -186,7 +186,7 @@ def test_bad_input_is_named_and_nothing_is_written(plain: Rig) -> None:
     plain.write("nodes", [(b"x", b"\xff")])
     topics = set(plain.log.topics())
     with pytest.raises(
-        DataError, match=r"topic 'nodes' partition \d offset \d+ key b'x': the value b'\\xff' is no string"
+        DataError, match=r"topic 'nodes' partition \d offset \d+ key b'x': the value b'\\xff' is not a valid string"
     ):
         plain.backfill()
     plain.log.delete_records({TopicPartition("words", 0): 1})

@@ -133,8 +133,11 @@ def test_what_pythons_writer_and_pandas_write_is_read(spark: Any, tmp_path: Path
         ('key,value\na,x "y" z\n', r"bad\.csv: line 2: a quote in the middle of a value"),
         ('key,value\na,1\nb,"2\n', r"bad\.csv: line 3: a quote is opened and not closed in the file"),
         ("key,value\na,1\nb,2,3\n", r"bad\.csv: line 3: 3 columns, where the first line has 2"),
-        ("key,value,timestamp\na,1,2024-01-01\n", r"line 2: the timestamp '2024-01-01' is no number of milliseconds"),
-        ("key,value,timestamp\na,1,9223372036854775808\n", r"line 2: the timestamp .* is no number of milliseconds"),
+        (
+            "key,value,timestamp\na,1,2024-01-01\n",
+            r"line 2: the timestamp '2024-01-01' is not a number of milliseconds",
+        ),
+        ("key,value,timestamp\na,1,9223372036854775808\n", r"line 2: the timestamp .* is not a number of milliseconds"),
     ],
 )
 def test_what_is_no_csv_is_named(spark: Any, tmp_path: Path, text: str, said: str) -> None:

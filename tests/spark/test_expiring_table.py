@@ -42,7 +42,9 @@ def living(by: Any) -> eddy.Topology:
 
 
 def signs(rng: random.Random, count: int, at: int) -> list[Sign]:
-    """Records about a moment: late ones, some expired when they come; tombstones; some that are no rows, or no keys."""
+    """Records about a moment: late ones, some expired when they come; tombstones; some that are not rows, or no
+    keys.
+    """
     keys, values = [*(b"%d" % n for n in range(12)), None], [b"x", b"y", b"z", b"tick", None]
     return [(rng.choice(keys), rng.choice(values), at + rng.randint(-2 * AFTER_MS, AFTER_MS)) for _ in range(count)]
 

@@ -101,7 +101,7 @@ def test_a_value_that_its_serde_does_not_take_writes_nothing(log: LocalLog, data
     log.create_topics([TopicSpec("found", 1)])
     frame = spark.sql("SELECT 'a' AS key, '{}' AS value UNION ALL SELECT 'b', 'no JSON'")
     with pytest.raises(
-        Exception, match=r"topic 'found': the value 'no JSON' is no json: .*a value that fits is needed"
+        Exception, match=r"topic 'found': the value 'no JSON' is not a valid json: .*a value that fits is needed"
     ):
         save(frame, topic="found", job="one", value="json", **data)
     early = spark.sql("SELECT 'a' AS value, TIMESTAMP '1969-12-31 23:59:59+00:00' AS timestamp")

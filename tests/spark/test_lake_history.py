@@ -222,7 +222,7 @@ def test_bad_files_are_named_and_nothing_is_written(rig: Rig, tmp_path: Path) ->
     assert f"{lake}/d.parquet; files that have no rows in common" in said
     write(lake / "e.parquet", [*ROWS[:2], {"key": "z", "value": "v", "seq": None}], names)
     said = refused(rig, f"{lake}/e.parquet", "order=seq")
-    assert "1 of 3 rows are no records, such as one whose reason is: column 'seq' has no value" in said
+    assert "1 of 3 rows are not records, such as one whose reason is: column 'seq' has no value" in said
     assert "rows are not ordered by it" in refused(rig, f"{lake}/e.parquet", "order=value")
     assert "no package for the format avro" in refused(rig, f"{lake}/a.avro")
     assert "names no column of a role" in refused(rig, f"{lake}/a.parquet", "colour=red")
@@ -244,4 +244,4 @@ def test_events_that_change_no_row_are_refused(rig: Rig, tmp_path: Path) -> None
         path = tmp_path / f"{at}.jsonl"
         path.write_text(json.dumps(change("c", None, row, 1, 0)) + "\n" + json.dumps(event) + "\n")
         said = refused(rig, str(path), "envelope=debezium", "key=id", "value=city")
-        assert f"1 of 2 rows are no records, such as one whose reason is: {what}" in said
+        assert f"1 of 2 rows are not records, such as one whose reason is: {what}" in said

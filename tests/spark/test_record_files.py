@@ -65,9 +65,13 @@ def test_byte_order_mark_is_no_part_of_the_first_row(rig: Rig, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("old.csv", b"key,value\ncaf\xe9,1\n", r"old.csv for topic 'amounts': b'caf\\xe9' is no UTF-8: byte 0xe9 at 3"),
-        ("old.jsonl", b'{"key": "caf\xe9", "value": 1}\n', r"old.jsonl: a line is no JSON object: Invalid UTF-8"),
-        ("old.jsonl", b'{"key": "a", "value": 1\n', "old.jsonl: a line is no JSON object: "),
+        (
+            "old.csv",
+            b"key,value\ncaf\xe9,1\n",
+            r"old.csv for topic 'amounts': b'caf\\xe9' is not UTF-8: byte 0xe9 at 3",
+        ),
+        ("old.jsonl", b'{"key": "caf\xe9", "value": 1}\n', r"old.jsonl: a line is not a JSON object: Invalid UTF-8"),
+        ("old.jsonl", b'{"key": "a", "value": 1\n', "old.jsonl: a line is not a JSON object: "),
         ("old.jsonl", b'{"key": "a", "value": 1, "timestamp": "now"}\n', "a field is of another type"),
     ],
 )
@@ -81,9 +85,9 @@ def test_what_is_wrong_with_files_is_named(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("name,value\na,1\n")
     with pytest.raises(ConfigurationError, match="there is no column 'key' among name, value"):
         rig.backfill(files={"amounts": str(tmp_path / "old.csv")})
-    with pytest.raises(ConfigurationError, match="the ending tells no format"):
+    with pytest.raises(ConfigurationError, match="the format is not clear from the ending"):
         rig.backfill(files={"amounts": str(tmp_path / "old.txt")})
-    with pytest.raises(ConfigurationError, match="files are given for 'other', which is no source"):
+    with pytest.raises(ConfigurationError, match="files are given for 'other', which is not a source"):
         rig.backfill(files={"other": "x.csv"})
     (tmp_path / "bad.csv").write_text("key,value\na,many\n")
     with pytest.raises(DataError, match=r'files .*bad.csv for topic .amounts.: "many": invalid literal'):

@@ -96,8 +96,11 @@ WRONG = [
     ({"topic": "numbre"}, "topic 'numbre' does not exist on .*/log; an existing topic is needed. List topics"),
     ({"topic": ""}, "option 'topic' is missing"),
     ({"value": "float32"}, "option 'value' is 'float32'; a serde is needed: string, int64"),
-    ({"key": "int64"}, "topic 'numbers' partition 0 offset 0: the key b'a' is no int64: .* Write .option\\('key'"),
-    ({"value": "string"}, "offset 0: the values are no text: they contain zero bytes; a serde that fits"),
+    (
+        {"key": "int64"},
+        "topic 'numbers' partition 0 offset 0: the key b'a' is not a valid int64: .* Write .option\\('key'",
+    ),
+    ({"value": "string"}, "offset 0: the values are not text: they contain zero bytes; a serde that fits"),
     ({"until": "[1, 2]"}, "option 'until' is '\\[1, 2\\]'; the topic has 1 partitions: an offset is needed for each"),
     ({"until": "[99]"}, "partition 0 ends at offset 2, before 99; an offset up to the end is needed"),
     ({"until": "2026-01-01"}, "option 'until' is '2026-01-01': it has no zone; offsets or a time with its zone"),
@@ -131,7 +134,7 @@ def test_a_schema_is_refused_and_a_record_that_does_not_decode_is_named(
     log.create_topics([TopicSpec("numbers", 1)])
     log.write("numbers", {str(n): n for n in range(20)})
     log.write("numbers", {"x": "no number"})
-    with pytest.raises(Exception, match="partition 0 offset 21: the value b'no number' is no int64"):
+    with pytest.raises(Exception, match="partition 0 offset 21: the value b'no number' is not a valid int64"):
         load(spark, topic="numbers", value="int64", **data).collect()
     with pytest.raises(Exception, match="a schema was given; the serdes give the schema"):
         spark.read.format("eddy").options(topic="numbers", **data).schema("a int").load().collect()
@@ -150,7 +153,7 @@ def test_sessions_of_one_process_are_registered_one_by_one(log: LocalLog, data: 
 
 
 def test_only_a_session_is_registered() -> None:
-    with pytest.raises(ConfigurationError, match="register: 'spark' is no session of Spark; one is needed"):
+    with pytest.raises(ConfigurationError, match="register: 'spark' is not a session of Spark; one is needed"):
         register("spark")  # type: ignore[arg-type]
 
 

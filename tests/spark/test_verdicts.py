@@ -1,4 +1,4 @@
-"""Verdicts: what is the same in another writing is no difference, and a record in the wrong place is one."""
+"""Verdicts: what is the same in another writing is not a difference, and a record in the wrong place is one."""
 
 import random
 import re
@@ -207,6 +207,6 @@ def test_what_commutes_has_to_be_a_fold_of_a_stream(rig_of: Callable[..., Rig]) 
     rig.work()
     with pytest.raises(ConfigurationError, match=r"step 'lsat', .*, does not exist; .*The folds of streams are: last$"):
         rig.verify(commutes=["lsat"])
-    with pytest.raises(ConfigurationError, match=r"step '.*', .*, is no fold of a stream; .*: last$"):
+    with pytest.raises(ConfigurationError, match=r"step '.*', .*, is not a fold of a stream; .*: last$"):
         rig.verify(commutes=["last", next(iter(rig.topology().plan.sinks())).name])
     assert rig.verify(commutes=["last"]).status == 0

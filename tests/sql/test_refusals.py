@@ -39,7 +39,7 @@ def refused(text: str) -> str:
         ("SELECT f + f FROM t", "1, column 8", "+ of boolean"),
         ("SELECT c % 2 FROM u", "1, column 8", "% of double"),
         ("SELECT length(a) FROM t", "1, column 8", "length(integer); length(text) is needed"),
-        ("SELECT 'x'::integer", "1, column 8", "'x' is no integer"),
+        ("SELECT 'x'::integer", "1, column 8", "'x' is not a valid integer"),
         ("SELECT f::timestamp FROM t", "1, column 8", "no cast from boolean to timestamp"),
         ("SELECT a::money FROM t", "1, column 8", "the type MONEY is not supported"),
         ("SELECT a::integer[] FROM t", "1, column 8", "the type INT[] is not supported"),
@@ -217,7 +217,7 @@ M = "WITH MUTUALLY RECURSIVE "
             "1, column 45",
             "column 'n' is declared as integer",
         ),
-        (f"{M}r(n int) AS (SELECT 'x') SELECT 1", "1, column 45", "'x' is no integer"),
+        (f"{M}r(n int) AS (SELECT 'x') SELECT 1", "1, column 45", "'x' is not a valid integer"),
         (f"{M}r(n int) AS () SELECT 1", "1, column 38", "binding 'r' has no query"),
         (f"{M}r(n int) (SELECT 1) SELECT 1", "1, column 34", "'(' where AS is needed"),
         (f"{M}r(n int) AS (SELECT 1)", "1, column 47", "the statement ends"),
@@ -263,7 +263,9 @@ class TestTables:
         return str(caught.value)
 
     def test_what_is_no_collection(self) -> None:
-        assert "sql table 't': int is no table; a KTable, a KStream or a Relation is needed" in self.told(lambda _: 1)
+        assert "sql table 't': int is not a table; a KTable, a KStream or a Relation is needed" in self.told(
+            lambda _: 1
+        )
 
     def test_types_that_no_serde_tells(self) -> None:
         told = self.told(lambda topology: topology.table("t", key=eddy.String, value=eddy.Json()))

@@ -385,7 +385,7 @@ def test_a_store_that_vanished_while_it_was_refused_is_not_taken_for_an_empty_on
         fill(store)
     for file in (tmp_path / "state").iterdir():
         file.unlink()
-    with pytest.raises(StateError, match="lacks writes that were accepted"):
+    with pytest.raises(StateError, match="earlier writes are missing"):
         store.get_many([b"000000/00"])
     store.close()
 

@@ -85,7 +85,7 @@ def test_record_that_does_not_decode_is_left_out_and_named(
         )
         assert dict(tables["numbers"].all()) == {"a": 5, "c": 5}
         assert tables.reader.left_out == 2
-    assert caplog.text.count("a record is left out: the value b'no number' is no int64") == 1
+    assert caplog.text.count("a record is left out: the value b'no number' is not a valid int64") == 1
 
 
 @pytest.mark.parametrize("key", ["[" * 3_000, "[" * 400 + "]" * 400])

@@ -104,7 +104,7 @@ def test_requests_that_make_no_sense_are_refused(site: Site) -> None:
     assert site.error("/v1/tables/people", limit="many") == (400, "QUERY")
     assert site.error("/v1/tables/people", limit="-1") == (400, "QUERY")
     assert site.error("/v1/tables/people", at_least="no version") == (400, "QUERY")
-    assert site.error("/v1/tables/counts", prefix="5") == (400, "QUERY"), "a number is no prefix"
+    assert site.error("/v1/tables/counts", prefix="5") == (400, "QUERY"), "a number is not a prefix"
     lines = {"Accept": "application/x-ndjson"}
     assert fetch(site.server.port, "/v1/tables/counts?prefix=5", headers=lines).status == 400
     version = site.server.tables.version

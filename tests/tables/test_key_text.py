@@ -37,7 +37,7 @@ def test_text_is_bytes(text: str, key: bytes) -> None:
 def test_text_that_is_no_utf_8_is_refused_where_bytes_are_not_meant(serde: eddy.Serde[Any], text: str) -> None:
     if serde is eddy.Bytes and text == chr(0xDCFF):  # how Python has a byte of a command line
         return
-    with pytest.raises(eddy.QueryError, match=r"table 't': key '.*' is no UTF-8, which is needed"):
+    with pytest.raises(eddy.QueryError, match=r"table 't': key '.*' is not UTF-8, which is needed"):
         key_of_text(ServedTable("t", "source", "t", 1, serde, eddy.Bytes), text)
 
 

@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S
 
 
 def opened(stack: ExitStack, log: Log, name: str, partitions: int) -> tuple[eddy.Tables, TestClient]:
-    """A table of numbers by text, whose records that are no numbers become dead letters."""
+    """A table of numbers by text, whose records that are not numbers become dead letters."""
     topology = eddy.Topology(name)
     numbers = topology.table(f"{name}-numbers", key=eddy.String, value=eddy.Int64, name="numbers")
     numbers.to_relation().map(lambda key, value: (value % 3, 1)).group_by_key().count("counts")
@@ -75,7 +75,7 @@ def test_letters_and_records_are_the_ones_that_were_written(
         )
         sent = dict(contents[time_ms]["headers"])
         assert sent["eddy.topic"]["text"] == topic
-        assert "is no int64" in sent["eddy.error"]["text"] or "int64" in sent["eddy.error"]["text"]
+        assert "is not a valid int64" in sent["eddy.error"]["text"] or "int64" in sent["eddy.error"]["text"]
     assert [each["offset"] for each in letters] == sorted((each["offset"] for each in letters), reverse=True)
     for key in [f"k{number}" for number in range(7)]:
         found = record_of(client, key)

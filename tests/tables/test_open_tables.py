@@ -174,9 +174,9 @@ def test_what_is_not_served_is_refused_with_the_remedy(local: Log, name: str) ->
             with pytest.raises(eddy.TableNotServedError, match=remedy):
                 tables[table_name]
         for wrong in (5, b"x", None, ["a"]):
-            with pytest.raises(eddy.QueryError, match=r"key .* is no string"):
+            with pytest.raises(eddy.QueryError, match=r"key .* is not a valid string"):
                 tables["rows"].get(wrong)
-        with pytest.raises(eddy.QueryError, match="is no int64"):
+        with pytest.raises(eddy.QueryError, match="is not a valid int64"):
             tables["other"].get("five")
         for unknown in (
             "not a token",

@@ -363,7 +363,7 @@ class TestErrors:
     def test_another_value_than_a_number_is_named_with_group_value_and_remedy(self) -> None:
         told = (
             r"topic 'in' partition 0 offset 1 key b'a': sum 'sums': 'six' of the value \{'n': 'six'\} in the group 'a' "
-            r"is no number; an int, a float, a Decimal or None is needed\. Name the number of a value: of=lambda"
+            r"is not a number; an int, a float, a Decimal or None is needed\. Name the number of a value: of=lambda"
         )
         with (
             TopologyTestDriver(self.stream(of=lambda value: value["n"])) as driver,

@@ -605,14 +605,16 @@ class TestSerdes:
         assert f"Write value={meant}" in str(caught.value)
 
     def test_rows_of_a_constant_fit_their_serdes(self) -> None:
-        with pytest.raises(TopologyError, match=r"constant 'c': the value 'x' is no int64: .*name the serde that fits"):
+        with pytest.raises(
+            TopologyError, match=r"constant 'c': the value 'x' is not a valid int64: .*name the serde that fits"
+        ):
             eddy.Topology("app").constant([("a", 1), ("b", "x")], "c", key=S, value=eddy.Int64)  # type: ignore[list-item]
 
     @pytest.mark.parametrize(
         ("make", "said"),
         [
-            (lambda: eddy.Json(7), "Json: 7 is no type: "),
-            (lambda: eddy.Struct(dict), "Struct: <class 'dict'> with format 'json' is no serde"),
+            (lambda: eddy.Json(7), "Json: 7 is not a type: "),
+            (lambda: eddy.Struct(dict), "Struct: <class 'dict'> with format 'json' is not a serde"),
             (lambda: eddy.Serde("x", 1, 2), "Serde: name='x', encode=1, decode=2; a name and two functions are needed"),
         ],
     )

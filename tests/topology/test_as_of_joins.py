@@ -217,7 +217,7 @@ def test_what_is_no_span_is_refused_where_it_is_written(make: Callable[[], objec
             "has records of 2 topics, and nothing orders two topics",
         ),
         (lambda s, t: s.join(t.stream("rates", N, S), both, HOUR), "'s' writes its keys as string, 'rates' as int64"),
-        (lambda s, t: s.join(s.to_table("t").to_stream(), both, HOUR), "no records of a source"),
+        (lambda s, t: s.join(s.to_table("t").to_stream(), both, HOUR), "not records of a source"),
         (lambda s, t: s.join(eddy.Topology("other").stream("x", S, S), both, HOUR), "topology 'app', the other"),
         (lambda s, t: s.join(t.stream("rates", S, S), lambda one: one, HOUR), "is called with"),
     ],

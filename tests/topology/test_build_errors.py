@@ -244,14 +244,14 @@ class TestMixing:
         wrong: Any = stream
         with pytest.raises(TopologyError, match=r"windows=None; .*JoinWindows.*other\.to_table\(\)"):
             stream.join(wrong, lambda v, w: v)
-        with pytest.raises(TopologyError, match=r"join of table 't': KStream is no KTable"):
+        with pytest.raises(TopologyError, match=r"join of table 't': KStream is not a KTable"):
             table.join(wrong, lambda v, w: v)
         with pytest.raises(TopologyError, match=r"KStream is neither Relation nor KTable"):
             table.to_relation().join(wrong, lambda k, v, w: (k, v))
 
     def test_what_is_no_function_is_refused(self) -> None:
         stream: Any = eddy.Topology("app").stream("in")
-        with pytest.raises(TopologyError, match=r"map after 'in': 7 is no function"):
+        with pytest.raises(TopologyError, match=r"map after 'in': 7 is not a function"):
             stream.map(7)
 
 
@@ -355,10 +355,10 @@ class TestDriver:
     @pytest.mark.parametrize(
         ("record", "said"),
         [
-            (("k", "x"), "driver: topic 'in': value 'x' is no int64: int expected, str given"),
-            (("k", 2**63), "driver: topic 'in': value 9223372036854775808 is no int64"),
-            ((7, 1), "driver: topic 'in': key 7 is no string"),
-            ((b"k", 1), "driver: topic 'in': key b'k' is no string"),
+            (("k", "x"), "driver: topic 'in': value 'x' is not a valid int64: int expected, str given"),
+            (("k", 2**63), "driver: topic 'in': value 9223372036854775808 is not a valid int64"),
+            ((7, 1), "driver: topic 'in': key 7 is not a valid string"),
+            ((b"k", 1), "driver: topic 'in': key b'k' is not a valid string"),
         ],
     )
     def test_a_record_that_its_serdes_cannot_write_is_named(self, record: Any, said: str) -> None:
@@ -378,7 +378,7 @@ class TestDriver:
             driver.input("in").pipe("a", "b")
             output = driver.output("out", value=eddy.Int64)
             with pytest.raises(
-                eddy.DataError, match=r"topic 'out': the value b'b' is no int64: .*output\('out', value=…\)"
+                eddy.DataError, match=r"topic 'out': the value b'b' is not a valid int64: .*output\('out', value=…\)"
             ):
                 output.read_records()
             wrong: Any = str
@@ -401,7 +401,7 @@ class TestDriver:
         with TopologyTestDriver(topology) as driver:
             store = driver.store("in")
             for ask in (lambda: store.get("a"), lambda: store.range("a", "b")):
-                with pytest.raises(eddy.DataError, match="store 'in': key 'a' is no int64"):
+                with pytest.raises(eddy.DataError, match="store 'in': key 'a' is not a valid int64"):
                     ask()
 
     def test_it_is_of_a_topology_with_partitions(self) -> None:
@@ -415,7 +415,7 @@ class TestDriver:
         topology = eddy.Topology("app")
         topology.table("in", key=S, value=S).to("out")
         with TopologyTestDriver(topology) as driver:
-            with pytest.raises(TopologyError, match=r"'out' is no source; one of \['in'\] is needed"):
+            with pytest.raises(TopologyError, match=r"'out' is not a source; one of \['in'\] is needed"):
                 driver.input("out")
             with pytest.raises(TopologyError, match=r"no topic 'x'; one of \[.*'out'\] is needed"):
                 driver.output("x")

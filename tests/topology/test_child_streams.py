@@ -40,7 +40,7 @@ class Sorting:
             self.context.forward(record)
         if record.value == 7:
             self.context.forward(record, child="looks")
-            raise ValueError("7 is no number here")
+            raise ValueError("7 is not a number here")
 
     def look(self, time_ms: int) -> None:
         for key, total in self.sums.all():

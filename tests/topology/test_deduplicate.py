@@ -170,7 +170,7 @@ def test_it_goes_on_from_changelogs() -> None:
     [
         (lambda key, value: 1 / int(value), "ZeroDivisionError: division by zero"),
         (lambda key, value: [value], "deduplicate 'once': by= returned .'0'., which cannot be compared by hash"),
-        (lambda key, value: complex(1), "key .1.0j. is no native: complex has no native form"),
+        (lambda key, value: complex(1), "key .1.0j. is not a valid native: complex has no native form"),
     ],
 )
 def test_a_record_whose_value_cannot_be_told_is_the_records_own_error(by: Callable[..., Any], why: str) -> None:
@@ -209,7 +209,7 @@ def test_what_is_refused() -> None:
     )
     windows = eddy.TimeWindows(ms(5))
     again = refused(lambda s: s.deduplicate(second, within=ms(1)).group_by_key().windowed_by(windows))
-    assert "step 'in-deduplicate' makes rows that are no records of a source" in again
+    assert "step 'in-deduplicate' makes rows that are not records of a source" in again
 
 
 def test_records_of_one_topic_that_are_told_by_their_keys_are_still_records_of_their_source() -> None:

@@ -30,9 +30,13 @@ def program() -> eddy.Topology:
 
 Raw = tuple[bytes | None, bytes | None]
 BAD: dict[str, tuple[str, Raw, str]] = {
-    "undecodable key": ("numbers", (b"\xff", N.encode(1)), r"the key b'\\xff' is no string: .*can't decode"),
-    "undecodable value": ("numbers", (b"a", b"short"), r"the value b'short' is no int64: .*8 bytes"),
-    "undecodable value in a table": ("names", (b"a", b"\xff"), r"the value b'\\xff' is no string: .*can't decode"),
+    "undecodable key": ("numbers", (b"\xff", N.encode(1)), r"the key b'\\xff' is not a valid string: .*can't decode"),
+    "undecodable value": ("numbers", (b"a", b"short"), r"the value b'short' is not a valid int64: .*8 bytes"),
+    "undecodable value in a table": (
+        "names",
+        (b"a", b"\xff"),
+        r"the value b'\\xff' is not a valid string: .*can't decode",
+    ),
     "raising function": ("numbers", (b"a", N.encode(13)), r"step 'check': the function raised ZeroDivisionError"),
 }
 GOOD = [(b"a", N.encode(n)) for n in (1, 2, 4)]
@@ -124,7 +128,7 @@ def test_the_line_of_a_serde_that_raised_is_told() -> None:
     line = decode.__code__.co_firstlineno + 1
     topology = eddy.Topology("app")
     topology.stream("in", key=S, value=eddy.Serde("shares", str.encode, decode)).to("out")  # type: ignore[arg-type]
-    said = rf"the value b'' is no shares: .*by zero \(\S*test_errors\.py:{line} in decode\)"
+    said = rf"the value b'' is not a valid shares: .*by zero \(\S*test_errors\.py:{line} in decode\)"
     with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=said):
         driver.input("in").pipe_raw(b"a", b"")
 
@@ -164,7 +168,7 @@ def test_a_row_that_cannot_be_hashed_is_a_records_fault() -> None:
 def test_a_value_that_does_not_fit_its_sink_is_a_records_fault() -> None:
     topology = eddy.Topology("app")
     topology.stream("in", key=S, value=S).map_values(str).to("out", value=N)  # type: ignore[arg-type]
-    fault = r"offset 0 key b'a': sink 'out': value 'x' is no int64: "
+    fault = r"offset 0 key b'a': sink 'out': value 'x' is not a valid int64: "
     with TopologyTestDriver(topology) as driver, pytest.raises(DataError, match=fault):
         driver.input("in").pipe("a", "x")
 
@@ -172,9 +176,15 @@ def test_a_value_that_does_not_fit_its_sink_is_a_records_fault() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (("a", ("b", 4)), r"value \('b', 4\) is no plain: tuple has no plain form; .* to\(..., value=eddy.Json\(\)\)"),
-        ((("a", 4), "b"), r"key \('a', 4\) is no plain: tuple has no plain form; .* to\(..., key=eddy.Json\(\)\)"),
-        (("a", Decimal(1)), r"value Decimal\('1'\) is no plain: .* to\(..., value=eddy.Json\(Decimal\)\)"),
+        (
+            ("a", ("b", 4)),
+            r"value \('b', 4\) is not a valid plain: tuple has no plain form; .* to\(..., value=eddy.Json\(\)\)",
+        ),
+        (
+            (("a", 4), "b"),
+            r"key \('a', 4\) is not a valid plain: tuple has no plain form; .* to\(..., key=eddy.Json\(\)\)",
+        ),
+        (("a", Decimal(1)), r"value Decimal\('1'\) is not a valid plain: .* to\(..., value=eddy.Json\(Decimal\)\)"),
     ],
 )
 def test_the_advice_is_about_what_does_not_fit_and_given_once(row: Any, said: str) -> None:

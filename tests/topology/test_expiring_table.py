@@ -572,7 +572,7 @@ def test_rows_without_the_timestamp_of_a_record_are_refused() -> None:
     def of_a_table(made: eddy.Topology) -> None:
         made.table("in", key=S, value=S).to_stream().to_table("live", HOUR, "wall clock")
 
-    refused("to_table 'live': .* makes rows that are no records of a source; .* Let the source's records", of_a_table)
+    refused("to_table 'live': .* makes rows that are not records of a source; .* Let the source's records", of_a_table)
 
 
 def test_by_event_time_rows_that_were_moved_are_refused() -> None:
@@ -624,4 +624,4 @@ def test_a_table_whose_rows_expire_is_refused_inside_a_recursion() -> None:
             lambda rows: rows.filter(lambda key, value: False).to_table("live", HOUR, "wall clock").to_stream(), "loop"
         )
 
-    refused("step 'loop-variable' makes rows that are no records of a source", recursive)
+    refused("step 'loop-variable' makes rows that are not records of a source", recursive)

@@ -60,7 +60,7 @@ class TestErrors:
     def test_what_is_no_table_or_no_function_is_named(self) -> None:
         topology = eddy.Topology("shop")
         table, stream = topology.table("a"), topology.stream("b")
-        with pytest.raises(TopologyError, match="foreign_key_join of table 'a': KStream is no KTable"):
+        with pytest.raises(TopologyError, match="foreign_key_join of table 'a': KStream is not a KTable"):
             table.foreign_key_join(stream, str, str)  # type: ignore[arg-type]
         with pytest.raises(TopologyError, match=r"foreign_key=.* is called with \(value\)"):
             table.foreign_key_join(topology.table("c"), lambda: None, lambda one, other: one)

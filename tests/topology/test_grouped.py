@@ -119,7 +119,7 @@ class TestCogroup:
     def test_what_is_no_grouped_stream_is_named(self) -> None:
         topology = eddy.Topology("sums")
         grouped = topology.stream("a").group_by_key()
-        with pytest.raises(TopologyError, match=r"cogroup: KStream is no KGroupedStream.*group_by_key\(\)"):
+        with pytest.raises(TopologyError, match=r"cogroup: KStream is not a KGroupedStream.*group_by_key\(\)"):
             grouped.cogroup(lambda key, value, total: total).cogroup(topology.stream("b"), lambda key, value, total: 0)  # type: ignore[arg-type]
         with pytest.raises(TopologyError, match=r"cogroup: aggregator=.* is called with \(key, value, aggregate\)"):
             grouped.cogroup(lambda value: value)  # type: ignore[misc]

@@ -380,7 +380,7 @@ class TestPunctuations:
         def both(t: eddy.Topology) -> Any:
             return t.stream("one", key=S, value=S).merge(t.stream("two", key=S, value=S))
 
-        refused(lambda t: t.table("in", key=S, value=S), "makes rows that are no records of a source")
+        refused(lambda t: t.table("in", key=S, value=S), "makes rows that are not records of a source")
         refused(lambda t: t.stream("in", key=S, value=S).select_key(lambda k, v: v, key=S), "moves records to other")
         refused(both, "several topics, 'one', 'two'")
 
@@ -492,7 +492,7 @@ class TestMistakes:
         self.init_refused(lambda c: c.schedule(10, "wall clock", nothing), "every=10;")  # type: ignore[arg-type]
         self.init_refused(lambda c: c.schedule(MS * 1.5, "wall clock", nothing), "whole milliseconds")
         self.init_refused(lambda c: c.schedule(MS, "time", nothing), "by='time'; one of")  # type: ignore[arg-type]
-        self.init_refused(lambda c: c.schedule(MS, "wall clock", 7), "7 is no function")  # type: ignore[arg-type]
+        self.init_refused(lambda c: c.schedule(MS, "wall clock", 7), "7 is not a function")  # type: ignore[arg-type]
         self.refused(lambda c, r: c.schedule(MS, "wall clock", nothing), "schedule is called outside of init")
 
     def test_stores_that_are_not_the_steps(self) -> None:
@@ -542,8 +542,8 @@ class TestMistakes:
                 dict(letter.headers)["eddy.error"] for letter in driver.output("app-dead-letter", S, S).read_records()
             ]
         assert [
-            b"store 's': the key 7 is no string" in whys[0],
-            b"the value 'one' of key 'b' is no int64" in whys[1],
+            b"store 's': the key 7 is not a valid string" in whys[0],
+            b"the value 'one' of key 'b' is not a valid int64" in whys[1],
         ] == [
             True,
             True,
@@ -639,7 +639,7 @@ class TestMistakes:
         self.build_refused(lambda: 7, r"the factory returned 7, which has no process\(record\)")
         self.build_refused(lambda: 1 // 0, "the factory raised ZeroDivisionError")
         self.build_refused(lambda context, record: None, r"is called with \(\) without arguments")
-        self.build_refused(one, "is no function")
+        self.build_refused(one, "is not a function")
 
         class TakesTwo:
             def process(self, key: str, value: str) -> None:

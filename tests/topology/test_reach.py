@@ -240,7 +240,7 @@ def test_siblings_keep_the_order_of_their_edges() -> None:
         ({"max_depth": -1}, "max_depth=-1; 0 or more is needed"),
         ({"max_nodes": 0}, "max_nodes=0; 1 or more is needed"),
         ({"limit": 0}, "limit=0; 1 or more is needed"),
-        ({"expand": 3}, "expand=3 is no function"),
+        ({"expand": 3}, "expand=3 is not a function"),
         ({"weight": heavy, "limit": 3}, "with weights a depth is a distance"),
         ({"weight": heavy, "cycle_policy": "allow-paths"}, "weight= goes with one row a node"),
         ({"max_nodes": 3, "cycle_policy": "allow-paths"}, "max_nodes= goes with one row a node"),

@@ -136,8 +136,8 @@ def test_puts_that_are_too_late_are_counted() -> None:
         (("put", "a", 1, -1, 2), "start_ms=-1; milliseconds since 1970"),
         (("put", "a", 1, 1, 2.5), "end_ms=2.5; milliseconds since 1970"),
         (("put", "a", 1, 3, 2), "start_ms=3 is after end_ms=2; a session ends at its start or later"),
-        (("put", 7, 1, 1, 1), r"the key Windowed\(key=7.* is no session-windowed\(string\)"),
-        (("put", "a", "one", 1, 1), "the value 'one' of key .* is no int64"),
+        (("put", 7, 1, 1, 1), r"the key Windowed\(key=7.* is not a valid session-windowed\(string\)"),
+        (("put", "a", "one", 1, 1), "the value 'one' of key .* is not a valid int64"),
         (("fetch_keys", "b", "a"), "the bytes of 'b' sort after the bytes of 'a'"),
     ],
 )

@@ -199,7 +199,7 @@ def kinds(values: Values) -> dict[str, int]:
 
 
 class ViewProgram(Program):
-    """The table of a view, of which a group with several rows is no row."""
+    """The table of a view, of which a group with several rows is not a row."""
 
     def topology(self) -> eddy.Topology:
         topology = eddy.Topology("app")

@@ -266,14 +266,14 @@ def both(one: Any, other: Any) -> Any:
             lambda s, t: s.left_join(t.stream("right", N, S), both, FIVE),
             "left_join 's-right-left-join': 's' writes its keys as string, 'right' as int64",
         ),
-        (lambda s, t: s.join(s.to_table("t").to_stream(), both, FIVE), "no records of a source"),
+        (lambda s, t: s.join(s.to_table("t").to_stream(), both, FIVE), "not records of a source"),
         (
             lambda s, t: s.join(s, both, FIVE, name="near").join(s, both, FIVE),
-            "step 'near' makes rows that are no records of a source.* Call join before it",
+            "step 'near' makes rows that are not records of a source.* Call join before it",
         ),
         (
             lambda s, t: s.join(s, both, FIVE, name="near").group_by_key().windowed_by(eddy.TimeWindows(ms(1))),
-            "step 'near' makes rows that are no records of a source.* Call windowed_by before it",
+            "step 'near' makes rows that are not records of a source.* Call windowed_by before it",
         ),
         (
             lambda s, t: s.recursively(lambda rows: rows.join(s, both, FIVE, name="near"), "loop"),

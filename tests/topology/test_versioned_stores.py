@@ -183,8 +183,8 @@ def test_puts_before_the_history_are_counted() -> None:
         (("put", "a", 1, None), "timestamp_ms=None; milliseconds since 1970"),
         (("delete", "a", None), "timestamp_ms=None; milliseconds since 1970"),
         (("get", "a", 1.5), "as_of_ms=1.5; milliseconds since 1970"),
-        (("put", 7, 1, 1), "the key 7 is no string"),
-        (("put", "a", "one", 1), "of key 'a' is no tuple.int64, int64.: int expected"),
+        (("put", 7, 1, 1), "the key 7 is not a valid string"),
+        (("put", "a", "one", 1), "of key 'a' is not a valid tuple.int64, int64.: int expected"),
     ],
 )
 def test_wrong_arguments_are_errors_of_the_record(operation: Any, why: str) -> None:

@@ -146,8 +146,8 @@ def test_puts_that_are_too_late_are_counted() -> None:
         (("put", "a", 1, 1.5), "start_ms=1.5; milliseconds since 1970"),
         (("fetch", "a", True), "start_ms=True; milliseconds since 1970"),
         (("fetch", "a", 2**63 - 1), "start_ms=9223372036854775807; milliseconds"),
-        (("put", 7, 1, 1), r"the key Windowed\(key=7.* is no time-windowed\(string, 3\)"),
-        (("put", "a", "one", 1), "the value 'one' of key .* is no int64"),
+        (("put", 7, 1, 1), r"the key Windowed\(key=7.* is not a valid time-windowed\(string, 3\)"),
+        (("put", "a", "one", 1), "the value 'one' of key .* is not a valid int64"),
         (("fetch_keys", "b", "a"), "the bytes of 'b' sort after the bytes of 'a'"),
     ],
 )

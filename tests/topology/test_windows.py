@@ -370,7 +370,7 @@ def test_records_are_kept_until_the_window_behind_them_is_over() -> None:
         (lambda: eddy.TimeWindows(ms(10), advance=ms(0)), "TimeWindows: advance="),
         (lambda: eddy.TimeWindows(ms(10_001), advance=ms(1)), "is in 10,001 windows; at most 10,000 are possible"),
         (lambda: eddy.CalendarWindows("year"), "unit='year'; 'day', 'week' or 'month'"),  # type: ignore[arg-type]
-        (lambda: eddy.CalendarWindows("day", "Mars/Base"), "zone='Mars/Base' is no time zone"),
+        (lambda: eddy.CalendarWindows("day", "Mars/Base"), "zone='Mars/Base' is not a time zone"),
         (lambda: eddy.TimeWindowed(S, timedelta(0)), "TimeWindowed: size="),
         (lambda: eddy.SessionWindows(timedelta(0)), "SessionWindows: gap="),
         (lambda: eddy.SessionWindows(ms(1), ms(-1)), "SessionWindows: grace="),
@@ -392,7 +392,7 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda s: s.to_table("t").to_stream().group_by_key().windowed_by(MINUTE), "no records of a source"),
+        (lambda s: s.to_table("t").to_stream().group_by_key().windowed_by(MINUTE), "not records of a source"),
         (lambda s: s.group_by_key().windowed_by(MINUTE).windowed_by(MINUTE), "have windows already"),
         (
             lambda s: s.group_by_key().windowed_by(MINUTE).cogroup(lambda k, v, a: a),
@@ -414,7 +414,7 @@ def test_what_is_no_window_is_refused_where_it_is_written(make: Callable[[], obj
         (lambda s: s.group_by_key().windowed_by(eddy.UnlimitedWindows()).count("n").suppress(), "never close"),
         (
             lambda s: s.recursively(lambda r: r.group_by_key().windowed_by(MINUTE).count("n").to_stream(), "r"),
-            "no records of a source",
+            "not records of a source",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def read_file(path: Path) -> Iterator[Setting]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not a UTF-8 text"
         raise ConfigurationError(f"settings {path}: cannot be read ({reason}); a .properties file is needed") from error
     for number, line in _logical(lines):
         origin = f"settings {path} line {number}"
@@ -44,7 +44,7 @@ def read_file(path: Path) -> Iterator[Setting]:
         assert key_part is not None
         rest = line[key_part.end() :].lstrip()
         if key_part.end() == len(line) or not _NAME.fullmatch(key := _unescaped(key_part[0])):
-            raise ConfigurationError(f"{origin}: it is no setting; NAME=VALUE is needed. A comment begins with #")
+            raise ConfigurationError(f"{origin}: it is not a setting; NAME=VALUE is needed. A comment begins with #")
         yield Setting(key, _unescaped(rest[1:].lstrip() if rest[:1] in ("=", ":") else rest), origin)
 
 
@@ -53,7 +53,7 @@ def read_pairs(pairs: Iterable[str]) -> Iterator[Setting]:
     for number, pair in enumerate(pairs, 1):
         key, equals, value = pair.partition("=")
         if not equals or not _NAME.fullmatch(key.strip()):
-            raise ConfigurationError(f"--set: number {number} is no setting; KEY=VALUE is needed")
+            raise ConfigurationError(f"--set: number {number} is not a setting; KEY=VALUE is needed")
         yield Setting(key.strip(), value.strip(), "--set")
 
 
@@ -70,7 +70,7 @@ def resolved(setting: Setting, environ: Mapping[str, str]) -> Setting:
             try:
                 return Path(name).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeError) as error:
-                problem = f"this file cannot be read ({getattr(error, 'strerror', None) or 'it is no UTF-8 text'})"
+                problem = f"this file cannot be read ({getattr(error, 'strerror', None) or 'it is not a UTF-8 text'})"
         else:
             name, problem = "…", "eddy knows no such reference; ${env:NAME} or ${file:PATH} is needed"
         raise ConfigurationError(f"{setting.origin}: {setting.key} refers to ${{{source}:{name}}}: {problem}")

@@ -70,7 +70,7 @@ def schema_of(type: Any, name: str | None = None) -> Any:
     info = inspect.type_info(type)
     if not isinstance(info, _RECORDS):
         raise TopologyError(
-            f"registry.avro: {type!r} is no record; a msgspec.Struct, a dataclass or a schema is needed. "
+            f"registry.avro: {type!r} is not a record; a msgspec.Struct, a dataclass or a schema is needed. "
             "Write: class Person(msgspec.Struct, frozen=True): ..."
         )
     schema = _schema(info, type.__name__, {})
@@ -79,7 +79,7 @@ def schema_of(type: Any, name: str | None = None) -> Any:
     namespace, _, short = name.rpartition(".")
     if not all(map(_NAME.fullmatch, name.split("."))):
         raise TopologyError(
-            f"registry.avro: name={name!r} is no Avro name; letters, digits and _ are needed. "
+            f"registry.avro: name={name!r} is not an Avro name; letters, digits and _ are needed. "
             "Write: name='com.example.Person'"
         )
     renamed = {**_renamed(schema, type.__name__, short), "name": short}
@@ -184,7 +184,7 @@ def _field(field: inspect.Field, of: str, named: dict[str, Any]) -> dict[str, An
     where = f"{of}.{field.name}"
     if not _NAME.fullmatch(field.encode_name):
         raise TopologyError(
-            f"registry.avro: {where} is written as {field.encode_name!r}, which is no Avro name; letters, digits "
+            f"registry.avro: {where} is written as {field.encode_name!r}, which is not an Avro name; letters, digits "
             "and _ are needed"
         )
     found = {"name": field.encode_name, "type": _schema(field.type, where, named)}

@@ -25,7 +25,7 @@ def check_of(schema: Any) -> Check | None:
 
 
 def has_several_records(schema: Any) -> bool:
-    """Whether a union in the schema has several records or references, so that a dict does not tell its type."""
+    """Whether a union in the schema has several records or references, so that the type of a dict is ambiguous."""
     return any(sum(_type(part) not in _UNNAMED for part in union) > 1 for union in _unions(schema))
 
 
@@ -198,7 +198,7 @@ def _of_scalar(kind: str, where: str) -> Check | None:
 
         def check_bool(value: Any) -> None:
             if value is not True and value is not False:
-                raise ValueError(f"{at}: {value!r} is no boolean")
+                raise ValueError(f"{at}: {value!r} is not a valid boolean")
 
         return check_bool
     if kind not in _RANGES:
@@ -207,7 +207,7 @@ def _of_scalar(kind: str, where: str) -> Check | None:
 
     def check(value: Any) -> None:
         if type(value) is not int or not -limit <= value < limit:
-            raise ValueError(f"{at}: {value!r} is no {kind}")
+            raise ValueError(f"{at}: {value!r} is not a valid {kind}")
 
     return check
 

@@ -135,13 +135,13 @@ class SchemaRegistry:
         return _json(schema, _checked_type("json", type), *given)
 
     def protobuf(self, message: Any, *, subject: str | None = None, register: bool = True) -> Serde[Any]:
-        """Protobuf messages of a class that protoc has generated. They are mutable, so they are no rows and no keys.
+        """Protobuf messages of a class that protoc has generated. They are mutable, so they are neither rows nor keys.
 
         The files that the message's file imports are registered, too, under their names. Raises: TopologyError.
         """
         if not (isinstance(message, type) and hasattr(message, "DESCRIPTOR") and hasattr(message, "FromString")):
             raise TopologyError(
-                f"registry.protobuf: {message!r} is no message; a class that protoc has generated is needed. "
+                f"registry.protobuf: {message!r} is not a message; a class that protoc has generated is needed. "
                 "Write: registry.protobuf(person_pb2.Person)"
             )
         registry, subject, register, _ = _given("protobuf", self, subject, register, None)
@@ -196,7 +196,7 @@ def _json(
         validator_for(schema).check_schema(schema)
     except SchemaError as error:
         raise TopologyError(
-            f"registry.json: the schema is no JSON Schema: {error.message}; a schema of JSON Schema is needed"
+            f"registry.json: the schema is not a JSON Schema: {error.message}; a schema of JSON Schema is needed"
         ) from error
     title = schema.get("title") if isinstance(schema, Mapping) else None
     named = f"json-schema({type.__name__ if type is not None else title or 'any'})"
@@ -302,7 +302,7 @@ def _text(what: str, schema: Any, ending: str) -> tuple[str, str]:
     if isinstance(schema, dict | list):
         return json.dumps(schema), "the schema"
     raise TopologyError(
-        f"registry.{what}: {schema!r} is no schema; a msgspec.Struct, a dataclass, a file, or text is needed. "
+        f"registry.{what}: {schema!r} is not a schema; a msgspec.Struct, a dataclass, a file, or text is needed. "
         f"Write: registry.{what}(Person), or registry.{what}('person{ending}')"
     )
 
@@ -311,7 +311,7 @@ def _parsed(what: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise TopologyError(f"registry.{what}: the schema is no JSON: {error}; a schema as JSON is needed") from error
+        raise TopologyError(f"registry.{what}: the schema is not JSON: {error}; a schema as JSON is needed") from error
 
 
 def _check_avro(schema: Any, where: str, references: References) -> None:
@@ -324,7 +324,7 @@ def _check_avro(schema: Any, where: str, references: References) -> None:
                 "needed. Name it: references={'NAME': ('SUBJECT', VERSION)}"
             ) from error
     except (SchemaParseException, ValueError, TypeError, KeyError) as error:
-        raise TopologyError(f"registry.avro: {where} is no Avro schema: {error!r}; one is needed") from error
+        raise TopologyError(f"registry.avro: {where} is not an Avro schema: {error!r}; one is needed") from error
 
 
 def _json_schema(type: Any) -> str:

@@ -85,7 +85,7 @@ def of_messages(type: Any) -> StoredForm:
 
     def encode(value: Any) -> bytes:
         if not isinstance(value, type):
-            raise TypeError(f"{value!r} is no {type.__name__}")
+            raise TypeError(f"{value!r} is not a valid {type.__name__}")
         return bytes(value.SerializeToString(deterministic=True))
 
     return StoredForm(encode, type.FromString, encode)

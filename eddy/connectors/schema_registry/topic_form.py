@@ -138,7 +138,7 @@ def avro_form(
 
         def to_dict(value: Any, context: SerializationContext) -> Any:
             if not isinstance(value, type):
-                raise TypeError(f"{value!r} is no {type.__name__}")
+                raise TypeError(f"{value!r} is not a valid {type.__name__}")
             made = msgspec.to_builtins(value, builtin_types=LOGICAL)
             if has_lists:
                 made = listed(made)
@@ -181,7 +181,7 @@ def avro_form(
 
 
 SCALARS = frozenset({str, bytes, int, float, bool})
-"""Types of values of schemas that are no records."""
+"""Types of values of schemas that are not records."""
 
 
 def json_form(
@@ -201,7 +201,7 @@ def json_form(
 
     def to_dict(value: Any, context: SerializationContext) -> Any:
         if not isinstance(value, type):
-            raise TypeError(f"{value!r} is no {type.__name__}")
+            raise TypeError(f"{value!r} is not a valid {type.__name__}")
         return msgspec.json.decode(to_json(value))  # the validator accepts lists as arrays, and no tuples
 
     def from_dict(value: Any, context: SerializationContext) -> Any:

@@ -102,13 +102,13 @@ def register(spark: "SparkSession") -> None:
 
     It becomes the active session of this thread, in which Spark looks up the formats of frames that are written.
 
-    Raises: ConfigurationError if a package is missing, or `spark` is no session.
+    Raises: ConfigurationError if a package is missing, or `spark` is not a session.
     """
     require_spark()
     from eddy.connectors.spark.frames import activate
     from eddy.connectors.spark.source.data_source import EddySource
 
     if not hasattr(spark, "dataSource"):
-        raise ConfigurationError(f"register: {spark!r} is no session of Spark; one is needed. Write register(spark)")
+        raise ConfigurationError(f"register: {spark!r} is not a session of Spark; one is needed. Write register(spark)")
     activate(spark)
     spark.dataSource.register(EddySource)

@@ -71,7 +71,7 @@ def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
     for name in commutes:
         if name not in folds:
             known = any(node.name == name for node in plan.nodes)
-            is_ = "is no fold of a stream" if known else "does not exist"
+            is_ = "is not a fold of a stream" if known else "does not exist"
             raise ConfigurationError(
                 f"application '{plan.name}': step '{name}', of which --commutes says that its function gives the same "
                 f"in any order, {is_}; a fold of a stream is needed. "
@@ -102,7 +102,7 @@ def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:
 
 
 def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
-    """The steps downstream of steps with these names, each with one such name; for a loop also the steps inside it."""
+    """The steps downstream of the named steps, each with one of the names; for a loop also the steps inside it."""
     scopes = Scopes(plan)
     found: dict[Node, str] = {}
     for node in plan.nodes:

@@ -24,14 +24,14 @@ __all__ = ["TEXT_ROWS", "csv_frame", "whole_files"]
 
 TEXT_ROWS = "k binary, v binary, t long, seq long, wrong string, path string, place long"
 """Columns of the rows of text files: UTF-8, milliseconds or null, the number that orders rows or null, the reason why
-a row is no record, and the row's index in its file."""
+a row is not a record, and the row's index in its file."""
 
 _WHOLE = str(1 << 60)
 _SETTINGS = {"spark.sql.files.maxPartitionBytes": _WHOLE, "spark.sql.files.openCostInBytes": _WHOLE}
 _ROWS_A_BATCH = 10_000
 _INT64 = range(-(2**63), 2**63)
-_MILLISECONDS = "the timestamp {!r} is no number of milliseconds since 1970"
-_ORDER = "{!r} is no whole number, and orders the rows"
+_MILLISECONDS = "the timestamp {!r} is not a number of milliseconds since 1970"
+_ORDER = "{!r} is not a whole number, and orders the rows"
 
 
 def whole_files(frames: Frames) -> SparkSession:

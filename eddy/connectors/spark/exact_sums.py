@@ -75,7 +75,7 @@ class ExactSums:
                 case float():
                     parts[str(float(number))] += weight
                 case _:
-                    raise DataError(f"{number!r} is no number; an int, a float or a finite Decimal is needed")
+                    raise DataError(f"{number!r} is not a number; an int, a float or a finite Decimal is needed")
         return parts, exact
 
 

@@ -53,7 +53,7 @@ _MALFORMED = re.compile(
     r"FAILED_READ_FILE.*? reading file (\S+?)\.\s.*?MALFORMED_RECORD_IN_PARSING.*?: (\[.*?\])\.", re.S
 )
 _JSON_REASON = re.compile(r"JsonParseException: (.+)")
-"""How Spark says that a line of a file is no JSON of the schema: the file, and the fields that it has read."""
+"""How Spark says that a line of a file is not JSON of the schema: the file, and the fields that it has read."""
 _RAISED_IN_A_WORKER = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ ]{2}[^\n]*\n)*(.*?)"
     r"(?=\n\s*(?:\tat (?:org\.apache|java|scala)|SQLSTATE: \w+$|JVM stacktrace|Driver stacktrace)|\s*\Z)",
@@ -88,7 +88,7 @@ def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: there Spark looks up the formats of frames that are written.
+    """Make a session the active session of this thread, in which Spark looks up the formats of frames to be written.
 
     PySpark makes each session active in which a frame is made of rows.
     """
@@ -343,7 +343,8 @@ def error_of(text: str) -> EddyError:
     if found is None and (malformed := _MALFORMED.search(text)):
         reason = _JSON_REASON.search(text)
         return DataError(
-            f"file {malformed[1]}: a line is no JSON object: {reason[1] if reason else 'a field is of another type'}, "
+            f"file {malformed[1]}: a line is not a JSON object: "
+            f"{reason[1] if reason else 'a field is of another type'}, "
             f"after {malformed[2]}; an object in each line, in UTF-8, with key, value and perhaps timestamp, is needed"
         )
     if found is None:

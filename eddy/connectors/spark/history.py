@@ -80,7 +80,7 @@ def read_histories(
     by_topic = {source.topic: source for source in sources}
     if unknown := sorted(set(files) - set(by_topic)):
         raise ConfigurationError(
-            f"application '{application}': files are given for '{unknown[0]}', which is no source; the sources are "
+            f"application '{application}': files are given for '{unknown[0]}', which is not a source; the sources are "
             f"{', '.join(sorted(by_topic))}"
         )
     if without := sorted(set(columns or {}) - set(files)):
@@ -162,7 +162,7 @@ def _history(frames: Frames, source: Source, paths: list[str], empty: Empty, rol
 
 
 def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
-    """Raises: ConfigurationError for a file that is given twice; DataError for rows that are no records."""
+    """Raises: ConfigurationError for a file that is given twice; DataError for rows that are not records."""
     if twice := [row["path"] for row, other in pairwise(rows) if row["path"] == other["path"]]:
         raise ConfigurationError(
             f"files for topic '{topic}': {unquote(twice[0])} is given twice, by {' and by '.join(paths)}; its rows "
@@ -214,7 +214,7 @@ def _named_errors(topic: str) -> Iterator[None]:
 
 
 def _check_order(frames: Frames, topic: str, read: Collection[FileRows], order: str) -> None:
-    """Refuse two files with rows of one key and number: one of them is an earlier writing of the other's rows."""
+    """Refuse two files that have the same key with the same number: the same rows were written twice."""
     rows = frames.union([part.frame.select("k", "seq", "path") for part in read], "")
     found = rows.groupBy("k", "seq").agg(f.min("path").alias("one"), f.max("path").alias("other"))
     with spark_errors(), frames.jobs.step(f"order of topic '{topic}'"):

@@ -52,7 +52,7 @@ _SHOWN = 80
 class FileRows:
     """Rows of files with columns `k v t seq wrong path place`, and the reader that returns `RAW` columns.
 
-    `t` may be null. `seq` is null unless a column orders the rows. `wrong` is the reason why a row is no record.
+    `t` may be null. `seq` is null unless a column orders the rows. `wrong` is the reason why a row is not a record.
     """
 
     frame: DataFrame
@@ -70,7 +70,9 @@ def file_rows(
     where = f"files {path} for topic '{source.topic}'"
     form = _format(path)
     if form is None:
-        raise ConfigurationError(f"{where}: the ending tells no format; one of {', '.join(_FORMATS)} is needed")
+        raise ConfigurationError(
+            f"{where}: the format is not clear from the ending; one of {', '.join(_FORMATS)} is needed"
+        )
     if form in {"csv", "json"} and not columns.single and not (form == "json" and columns.envelope):
         raise ConfigurationError(
             f"{where}: a value of several columns is made of typed columns, and text has none; one column is needed. "
@@ -93,7 +95,7 @@ def file_rows(
 
 
 def _format(path: str) -> str | None:
-    """The format that a path's ending tells."""
+    """The format of a file, by the ending of its path."""
     name = path.rstrip("/*")
     plain = name.removesuffix(".gz")
     form = next((form for ending, form in _FORMATS.items() if plain.endswith(ending)), None)
@@ -108,7 +110,7 @@ def _typed_columns(
     session = whole_files(frames) if form in {"orc", "avro"} else frames.spark
     reader = session.read
     if form == "json":
-        # Without a mode a line that is no JSON is a row of nulls.
+        # Without a mode a line that is not JSON is a row of nulls.
         reader = reader.schema(columns.text_schema()).option("mode", "FAILFAST")
     frame = _found(where, lambda: reader.format(form).load(path))
     columns.check(frame.columns, where)
@@ -192,7 +194,7 @@ class FromText:
         return replace(self, splits=False)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`RAW` columns in, the same out."""
+        """Input: `RAW` columns. Output: the same columns."""
         schema = arrow_schema(RAW)
         offsets = schema.get_field_index("o")
         split, index = -1, 0
@@ -215,7 +217,7 @@ class FromText:
             return reader(item.decode())
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{self.where}: {item[:_SHOWN]!r} is no UTF-8: byte {item[error.start]:#04x} at {error.start}; a file "
+                f"{self.where}: {item[:_SHOWN]!r} is not UTF-8: byte {item[error.start]:#04x} at {error.start}; a file "
                 "in UTF-8 is needed. Convert it: iconv -f LATIN1 -t UTF-8 FILE, with the encoding that it has"
             ) from error
         except ValueError as error:

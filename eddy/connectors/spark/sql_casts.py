@@ -37,13 +37,13 @@ def _read(reader: Callable[[str], Any], text: str, kind: str) -> Any:
     try:
         return reader(text.strip())
     except (ValueError, decimal.InvalidOperation) as error:
-        raise DataError(f"{text!r} is no {kind}; a text that reads as one is needed") from error
+        raise DataError(f"{text!r} is not a valid {kind}; a text that reads as one is needed") from error
 
 
 def _to_whole(value: Any, source: str, kind: str) -> int:
     if source == "text":
         if "_" in value:
-            raise DataError(f"{value!r} is no {kind}; a text that reads as one is needed")
+            raise DataError(f"{value!r} is not a valid {kind}; a text that reads as one is needed")
         return int(_read(int, value, kind))
     if source in FLOATS:
         return round(value) if math.isfinite(value) else int(fitted(1 << 64, kind))
@@ -60,7 +60,7 @@ def _to_numeric(value: Any, source: str, target: Type) -> decimal.Decimal:
     else:
         number = decimal.Decimal(repr(value) if source in FLOATS else value)
     if not number.is_finite():
-        raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
+        raise DataError(f"{number} is not a valid numeric; a finite value is needed. double precision has it")
     precision, digits = target.precision, target.scale or 0
     if precision is None:
         return number
@@ -78,7 +78,7 @@ def _to_boolean(value: Any) -> bool:
         return True
     if word in ("f", "false", "n", "no", "off", "0"):
         return False
-    raise DataError(f"{value!r} is no boolean; 'true' or 'false' is needed")
+    raise DataError(f"{value!r} is not a valid boolean; 'true' or 'false' is needed")
 
 
 def _text(value: Any, source: Type) -> str:

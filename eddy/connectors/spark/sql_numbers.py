@@ -144,7 +144,7 @@ def _power(base: float, exponent: float) -> float:
     except (OverflowError, ZeroDivisionError) as error:
         raise DataError(f"power({base}, {exponent}): {error}") from error
     if isinstance(found, complex):
-        raise DataError(f"power({base}, {exponent}) is no real number")
+        raise DataError(f"power({base}, {exponent}) is not a real number")
     return float(found)
 
 
@@ -158,7 +158,7 @@ def _exponential(value: float) -> float:
 def _numeric_power(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:
     found = NUMERIC.power(base, exponent)
     if not found.is_finite():
-        raise DataError(f"power({base}, {exponent}) is no number")
+        raise DataError(f"power({base}, {exponent}) is not a number")
     return _in_range(found)
 
 

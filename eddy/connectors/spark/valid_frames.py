@@ -1,8 +1,8 @@
 """Rows that are true for a while, on Spark: from their definition, without the worker's operator.
 
-there      from ≤ clock of the partition < until
-moment     from, if the clock is before it; else until, if the clock is before that and it is bounded
-states     the rows with a moment, the least moment of each key, and the keys in the order of these
+true       from ≤ clock of the partition < until
+moment     the next change of a row: from, if it is after the clock; else until, if it is after the clock
+states     the rows with a next change, the first such moment of each key, and the keys in the order of these moments
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,12 +56,14 @@ class _Spans:
         if moment is None:
             return None
         if isinstance(moment, bool) or not isinstance(moment, int) or moment < 0 or moment > _END_OF_9999:
-            raise DataError(f"valid '{self.name}': {moment!r} of row {row!r} is no number of milliseconds since 1970")
+            raise DataError(
+                f"valid '{self.name}': {moment!r} of row {row!r} is not a number of milliseconds since 1970"
+            )
         return moment
 
 
 class ValidFrames:
-    """The rows that are there at the clocks, one a partition, and the states of the step."""
+    """The rows that are true at the clocks of the partitions, and the states of the step."""
 
     def __init__(
         self,

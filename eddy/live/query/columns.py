@@ -281,7 +281,7 @@ def condition_of(found: Any, where: str) -> Expression:
         return found
     hint = ", and t['count'] == 3 where a method has the column's name" if isinstance(found, bool) else ""
     raise QueryBuildError(
-        f"{where}: {found!r} is no condition; a comparison of a column is needed. Write: t.status == 'open'{hint}"
+        f"{where}: {found!r} is not a condition; a comparison of a column is needed. Write: t.status == 'open'{hint}"
     )
 
 

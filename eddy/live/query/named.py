@@ -144,7 +144,7 @@ class NamedQuery:
         except (msgspec.MsgspecError, RecursionError) as error:
             shown = repr(value)[:_MAX_SHOWN]
             raise QueryArgumentError(
-                f"query '{self.name}', argument '{argument.name}': {shown} is no {argument.type_name}: {error}"
+                f"query '{self.name}', argument '{argument.name}': {shown} is not a valid {argument.type_name}: {error}"
             ) from error
 
     def _call(self, bound: dict[str, Any]) -> Query:

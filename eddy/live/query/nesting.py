@@ -45,7 +45,7 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
     """The nest of this function, which is called with `proxy` as the row. Raises: QueryBuildError."""
     if not callable(function):
         raise QueryBuildError(
-            f"{where}: {function!r} is no function of the row. Write: nest({name}=lambda row: t.where(t.x == row.y))"
+            f"{where}: {function!r} is not a function of the row. Write: nest({name}=lambda row: t.where(t.x == row.y))"
         )
     calls = _calls.get()
     for call in calls:

@@ -160,7 +160,9 @@ class Query(Described, Generic[R]):
             values = dict(row)
         except (TypeError, ValueError) as error:
             table = self._select.table.name
-            raise QueryBuildError(f"start of table '{table}': {row!r} is no row; columns by name are needed") from error
+            raise QueryBuildError(
+                f"start of table '{table}': {row!r} is not a row; columns by name are needed"
+            ) from error
         return self._changed(start=WindowStart(values, inclusive))
 
     def skip(self, rows: int) -> "Query[R]":
@@ -252,7 +254,7 @@ class Query(Described, Generic[R]):
 
     def _measured(self, name: str, measure: Measure) -> Aggregate:
         if not isinstance(measure, Measure):
-            raise QueryBuildError(f"aggregate: {measure!r} is no aggregate. Write: total=t.amount.sum()")
+            raise QueryBuildError(f"aggregate: {measure!r} is not an aggregate. Write: total=t.amount.sum()")
         column = None if measure.column is None else self._own(measure.column, measure.function)
         return Aggregate(name, measure.function, column)
 
@@ -362,7 +364,7 @@ def query_from_json(data: bytes | str) -> Query[Any]:
         select = from_json(data)
         check_select(select)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise QueryBuildError(f"query: this is no query in JSON: {error}") from error
+        raise QueryBuildError(f"query: this is not a query in JSON: {error}") from error
     return Query(select)
 
 
@@ -372,7 +374,7 @@ def checked_query(found: Any) -> Query[Any]:
         return found
     shown = "a condition" if isinstance(found, Expression) else repr(found)
     raise QueryBuildError(
-        f"live query: {shown} is no query; rows or aggregates of a table are needed. "
+        f"live query: {shown} is not a query; rows or aggregates of a table are needed. "
         "Write: t.where(t.x == 1), or t.where(t.x == 1).count()"
     )
 

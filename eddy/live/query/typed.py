@@ -37,6 +37,6 @@ def typed(found: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(found, list[kind] if isinstance(found, list) else kind)
     except msgspec.ValidationError as error:
-        raise QueryError(f"live query: a row is no {getattr(kind, '__name__', kind)}: {error}") from error
+        raise QueryError(f"live query: a row is not a valid {getattr(kind, '__name__', kind)}: {error}") from error
     except RecursionError as error:
         raise QueryError(f"live query: its tree is too deep for {kind!r}; read it without into") from error

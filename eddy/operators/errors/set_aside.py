@@ -307,7 +307,8 @@ def refused(spec: StateSpec, row: Row) -> Exception | None:
                 serde.encode(value)
         except Exception as error:
             told = DataError(
-                f"state '{spec.name}': {what} {value!r} is no {serde.name}: {reason_of(error)}. Name the serde where "
+                f"state '{spec.name}': {what} {value!r} is not a valid {serde.name}: {reason_of(error)}. Name the "
+                "serde where "
                 f"the rows are made ({what}=)"
             )
             told.__cause__ = error

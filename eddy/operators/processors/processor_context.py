@@ -1,4 +1,4 @@
-"""The context of a processor: its stores, its schedules, the way on for its records, and the clocks."""
+"""The context of a processor: its stores, its schedules, the clocks, and the method that forwards records."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -28,7 +28,7 @@ _MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(days=36_500)
 class Cycle:
     """The moments of a punctuation, the multiples of `every_ms` since 1970, and the function that is called there.
 
-    `number` tells apart the ones of a processor with the same clock and length, in the order of their making.
+    `number` distinguishes schedules of one processor with the same clock and length, in the order of creation.
     """
 
     def __init__(self, every_ms: int, by: Clock, number: int, function: Callable[[int], object]) -> None:
@@ -139,7 +139,7 @@ class ProcessorContext:
         return found
 
     def _no_store(self, name: str) -> ProcessorError:
-        """The error of a name that is no store, or of a store that another method returns."""
+        """The error of a name that is not a store, or of a store that another method returns."""
         where, stores = f"process '{self.name}': store {name!r}", {**self._task.stores, **self._task.timed_stores}
         if name in stores:
             method = _METHODS.get(type(stores[name]), "store")
@@ -201,7 +201,7 @@ class ProcessorContext:
         if by not in get_args(Clock):
             raise ProcessorError(f"{where}: by={by!r}; one of 'event time' and 'wall clock' is needed")
         if not callable(function):
-            raise ProcessorError(f"{where}: {function!r} is no function; a callable of a time is needed")
+            raise ProcessorError(f"{where}: {function!r} is not a function; a callable of a time is needed")
         if by == "event time" and self._task.no_event_time:
             raise ProcessorError(f"{where}: by='event time': {self._task.no_event_time}")
         return Schedule(self, self._task.add(every // _MILLISECOND, by, function))

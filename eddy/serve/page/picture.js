@@ -12,7 +12,7 @@ const HEIGHT = 38;
 const ROOM = 20; // of the name of a room
 const LONGEST = 26; // characters of a name
 const ZOOM = 1.25;
-const GRID_FROM = 6; // steps without edges: as many are in rows, not in one line
+const GRID_FROM = 6; // at least so many steps without edges are laid out in rows
 const GAP = 18; // between them
 
 const draw = (name, attributes = {}, ...children) => {

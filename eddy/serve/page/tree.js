@@ -13,7 +13,7 @@ class Nest {
   }
 }
 
-/** The columns of a row that are no nests with rows. */
+/** The columns of a row, without its nests that have rows. */
 const columnsOf = (row, nests) => Object.keys(row).filter((column) => !(column in nests) || row[column] === null || typeof row[column] !== "object");
 
 /** All that a row shows: its columns, and the number of the rows below it. */

@@ -262,7 +262,8 @@ def _as_plain(where: str, function: Any) -> Any:
         what = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
         place = f" of {line_of(function)}" if callable(function) and line_of(function) else ""
         raise TopologyError(
-            f"{where}: {what}{place} is no coroutine function; one is needed. Write async def; and for a function that "
+            f"{where}: {what}{place} is not a coroutine function; one is needed. Write async def; and for a function "
+            "that "
             "blocks: async def call(value): return await asyncio.to_thread(function, value)"
         )
 

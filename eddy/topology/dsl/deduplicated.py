@@ -37,7 +37,7 @@ def deduplicated(
     check_serdes(where, key=key)
     if builder.open_loops:
         raise TopologyError(
-            f"{where}: records cannot be deduplicated inside {builder.open_loops[-1]}, whose rows are no records of a "
+            f"{where}: records cannot be deduplicated inside {builder.open_loops[-1]}, whose rows are not records of a "
             "source; deduplicate them before it. In relations .distinct() has each row once"
         )
     if by is None and key is not None:

@@ -17,7 +17,7 @@ __all__ = ["foreign_key_join"]
 def foreign_key_join(
     table: "KTable[Any, Any]", other: Any, foreign_key: Any, joiner: Any, name: str | None, value: Any, *, left: bool
 ) -> "KTable[Any, Any]":
-    """A table of the other's rows at the keys of this one, then a join by key.
+    """A table with the other side's rows under this side's keys, then a join by key.
 
     Found rows have the foreign key with them: one that is found for an earlier foreign key, while the row of the
     current one is still on its way from another worker, is none.
@@ -26,7 +26,7 @@ def foreign_key_join(
 
     label, verb = table._node.label, "foreign_key_left_join" if left else "foreign_key_join"
     if not isinstance(other, KTable):
-        raise TopologyError(f"{verb} of table '{label}': {type(other).__name__} is no KTable; a KTable is needed")
+        raise TopologyError(f"{verb} of table '{label}': {type(other).__name__} is not a KTable; a KTable is needed")
     same_topology(verb, table._builder, [other._builder])
     name = name_or(name, f"{label}-{other._node.label}-{verb.replace('_', '-')}")
     where = f"{verb} '{name}'"

@@ -116,7 +116,7 @@ def _names(where: str, step: Callable[..., Any], serdes: Serdes | None) -> list[
             raise TopologyError(f"{where}: serdes of '{name}' are {pair!r}; a pair (key's, value's) is needed")
         check_serdes(f"{where}: binding '{name}'", key=pair[0], value=pair[1])
     if unknown := sorted(set(serdes or {}) - set(names)):
-        raise TopologyError(f"{where}: serdes for '{unknown[0]}', which is no binding; there are {', '.join(names)}")
+        raise TopologyError(f"{where}: serdes for '{unknown[0]}', which is not a binding; there are {', '.join(names)}")
     return names
 
 

@@ -304,7 +304,7 @@ class KTable(Processed[K, V]):
     ) -> Any:
         if not isinstance(other, KTable):
             raise TopologyError(
-                f"join of table '{self._node.label}': {type(other).__name__} is no KTable; a KTable is needed. "
+                f"join of table '{self._node.label}': {type(other).__name__} is not a KTable; a KTable is needed. "
                 "Join rows with rows: table.to_relation().join(...)"
             )
         same_topology("join", self._builder, [other._builder])

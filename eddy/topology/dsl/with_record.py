@@ -85,12 +85,12 @@ def check_records(
     asks = f"{where}: {why}"
     if open_loops:
         raise TopologyError(
-            f"{asks} rows inside {open_loops[-1]} are no records of a source; call it before the recursion, "
+            f"{asks} rows inside {open_loops[-1]} are not records of a source; call it before the recursion, "
             "and keep what is needed in the value"
         )
     if rows.kind != "stream":
         raise TopologyError(
-            f"{asks} a row of a {rows.kind} is taken back without its record; a stream is needed. Call it on the "
+            f"{asks} a row of a {rows.kind} is retracted without its record; a stream is needed. Call it on the "
             "stream, and make the table from that: topology.stream('…').map_values(lambda value, record: …).to_table()"
         )
     for node in record_steps(rows):
@@ -103,7 +103,7 @@ def check_records(
             )
         if node.kind != "stream" or not node.keeps_records:
             raise TopologyError(
-                f"{asks} step '{node.name}' makes rows that are no records of a source; call it on the source's "
+                f"{asks} step '{node.name}' makes rows that are not records of a source; call it on the source's "
                 "stream, and keep what is needed in the value"
             )
 

@@ -113,7 +113,7 @@ def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
         if not node.keeps_records or node.kind != "stream":
             raise TopologyError(
                 f"{where}: rows expire some time after their record's timestamp, and step '{node.name}' makes rows "
-                "that are no records of a source; a stream of records is needed. Let the source's records expire, and "
+                "that are not records of a source; a stream of records is needed. Let the source's records expire, and "
                 "do the rest after it: topology.stream('…').to_table(expire_after=…)"
             )
         if by == "event time" and (node.rekeys or node.role == "exchange"):

@@ -36,7 +36,7 @@ class Nearest(NamedTuple):
 
     @property
     def topics(self) -> list[str]:
-        """The topics of all of them."""
+        """All topics of the sources."""
         return [topic for topics in self.sources.values() for topic in topics]
 
 
@@ -151,7 +151,7 @@ def _received(circuit: CircuitBuilder, exchange: Node) -> int:
 def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_place: bool = False) -> tuple[Node, ...]:
     """The sources and patterns whose records these facts are. `call` is the method that needs them.
 
-    Raises: TopologyError if a step before has made rows that are no records of a source or, with `in_place`, has sent
+    Raises: TopologyError if a step before has made rows that are not records of a source or, with `in_place`, has sent
     them to other partitions.
     """
     found: list[Node] = []
@@ -168,7 +168,7 @@ def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_pl
         if node.kind != "stream" or not node.keeps_records:
             raise TopologyError(
                 f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "
-                f"are no records of a source; a stream of records is needed. Call {call} before it, or write its rows "
+                f"are not records of a source; a stream of records is needed. Call {call} before it, or write its rows "
                 "to a topic and read that: topology.stream('…')"
             )
     return tuple(found)

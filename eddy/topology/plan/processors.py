@@ -116,18 +116,18 @@ class Process(Node):
 
     @property
     def store_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The state stores that it names."""
+        """The names of the step's state stores."""
         return tuple(state.name for store in self.stores for state in store.states)
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """The step with its state stores, and what becomes of these."""
+        """The step with its state stores, and where a store is kept."""
         others = [name for name in stores if name not in self.store_names]
         read = [f"{table.name} (global table)" for table in self.tables]
         return super().headline(application, [*(store.note for store in self.stores), *read, *others])
 
     @property
     def arrival(self) -> Arrival:
-        """All of it: its function may do anything with the order of records."""
+        """The whole result: the author's function may depend on the order of records in any way."""
         lost = ", ".join(f"'{store.name}'" for store in self.stores if not store.changelog)
         told = f"; what it keeps in {lost}, without a changelog, is lost with the disk" if lost else ""
         return Arrival(f"a processor: {self.only_by_worker}{told}")
@@ -156,13 +156,13 @@ class Process(Node):
         return processing.Process(spec, maps, moments, rows, lambda: ownership.of(count), tables)
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
+        """Mark the step as one that only a worker computes; `arrival` has the reason."""
         spark.by_a_worker(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChildStream(Node):
-    """The records that processors forward to one of their children, and those that they forward to all."""
+    """The records that processors forward to one child, together with the records for all children."""
 
     keeps_records = True
     drops = True
@@ -179,7 +179,7 @@ class ChildStream(Node):
         return child_stream.ChildStream(self.name, self.child)
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing, since the processors do not run there."""
+        """Mark the step as one that only a worker computes: processors do not run on Spark."""
         spark.by_a_worker(self)
 
 
@@ -202,7 +202,7 @@ def clock_of(facts: Node) -> tuple[Node | None, str]:
             )
         elif node.kind != "stream" or not node.keeps_records:
             return None, (
-                f"step '{node.name}' makes rows that are no records of a source, and event time is the time of a "
+                f"step '{node.name}' makes rows that are not records of a source, and event time is the time of a "
                 "source; a stream of records is needed. Process the source's stream, or use 'wall clock'"
             )
     if len(sources) == 1:

@@ -158,7 +158,7 @@ def power(base: float, exponent: float) -> float:
     except (OverflowError, ZeroDivisionError) as error:
         raise DataError(f"power({base}, {exponent}): {error}") from error
     if isinstance(found, complex):
-        raise DataError(f"power({base}, {exponent}) is no real number; a whole exponent or a base above 0 is needed")
+        raise DataError(f"power({base}, {exponent}) is not a real number; a whole exponent or a base above 0 is needed")
     return one_nan(float(found))
 
 
@@ -166,5 +166,5 @@ def power_numeric(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.D
     """The base to the power of the exponent, to 39 digits."""
     found = CONTEXT.power(base, exponent)
     if not found.is_finite():
-        raise DataError(f"power({base}, {exponent}) is no number; a whole exponent or a base above 0 is needed")
+        raise DataError(f"power({base}, {exponent}) is not a number; a whole exponent or a base above 0 is needed")
     return in_range(found)

@@ -123,7 +123,7 @@ def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
             raise ValueError(text)
         return parse(text.strip())
     except (ValueError, decimal.InvalidOperation) as error:
-        raise DataError(f"{text!r} is no {kind}; a text that reads as one is needed") from error
+        raise DataError(f"{text!r} is not a valid {kind}; a text that reads as one is needed") from error
 
 
 def _to_numeric(source: Type, target: Type) -> Cast | None:
@@ -150,7 +150,7 @@ def _to_numeric(source: Type, target: Type) -> Cast | None:
 def finite_numeric(number: decimal.Decimal) -> decimal.Decimal:
     """The number, with 0 for -0. Raises: DataError if it is not finite, or has more digits than a numeric may have."""
     if not number.is_finite():
-        raise DataError(f"{number} is no numeric, which are finite; another value is needed. double precision has it")
+        raise DataError(f"{number} is not a valid numeric; a finite value is needed. double precision has it")
     if number and number.adjusted() >= MOST_DIGITS:
         raise DataError(
             f"{number} is out of range of numeric; at most {MOST_DIGITS} digits before the point are allowed"
@@ -186,7 +186,7 @@ def _boolean(text: str) -> bool:
     word = text.strip().lower()
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise DataError(f"{text!r} is no boolean; 'true' or 'false' is needed")
+    raise DataError(f"{text!r} is not a valid boolean; 'true' or 'false' is needed")
 
 
 def _timestamp(text: str) -> datetime.datetime:

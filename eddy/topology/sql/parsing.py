@@ -79,7 +79,7 @@ class _Heading:
 
 
 def split(text: StatementText) -> list[StatementText]:
-    """The statements of a text, each with blanks in place of earlier ones, so that positions are kept."""
+    """The statements of a text. Earlier statements are replaced by blanks, so that positions do not change."""
     found, start = [], 0
     tokens = _tokens(text)
     for index, token in enumerate(tokens):
@@ -195,7 +195,7 @@ def _tokens(text: StatementText) -> list[Token]:
     for token, after in zip_longest(found, found[1:]):
         if token.token_type is TokenType.NUMBER and not _is_whole(token, after):
             rest = text.text[token.start :].split(maxsplit=1)[0]
-            raise text.error(token.start, f"{rest} is no number; digits, a point and an exponent are needed")
+            raise text.error(token.start, f"{rest} is not a number; digits, a point and an exponent are needed")
     return found
 
 

@@ -81,7 +81,7 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
     builder, node = getattr(collection, "_builder", None), getattr(collection, "_node", None)
     if builder is None or node is None or hasattr(collection, "count"):
         raise TopologyError(
-            f"sql table '{name}': {type(collection).__name__} is no table; a KTable, a KStream or a Relation is "
+            f"sql table '{name}': {type(collection).__name__} is not a table; a KTable, a KStream or a Relation is "
             "needed. Write tables={'name': topology.table('topic', …)}"
         )
     return Relation(builder, node)  # a stream's records are rows that are never retracted
@@ -100,7 +100,7 @@ def _known_columns(
             if type is None and needed:
                 raise TopologyError(
                     f"sql table '{name}': the type of column '{column}' is not known from its serde "
-                    f"({serde.name if serde else 'none'}). Name a serde that tells it, e.g. value=eddy.Struct(Node), "
+                    f"({serde.name if serde else 'none'}). Name a serde with the type, e.g. value=eddy.Struct(Node), "
                     f"or give the columns: (table, {{'{column}': 'text', …}})"
                 )
             if type is None:

@@ -60,12 +60,14 @@ def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
 
     def _converted(value: Any) -> Any:
         if not isinstance(value, accepted) or (isinstance(value, bool) and type.kind != "boolean"):
-            raise DataError(f"{where}: {value!r} is no {type}; a value of that type is needed, or another type")
+            raise DataError(
+                f"{where}: {value!r} is not a valid {type}; a value of that type is needed, or another type"
+            )
         try:
             return _CONVERSIONS[type.kind](value)
         except (ValueError, OverflowError, decimal.InvalidOperation, DataError) as error:
             raise DataError(
-                f"{where}: {value!r} is no {type}; a value of that type is needed, or another type"
+                f"{where}: {value!r} is not a valid {type}; a value of that type is needed, or another type"
             ) from error
 
     if type.precision is None:

@@ -156,7 +156,7 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.where(issues.title.is_in(["a", "\udfff"])), "in takes '.udfff', which has a lone surrogate"),
         (lambda: eddy.live_table("t").order_by("\ud800"), "'.ud800' has a lone surrogate, and no column has"),
         (lambda: issues.where(issues.starred and issues.title), "column issues.starred: it has no truth"),
-        (lambda: issues.where(3), "where of table 'issues': 3 is no condition"),
+        (lambda: issues.where(3), "where of table 'issues': 3 is not a condition"),
         (lambda: issues.where(users.id == 1), "users.id is a column of another row"),
         (lambda: issues.where(users.id == issues.owner), "one of the enclosing row are needed"),
         (lambda: issues.where(issues.created < issues.owner), "columns compare with constants"),
@@ -166,14 +166,14 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.where(issues.count == 3), r"t\['count'\] == 3 where a method"),  # type: ignore[comparison-overlap, arg-type]
         (lambda: issues.where(issues.title.is_in("open")), "issues.title: is_in takes 'open'; a list of values"),
         (lambda: issues.where(issues.created.is_in(3)), "is_in takes 3; a list of values"),  # type: ignore[arg-type]
-        (lambda: issues.start([1]), r"start of table 'issues': \[1\] is no row"),  # type: ignore[arg-type]
+        (lambda: issues.start([1]), r"start of table 'issues': \[1\] is not a row"),  # type: ignore[arg-type]
         (lambda: issues.aggregate(n=users.age.sum()), "sum of table 'issues': users.age is none of its columns"),
         (lambda: users.group_by(users.team).aggregate(n=users.id.count()).order_by(-issues.created), "issues.created"),
         (lambda: eddy.live_table("t", value="v", columns=["v"]), "table 't': value='v' and columns; one of them is"),
         (lambda: issues.limit(-1), r"limit\(-1\)"),
         (lambda: issues.nest(x=nothing), "nest 'x' of table 'issues': the query of 'users' does not depend on the row"),
         (lambda: issues.nest(x=lambda i: 3), "its function returned 3"),  # type: ignore[arg-type,return-value]
-        (lambda: issues.nest(x=users), "is no function of the row"),  # type: ignore[arg-type]
+        (lambda: issues.nest(x=users), "is not a function of the row"),  # type: ignore[arg-type]
         (lambda: issues.nest(x=lambda i: users.where(users.id == i.boss)), "table 'issues': there is no column 'boss'"),
         (lambda: issues.nest(x=tasks, depth=0), "depth=0"),
         (
@@ -187,7 +187,7 @@ def plucked(row: Any) -> eddy.Query:
             "this one is a single aggregate",
         ),
         (lambda: nodes.nest(below=plucked).syntax, "shows the rows of a recursion that plucks itself"),
-        (lambda: issues.aggregate(n=3), "aggregate: 3 is no aggregate"),  # type: ignore[arg-type]
+        (lambda: issues.aggregate(n=3), "aggregate: 3 is not an aggregate"),  # type: ignore[arg-type]
         (lambda: issues.limit(2).count(), "it is over all rows"),
         (lambda: issues.count().order_by("title"), "have no column 'title'"),
         (lambda: issues.start({"id": 1}).order_by(issues.title).syntax, "the row has no column 'title'"),
@@ -198,7 +198,7 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.group_by(issues.status).count().one().syntax, "groups take no nest, no start and no one"),
         (lambda: issues.select(issues.title).count().syntax, "groups have no column 'title'"),
         (lambda: issues.nest(u=lambda i: users.where(users.id == i.owner)).pluck("u").exists(), "aggregate or pluck"),
-        (lambda: eddy.query_from_json(b'{"table": 3}'), "this is no query in JSON"),
+        (lambda: eddy.query_from_json(b'{"table": 3}'), "this is not a query in JSON"),
         (
             lambda: issues.nest(
                 c=lambda i: comments.where(comments.issue == i.id).nest(u=lambda c: users.where(users.id == i.owner))
@@ -226,7 +226,7 @@ def test_new_lambda_in_each_call_is_refused_instead_of_calling_for_ever() -> Non
         ('"limit": -1', "not negative"),
         ('"where": {"type": "compare", "column": "x", "op": "like", "value": 3}', "column 'x' like takes no 3"),
         ('"where": {"type": "compare", "column": "x", "op": "in", "value": 3}', "column 'x' in takes no 3"),
-        ('"where": {"type": "compare", "column": "x", "op": "=", "value": {"a": 1}}', "no query in JSON"),
+        ('"where": {"type": "compare", "column": "x", "op": "=", "value": {"a": 1}}', "not a query in JSON"),
         ('"pluck": "n"', "there is no nest 'n' to pluck"),
         ('"scalar": true', "of one aggregate"),
         ('"nests": [{"name": "n", "on": [["a", "b"]], "query": {"type": "ref", "label": "l"}}]', "refers to 'l'"),

@@ -102,7 +102,9 @@ def test_type_that_no_row_can_become_and_a_type_in_a_nest_are_refused() -> None:
 
 
 def test_row_that_is_not_of_the_type_is_named() -> None:
-    with pytest.raises(eddy.QueryError, match=r"a row is no Comment: Expected `int`, got `str` - at `\$\[1\].id`"):
+    with pytest.raises(
+        eddy.QueryError, match=r"a row is not a valid Comment: Expected `int`, got `str` - at `\$\[1\].id`"
+    ):
         typed([{"id": 1}, {"id": "x"}], Comment)
 
 

@@ -52,7 +52,9 @@ class Client:
         self._lines: Iterator[bytes] = iter(())
 
     def connect(self) -> None:
-        """Connect, and ask for all queries. Raises: TornError; AssertionError with the answer where it is no stream."""
+        """Connect, and ask for all queries. Raises: TornError; AssertionError with the answer where it is not a
+        stream.
+        """
         self.close()
         query = urlencode([("query", json.dumps(each)) for each in self.asked.values()])
         headers = self.headers | ({"Last-Event-ID": self.last_id} if self.last_id else {})

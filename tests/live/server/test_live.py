@@ -171,8 +171,8 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             (eddy.live_table("nodes", key="name"), "names its columns"),
             (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
             (nodes.pluck("x"), "there is no nest 'x'"),
-            (nodes.exists(), "a condition is no query"),
-            ("nodes", "'nodes' is no query"),
+            (nodes.exists(), "a condition is not a query"),
+            ("nodes", "'nodes' is not a query"),
         ]:
             if "2 items" in message:
                 running.reach(view, {"a": "root"})

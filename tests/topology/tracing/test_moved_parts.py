@@ -160,5 +160,5 @@ def test_rows_that_are_no_sums_name_what_changed_and_a_version_that_is_not_kept_
         assert refused.status == 400
         assert f"version {other} are not kept here; one from " in refused.json["error"]
         assert fetch(site.port, "/v1/trace/ancestors?key=tree&since=no").status == 400
-        with pytest.raises(QueryError, match="is no version"):
+        with pytest.raises(QueryError, match="is not a version"):
             site.tables.rows.former("?")

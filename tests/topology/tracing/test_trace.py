@@ -329,7 +329,7 @@ def test_parts_of_a_version_are_opened_without_computing_it_again() -> None:
         fetch(site.port, "/v1/trace/counts?key=x")
         made.clear()
         opened = fetch(site.port, "/v1/trace/counts?key=x&open=b")
-        assert (opened.status, made) == (400, [])  # a row of a table is no sum
+        assert (opened.status, made) == (400, [])  # a row of a table is not a sum
         assert fetch(site.port, "/v1/trace/counts?key=x").json["rows"][0]["sums"][0]["number"] == 2
         assert made == []
         site.write({"c": "x"})

@@ -148,7 +148,7 @@ def _times(column: Any) -> list[int | None]:
     micros: list[int | None] = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     if (earliest := min((at for at in micros if at is not None), default=0)) < 0:
         raise DataError(
-            f"spark write of format 'eddy': a timestamp is {-earliest} µs before 1970; records have later ones. "
+            f"spark write of format 'eddy': a timestamp is {-earliest} µs before 1970; a later one is needed. "
             "Correct it, or filter it out"
         )
     return [None if at is None else at // 1000 for at in micros]

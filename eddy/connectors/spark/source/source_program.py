@@ -1,7 +1,7 @@
 """FILE[:NAME]: the topology that the option `app` names, with the serdes of its topics.
 
-The file is run as a module whose name is made of its path and its text: two files, and two versions of one file, do not
-meet in a Python worker of Spark.
+The file is run as a module whose name contains a hash of its path and text. So a Python worker of Spark does not
+confuse two files, or two versions of one file.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ class SourceProgram:
     def serdes(self, where: str, log: Log, topic: str) -> tuple[Serde[Any], Serde[Any]]:
         """The serdes of the keys and values of a source's or a sink's topic.
 
-        A part whose type the topology does not tell has `Plain`, which cannot read.
+        A part without a type in the topology has the serde `Plain`, which cannot read.
         Raises: ConfigurationError if the topology has no such topic, or a topic is missing.
         """
         plan = self.topology.plan
@@ -81,7 +81,7 @@ def _module(where: str, path: Path) -> str:
         return name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise option_error(where, f"option 'app': '{path}' is no Python file; its name has to end in .py. Rename it")
+        raise option_error(where, f"option 'app': '{path}' is not a Python file; its name has to end in .py. Rename it")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:

@@ -118,7 +118,7 @@ def check_decoding(source: PinnedSource, log: Log) -> None:
             for part, serde in (("key", source.form.key), ("value", source.form.value)):
                 texts = decoded_or_error(records, serde, part)
                 if serde is String and any("\0" in text for text in texts if text):
-                    raise _data_error(records, 0, f"the {part}s are no text: they contain zero bytes", part)
+                    raise _data_error(records, 0, f"the {part}s are not text: they contain zero bytes", part)
             if len(records):
                 return
 

@@ -29,7 +29,7 @@ __all__ = ["Aggregate", "Count", "check_new"]
 
 
 _SAMPLE = 64
-"""The number of keys that decide whether it is worth asking if all keys differ, as after a recursion that counts."""
+"""So many keys are compared first; if they all differ, all keys are compared. After a recursion they often differ."""
 
 
 def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
@@ -66,7 +66,7 @@ def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[Mapping[
 
 
 class Count(Keyed):
-    """Rows of (K, V) in, or `facts`; the delta of the table K -> number of rows out."""
+    """Input: rows of (K, V), or `facts`. Output: the delta of the table K -> number of rows."""
 
     def __init__(self, name: str, table: Table[Any, int], facts: bool = False) -> None:
         self.name, self.table, self._facts = name, table, facts
@@ -94,7 +94,7 @@ _MUTABLE = (list, dict, set, bytearray)
 
 
 class Aggregate(Keyed):
-    """Rows of (K, V) in, the delta of the table K -> aggregate out.
+    """Input: rows of (K, V). Output: the delta of the table K -> aggregate.
 
     `initial()` starts a group; `adder(key, value, aggregate)` and `subtractor` return the next aggregate. None removes
     the group from the table, and the next row starts it again. `counts` is needed with a subtractor: without both, the

@@ -38,7 +38,8 @@ class EndedCall(NamedTuple):
 
 
 class AsyncMap(RowWise):
-    """Rows of (K, V) in, for each the row of its call out. `function(key, value, record)` returns that row.
+    """Input: rows of (K, V). Output: for each row, the row that its call of `function(key, value, record)` has
+    returned.
 
     `ended` has the calls of a record in the order of its rows; the worker adds and drops them between epochs.
     """

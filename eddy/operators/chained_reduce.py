@@ -1,4 +1,4 @@
-"""A function of all values of a key that is one of each chain of them.
+"""A function of all values of a key that can be computed separately for each chain of values.
 
     chain          values at places on a line, each less than `gap` after the one before it
     f(A + B)  =    f(A) + f(B)        if A and B have no chain in common
@@ -39,7 +39,7 @@ class Chains(NamedTuple):
 
 
 class ChainedReduce(Reduce):
-    """Rows of (K, V) in, the rows that `function` returns for each key's values out; it makes nothing of others.
+    """Input: rows of (K, V). Output: the rows that `function` returns for each key's values that are in chains.
 
     `arrangement` is in the order of `Chains.position_in`. Cost: the values of the chains of changed rows, and O(log n)
     for each row of a key with n values. An epoch that sets rows aside costs as much as `Reduce`.
@@ -72,7 +72,7 @@ class ChainedReduce(Reduce):
         return dict(self.arrangement.between(key, (first,), (last + 1,))) or None
 
     def _stretches(self, delta: ZSet) -> Iterator[_Stretch]:
-        """The chains of the values that are there before or after a delta, if it has a value of them."""
+        """The chains, before or after a delta, that contain a value of the delta."""
         places: dict[Any, set[int]] = {}
         for key, value in delta:
             place = self._chains.place(value)
@@ -87,8 +87,9 @@ class ChainedReduce(Reduce):
                 yield key, first, last
 
     def _reached(self, place: int, there: Iterator[int], changed: list[int] | None = None) -> int:
-        """The end of a chain from a place on, through the places `there`, and those changed, the next one last, which
-        it takes.
+        """The end of a chain that begins at a place, through the places `there` and `changed`.
+
+        `changed` has the next place last; the places of the chain are removed from it.
         """
         gap, found = self._chains.gap, next(there, None)
         while True:

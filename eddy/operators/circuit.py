@@ -45,7 +45,7 @@ __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive", "StepC
 
 _ROWS = attrgetter("rows")
 _OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin, Deduplicate)
-"""The operators that tell for what they wait."""
+"""The operators that can name the reason for which they wait."""
 Recursive = Waves | FactWaves | Fixpoint
 
 

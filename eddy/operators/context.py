@@ -27,8 +27,8 @@ EventTimes = Mapping[tuple[str, int], int]
 class TimesRead(NamedTuple):
     """The timestamps of an epoch's records of a source partition, without those rejected, by rising offset.
 
-    `before` is the event time before them, -1 for none. An idle partition's event time moves by a timestamp of the
-    worker's, at the offset -1.
+    `before` is the event time before these records; -1 if the partition had none. When a partition is idle, the worker
+    moves its event time: it adds a timestamp of its own, with the offset -1.
     """
 
     before: int
@@ -47,9 +47,9 @@ class Context(NamedTuple):
     them. `divisible`: the caller can repeat the epoch with a part of its input if the whole is too much work.
     `event_time`: the event times after the epoch's records, for the sources that an operator `reads`; they never
     decrease. `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never
-    decreases. `read`: the timestamps by which the epoch moves event times, by topic and partition; nothing for one that
-    does not move. `timestamps`: in an epoch whose rows have numbers of records, from 1, as their times: the timestamps
-    of these records.
+    decreases. `read`: the timestamps of the records that the epoch has read, by topic and partition, for partitions
+    whose event time changes. `timestamps`: set in an epoch whose rows have record numbers (from 1) in place of times:
+    the timestamp of each record.
 
     Steps inside of loops have neither event times nor a tick.
     """
@@ -108,7 +108,7 @@ class Watermark(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Each epoch with records of these sources, also if none of them reaches the operator."""
+    """In each epoch with records of these sources, even if no record reaches the operator."""
 
     sources: frozenset[str]
 

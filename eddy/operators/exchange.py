@@ -118,7 +118,7 @@ class Outgoing(NamedTuple):
 class Gate:
     """Splits batches into rows of owned partitions, which continue, and others, which are sent.
 
-    `max_row_bytes`: larger rows are refused; None for any size.
+    `max_row_bytes`: larger rows are refused; None is no limit.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Gate:
 
 
 class Exchange(Keyed):
-    """Local rows and received rows in, rows of owned keys out.
+    """Input: local rows and received rows. Output: the rows of keys that this worker owns.
 
     An epoch's rows are sent consolidated, unless they are `facts`: so whatever part of them the other worker reads
     first, no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a

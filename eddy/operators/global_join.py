@@ -17,7 +17,7 @@ _VALUE = itemgetter(1)
 
 
 class GlobalJoin(Keyed, RowWise):
-    """Records (K, V) in, (key, joiner(value, the table's value of `select(key, value)`)) out.
+    """Input: records (K, V). Output: (key, joiner(value, the table's value of `select(key, value)`)).
 
     In a left join, a key that the table does not have, or None, is joined with None; in an inner join it is dropped. A
     record without a value is dropped, as at other joins. Changes of the table make no record.

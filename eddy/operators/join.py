@@ -51,7 +51,7 @@ Merge = Callable[[Any, Any, Any], Row]
 _BLOCK = 1_024
 """The number of rows that are looked up in a table at a time: so few remain in the processor's cache."""
 _MANY = 256
-"""The number of rows on both sides from which on equal rows are merged before the join."""
+"""If both sides have at least this many rows, equal rows are merged before the join."""
 
 
 class _Failed(tuple[Row, Exception | None]):
@@ -61,7 +61,7 @@ class _Failed(tuple[Row, Exception | None]):
 
 
 class Join(Operator):
-    """Rows of (K, L) and of (K, R) in, the rows `merge(key, left, right)` of their matches out."""
+    """Input: rows of (K, L) and of (K, R). Output: the rows `merge(key, left, right)` of their matches."""
 
     def __init__(
         self,
@@ -352,10 +352,11 @@ class Materialize(Operator):
 
 
 class StreamTableJoin(Keyed, RowWise):
-    """Records (K, V) in, (key, joiner(value, the table's value)) out; the table as of the epoch.
+    """Input: records (K, V). Output: records (key, joiner(value, the table's value)), after the epoch's changes of the
+    table.
 
     In a left join, a key that the table does not have, or no key, is joined with None; in an inner join it is dropped.
-    A record without a value is dropped: None tells the joiner that the other side has no value.
+    A record without a value is dropped, because None as an argument of the joiner means that a side has no value.
     """
 
     def __init__(self, name: str, table: Table[Any, Any], joiner: Callable[[Any, Any], Any], left: bool) -> None:
@@ -403,7 +404,7 @@ def _values(bags: Bags, batch: Batch) -> list[Any]:
 
 
 class TableJoin(Operator):
-    """Deltas of two tables (K, L) and (K, R) in, the delta of K -> joiner(left, right) out.
+    """Input: deltas of two tables (K, L) and (K, R). Output: the delta of K -> joiner(left, right).
 
     An outer join calls the joiner with None for a missing side, a left join for a missing right side. The new
     values are in the two tables and the old values in the deltas, so the join has no state.

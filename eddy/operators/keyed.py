@@ -73,7 +73,7 @@ def _came(batch: Batch) -> int:
 
 
 class WithKeys(Keyed):
-    """Rows in, those that have a key out."""
+    """Input: rows. Output: the rows that have a key."""
 
     def __init__(self, name: str) -> None:
         self.name = name

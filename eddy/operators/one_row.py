@@ -1,10 +1,10 @@
-"""From a relation to a table: the row of each key that has exactly one.
+"""From a relation to a table: the table has the keys with exactly one row.
 
     table      key -> value, for a key with one row of weight 1
     several    the rows of all other keys
 
-A row is in one of the two states, so no row is stored twice. A value of None is no value of a table. Where several rows
-are refused, `several` has rows of withheld keys only.
+A row is in one of the two states, so no row is stored twice. A row with the value None is not in the table. If several
+rows are refused, `several` has rows of withheld keys only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ def _refused(refusal: Refusal | None, key: Any, values: Mapping[Any, int]) -> Ex
 
 
 class OneRow(Keyed):
-    """Rows of (K, V) in, the delta of the table K -> V of the keys with exactly one row out.
+    """Input: rows of (K, V). Output: the delta of the table K -> V of the keys with exactly one row.
 
     With `refusal`, a key with several rows raises its error.
     Invariant: a key's rows are in `table` if it has exactly one, and in `several` otherwise.
@@ -70,7 +70,7 @@ class OneRow(Keyed):
         return (self.table, self.several)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Move the keys that now have one row into the table, and the other keys of the batch out of it."""
+        """Move keys with one row into the table, and all other keys of the batch out of it."""
 
         def refuse(key: Any, rows: Mapping[Any, int]) -> None:
             if error := _refused(self._refusal, key, rows):

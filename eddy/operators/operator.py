@@ -65,7 +65,7 @@ class Operator:
     follows_rows = False
     """Whether the operator makes its rows from single rows and retracts none, so that `explore` returns all of them."""
     left_due: Collection[int] = ()
-    """The partitions of the operator's keys in which work that is due remains for the next epoch."""
+    """Partitions of the operator's keys with more due work than one step does: the next epoch continues with it."""
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the output for the deltas of the inputs.
@@ -101,17 +101,18 @@ class Operator:
 
         Returns None while several workers have not agreed yet.
 
-        A function of the operator's states after the last `step`, also before its commit, and of restored ones. One
-        deterministic message a partition, for owned partitions; partition 0 for an operator with a single partition.
+        The messages depend only on the operator's states: after a `step`, committed or not, and after a restore. Each
+        owned partition has at most one message; an operator with a single partition uses partition 0.
         Cost: constant if nothing is held.
         """
         return _NOTHING_HELD
 
     def wakes_at(self) -> Moment | None:
-        """The moment at which it wants a step without input, None for none.
+        """The moment at which the operator is stepped without input; None if it never is.
 
-        A function of the operator's states, and of the partitions that this worker owns. Asked between epochs, and in
-        an epoch at the operator's turn. Its transaction commits whatever the step has used.
+        The moment depends only on the operator's states and on the partitions that this worker owns. The circuit asks
+        between epochs, and in an epoch at the operator's turn. The clocks that the step reads are committed with the
+        epoch.
         """
         return None
 

@@ -17,7 +17,7 @@ Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
 
 
 class Reduce(Keyed):
-    """Rows of (K, V) in, the rows that `function` returns for each key's values out.
+    """Input: rows of (K, V). Output: the rows that `function` returns for each key's values.
 
     Cost: all rows of the keys in a batch.
     """

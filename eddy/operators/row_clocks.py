@@ -37,7 +37,7 @@ class RowClock:
         return -1 if context.tick is None else context.tick
 
     def passes(self, firsts: Mapping[int, int]) -> Tick | Watermark:
-        """The moment at which a partition's clock reaches the one that is given for it."""
+        """The moment at which the clock of a partition reaches the given time of the partition."""
         return Watermark((self._source,), firsts) if self._source else Tick(min(firsts.values()))
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:

@@ -36,7 +36,7 @@ _KEY, _VALUE = itemgetter(0), itemgetter(1)
 
 
 class Filter(RowWise):
-    """Rows of (K, V) in, those out for which `predicate(key, value)` is `keep`."""
+    """Input: rows of (K, V). Output: the rows for which `predicate(key, value)` is `keep`."""
 
     def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
         self.name, self._predicate, self._keep = name, predicate, keep
@@ -49,7 +49,7 @@ class Filter(RowWise):
 
 
 class Map(RowWise):
-    """Rows of (K, V) in, one row `function(key, value)` out for each."""
+    """Input: rows of (K, V). Output: one row `function(key, value)` for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Row], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -63,7 +63,7 @@ class Map(RowWise):
 
 
 class MapValues(RowWise):
-    """Rows of (K, V) in, (key, function(value)) out for each; in a table a value of None makes no row."""
+    """Input: rows of (K, V). Output: (key, function(value)) for each; in a table a value of None makes no row."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], table: bool = False) -> None:
         self.name, self._function, self._table = name, function, table
@@ -77,7 +77,7 @@ class MapValues(RowWise):
 
 
 class SelectKey(RowWise):
-    """Rows of (K, V) in, (function(key, value), value) out for each."""
+    """Input: rows of (K, V). Output: (function(key, value), value) for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Any]) -> None:
         self.name, self._function = name, function
@@ -90,7 +90,7 @@ class SelectKey(RowWise):
 
 
 class FlatMap(RowWise):
-    """Rows of (K, V) in, all rows of the iterable `function(key, value)` out for each."""
+    """Input: rows of (K, V). Output: all rows of the iterable `function(key, value)` for each."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -115,7 +115,7 @@ class FlatMap(RowWise):
 
 
 class FlatMapValues(RowWise):
-    """Rows of (K, V) in, (key, w) out for each w of the iterable `function(value)`."""
+    """Input: rows of (K, V). Output: (key, w) for each w of the iterable `function(value)`."""
 
     def __init__(self, name: str, function: Callable[[Any], Iterable[Any]], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -178,7 +178,7 @@ class Negate(Operator):
 
 
 class Latest(Operator):
-    """The delta of a table in, the stream of its keys' new values out; None for a deleted key."""
+    """Input: the delta of a table. Output: the stream of its keys' new values; None for a deleted key."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -236,12 +236,12 @@ def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None 
 
 
 def no_rows(where: str, function: Callable[..., Any], made: Any) -> DataError:
-    """The error of a flat map's function whose result is no iterable of pairs."""
+    """The error of a flat map's function whose result is not an iterable of pairs."""
     return _no_iterable(where, function, made, "pairs (key, value)", "[(key, value), …]")
 
 
 def no_values(where: str, function: Callable[..., Any], made: Any) -> DataError:
-    """The error of a function of `flat_map_values` whose result is no iterable."""
+    """The error of a function of `flat_map_values` whose result is not an iterable."""
     return _no_iterable(where, function, made, "values", "[value, …]")
 
 

@@ -112,7 +112,7 @@ class Selection:
 
 
 class TopK(Keyed):
-    """Rows of (K, V) in, the delta of the table K -> first values out. Rows with the value None have no part in it.
+    """Input: rows of (K, V). Output: the delta of the table K -> first values. Rows with the value None are ignored.
 
     Cost: O(log n) for each changed row of a key with n values, and the values of the result.
     """

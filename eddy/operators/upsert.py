@@ -15,10 +15,10 @@ __all__ = ["Upsert", "by_key", "replacement"]
 
 
 class Upsert(Keyed):
-    """Records (K, V or None) in, the delta of the table of their latest values out; None deletes.
+    """Input: records (K, V or None). Output: the delta of the table of their latest values; None deletes.
 
     Invariant: the table holds the last value of each key so far. Equal old and new values cancel, so a record that
-    changes nothing has no effect; nor has one without a key.
+    changes nothing has no effect. A record without a key has none either.
     """
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:

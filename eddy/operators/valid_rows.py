@@ -1,13 +1,13 @@
-"""Rows that are true for a while: each is there from one moment until another one, by the clock of its partition.
+"""Rows that are true for a while: each row is in the output between two moments of its own, by the partition's clock.
 
-    there(row)    = from(row) ≤ clock(partition) < until(row)
-    out           = Σ weight(row) of the rows that are there
+    true(row)    = from(row) ≤ clock(partition) < until(row)
+    output       = the rows that are true, with their weights
 
-So the rows out are a function of the rows in and of the clocks, however the input was cut into epochs. Both moments are
+So the output is a function of the input and of the clocks, however the input was cut into epochs. Both moments are
 functions of the row, so they are the same for a retraction, and no timestamp of a record is needed.
 
-A row is kept while its clock has a moment of it before it. Before the next moment m of a key, all kept rows of the key
-with from < m are out, and no others: so one moment a key tells which rows are.
+A row is stored until the clock reaches its last moment. Let m be the next moment of a key: of the key's stored rows
+exactly those with from < m are in the output. So one stored moment for each key suffices.
 """
 
 from collections import defaultdict
@@ -57,14 +57,14 @@ class Span(NamedTuple):
 
 
 class Lifetime(NamedTuple):
-    """The author's functions for the two moments, None for a row that is there from the beginning, or for ever."""
+    """The author's functions for the two moments of a row. A moment of None is the beginning, or the end, of time."""
 
     name: str
     from_: MomentOf | None
     until: MomentOf | None
 
     def of(self, row: Row) -> Span:
-        """The moments of a row. Raises: DataError for one that is no time."""
+        """The moments of a row. Raises: DataError for one that is not a time."""
         return Span(self._moment("from_", self.from_, row, _ALWAYS), self._moment("until", self.until, row, _NEVER))
 
     def _moment(self, word: str, function: MomentOf | None, row: Row, unbounded: int) -> int:
@@ -81,7 +81,8 @@ class Lifetime(NamedTuple):
 
 
 class ValidRows(Keyed):
-    """Rows of (K, V) with any weights in, those out that are there by the clock of their key's partition.
+    """Input: rows of (K, V) with any weights. Output: the rows that are true now, by the clock of their key's
+    partition.
 
     A step takes at most `most` keys out of the calendar; the others are due in the next step.
 
@@ -128,7 +129,7 @@ class ValidRows(Keyed):
         return True
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """The rows whose moments are no times."""
+        """The rows whose moments are not times."""
         found: dict[int, Exception] = {}
         for index, row in enumerate(inputs[0].rows):
             try:
@@ -139,14 +140,14 @@ class ValidRows(Keyed):
         return found
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside whose moments are no times, or that the arrangement cannot write."""
+        """Set the rows aside whose moments are not times, or that the arrangement cannot write."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec)
         return self.step(context, aside.without(batch, self.failures(batch)) if aside.care.on else batch)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Apply the delta, then bring its keys and the keys that are due to the time of their partitions.
 
-        Raises: DataError for a row whose moments are no times, or that cannot be hashed.
+        Raises: DataError for a row whose moments are not times, or that cannot be hashed.
         """
         batch = self.with_keys(inputs[0])
         due, self.left_due = self.due.due(self.due.frontiers(context))

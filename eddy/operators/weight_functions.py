@@ -31,7 +31,7 @@ def positive_part(weight: int) -> int:
 
 
 class WeightFunction(Keyed):
-    """A relation with any weights in, each row with weight f(its total weight) out."""
+    """Input: a relation with any weights. Output: each row with weight f(its total weight)."""
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:
         self.name, self.arrangement, self._f = name, arrangement, f

@@ -46,5 +46,5 @@ class Guarded(Operator):
 
 
 def unguarded(operator: Operator) -> Operator:
-    """The operator itself, where it is guarded."""
+    """The operator inside a guard; an unguarded operator is returned as it is."""
     return operator.operator if isinstance(operator, Guarded) else operator

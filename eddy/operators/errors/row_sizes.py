@@ -14,7 +14,7 @@ from eddy.operators.batch import Batch, Row
 __all__ = ["GLANCE", "MAX_ROW_BYTES", "OVERHEAD", "RowSizes"]
 
 MAX_ROW_BYTES = 1 << 20
-"""The bytes of the largest row, with what a log adds to it."""
+"""The bytes of the largest row, with the headers and the framing that a log adds to it."""
 
 OVERHEAD = 1_024
 """Room for what a log adds to a row: headers, weights, the frame of a record."""

@@ -2,7 +2,7 @@
 
     table   root  ->  (number of nodes beyond the limit, number of nodes where that is too large, else 0)
 
-Invariant: a root is in the table if and only if a bound does not hold for it, which the links and roots decide.
+Invariant: the table has exactly the roots that exceed a bound. So it is a function of the links and the roots.
 """
 
 from collections.abc import Iterable, Mapping

@@ -35,7 +35,7 @@ __all__ = ["Ranked"]
 
 
 class Ranked(Operator):
-    """Deltas of roots and edges in, the delta of the rows out, consolidated.
+    """Input: deltas of roots and edges. Output: the delta of the rows, consolidated.
 
     Cost: proportional to the nodes whose depth or parent changes and their links, not to the size of the graph.
     """
@@ -62,7 +62,9 @@ class Ranked(Operator):
         return [self._ranks, self._roots, *self._links.states(), *sizes, *further, *beyond]
 
     def held(self) -> Mapping[int, str]:
-        """The message for the least root that is beyond a bound or, if cycles are errors, that reaches one."""
+        """The message for the least root beyond a bound or, if cycles are errors, the least root that reaches a
+        cycle.
+        """
         if self._beyond is not None and (beyond := self._beyond.held(self.name)):
             return beyond
         found = None if self._cycles is None else self._cycles.least()

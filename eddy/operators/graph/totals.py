@@ -2,10 +2,10 @@
 
     sum(v)  =  own(v) + Σ sum(c) over the children c        told(v)  =  sum(v)
 
-Invariant: between epochs every node has told its parent its sum, whatever the order in which nodes and parents arrived.
-All links of an epoch are applied before any sum is sent, so a cycle that exists only in between does not count. A node
-on a remaining cycle has no finite sum: it tells nothing, and has no total, until a link of the cycle changes. The nodes
-below it have totals.
+Invariant: between epochs every node has reported its sum to its parent (`told`), whatever the order in which nodes and
+parents arrived. All links of an epoch are applied before any sum is sent, so a cycle that exists only in between does
+not count. A node on a remaining cycle has no finite sum: it reports no sum, and has no total, until a link of the cycle
+changes. The nodes below it have totals.
 
 Changes move up the tree and stop where they cancel: moving a subtree costs the paths up to the first common ancestor,
 not its size. The check that it is not below itself costs the path up to the root; a leaf needs none.
@@ -62,7 +62,7 @@ class _Change(NamedTuple):
 
 
 class TreeTotals(Operator):
-    """Deltas of the table node -> value in, rows (node, (TOTAL, sum)) and (node, (CYCLE, the cycle)) out.
+    """Input: deltas of the table node -> value. Output: rows (node, (TOTAL, sum)) and (node, (CYCLE, the cycle)).
 
     With `include_self` a node's total counts the node; without it only its descendants, for nodes that have children. A
     parent without a row of its own has a total, too.

@@ -62,7 +62,7 @@ class NestedBody:
         self._values[first : first + len(externals)] = externals
 
     def run(self, time: Time, bindings: Sequence[Batch]) -> list[Batch]:
-        """One iteration: the changes of the definitions in it."""
+        """Run one iteration. Returns the changes of the definitions in it."""
         values = self._values
         values[: self._bindings] = bindings
         context = Context(time)
@@ -133,7 +133,7 @@ class Take(Operator):
 
 
 class Fixpoint(NestedOperator):
-    """Deltas from outside in, the deltas of all bindings out, and last the deltas of the limit's errors.
+    """Input: deltas from outside. Output: the deltas of all bindings, and last the deltas of the limit's errors.
 
     If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
     its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows from the errors of a loop inside

@@ -42,7 +42,7 @@ class InnerLimit:
 
 
 class InnerErrors(NestedWeights):
-    """Changes of rows in a block's last iterations in, each changed row once out."""
+    """Input: changes of rows in a block's last iterations. Output: each changed row once."""
 
     _made: Trace[Row, Row]
 

@@ -288,7 +288,8 @@ class _Traced(NestedOperator, Keyed):
 
 
 class NestedReduce(_Traced):
-    """Rows in; for each key the rows that `function` returns for all its values out. Counts, least values …
+    """Input: rows. Output: for each key the rows that `function` returns for all its values, such as a count or the
+    least value.
 
     A weight below 0 is an error.
     Cost: a key changed in an iteration reads all its rows, at that iteration and at each of its later ones.
@@ -362,7 +363,9 @@ class NestedReduce(_Traced):
 
 
 class NestedWeights(_Traced):
-    """Rows in, each row with a function of its weight out: distinct, minus. Cost: O(1) for a changed row."""
+    """Changes the weight of each row by a function of the weight, for `distinct` and `minus`. Cost: O(1) a changed
+    row.
+    """
 
     later: dict[Time, dict[Row, None]]
 

@@ -45,7 +45,7 @@ _ROWS_A_BUDGET = 50_000  # the number of queued rows for one more budget of an e
 
 
 class Outermost(Fixpoint):
-    """Deltas from outside in; the deltas of the bindings out, and last the deltas of a block's errors."""
+    """Input: deltas from outside. Output: the deltas of the bindings, and last the deltas of a block's errors."""
 
     queue: Queue
     given: Given
@@ -174,7 +174,7 @@ class Outermost(Fixpoint):
     ) -> Batch:
         """Process `delta` and the queued input of `tried` units; units that meet a bound are queued.
 
-        `idle`: the input of the other units has no effect, so that no try is owed for it.
+        `idle`: the input that is processed has no effect, so it does not make the queued units due for another try.
         """
         queue, alone = self.queue, not delta
         back = queue.rows(tried) if tried else {}

@@ -144,7 +144,7 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
-        """The rows, among `rows`, that one binding has; rows of the current epoch count if they are in a trace."""
+        """Whether each of `rows` is in a binding. A binding without a trace is read as of before the current epoch."""
         trace = self._traces[index]
         if trace is not None:
             cells = trace.get_many([key for key, _ in rows])

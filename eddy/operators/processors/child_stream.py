@@ -14,7 +14,7 @@ __all__ = ["ChildStream"]
 
 
 class ChildStream(Operator):
-    """Rows (key, (child, value)) in, the rows (key, value) of one child out, in their order."""
+    """Input: rows (key, (child, value)). Output: the rows (key, value) of one child, in their order."""
 
     def __init__(self, name: str, child: str) -> None:
         self.name, self._own = name, frozenset({child, None})

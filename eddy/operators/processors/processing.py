@@ -1,9 +1,9 @@
 """Processors as an operator: the author's object takes the records of a partition one by one.
 
     before the records    punctuations by wall clock that are due at the epoch's tick, by partition and schedule
-    for each record       punctuations by event time that it reaches, or that a record before it reached which was
-                          filtered out; then `process(record)`
-    after the records     punctuations by event time that records after the last one reached, which were filtered out
+    for each record       punctuations by event time up to its time, also of records before it that a filter dropped;
+                          then `process(record)`
+    after the records     punctuations by event time of records after the last one that a filter dropped
 
 So the calls of a partition are a function of its input, of the ticks, and of the stores, however the input was cut into
 epochs. A record on which `process` raises has no effect, in stores and in rows: the error policy decides about it.
@@ -58,10 +58,10 @@ class ProcessorSpec(NamedTuple):
 
 
 class Process(Keyed):
-    """Rows of (K, V) in, the records that the processors forward out.
+    """Input: rows of (K, V). Output: the records that the processors forward.
 
     `maps` are the stores by name, `tables` the global tables that it reads.
-    `rows` is the identity of its input rows, which tells their partitions. A row without a place in a source, and
+    `rows` finds the partitions of its input rows. A row without a place in a source, and
     without a key, is of no partition and is dropped.
 
     Invariant: `moments` has the next moment of each schedule by wall clock, and -1 for a cancelled schedule.
@@ -89,11 +89,11 @@ class Process(Keyed):
 
     @property
     def reads(self) -> ClocksRead:
-        """Both clocks: only its processors know, once they run, by which they schedule."""
+        """Both clocks, since processors choose a clock only when they run."""
         return ClocksRead(frozenset({self.spec.source} - {""}), wall=True)
 
     def wakes_at(self) -> Wake | Tick | Watermark | TickOrWatermark | None:
-        """At once where a processor is to be made; else at the first moment of a schedule."""
+        """At once if a processor has to be created; else at the first moment of a schedule."""
         owned = self._owned()
         if not all(partition in self._tasks for partition in owned):
             return Wake.AT_ONCE
@@ -188,7 +188,7 @@ class _Moment(NamedTuple):
 
 
 class _Run:
-    """One step: the rows that are left, and those that were forwarded."""
+    """One step. Returns the rows that are not processed yet, and the forwarded rows."""
 
     def __init__(self, operator: Process, context: Context, batch: Batch) -> None:
         self.operator, self.context, self.batch = operator, context, batch

@@ -32,7 +32,7 @@ class SessionStore(TimedStore, Generic[K, V]):
 
     A session is from its start to its end, both included, as a session of one record has one moment. Iterators have the
     rows as they are at the call, and end with the call of the processor. `backward=True` reverses their order, and
-    holds the rows in memory; so do the ones over several keys.
+    holds the rows in memory; iterators over several keys hold them, too.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         """Set the value of the session from `start_ms` to `end_ms`; None removes it.
 
         Returns False where the session is gone already: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for moments that are no times or in the wrong order.
+        Raises: DataError for what a serde refuses, and for moments that are not times or in the wrong order.
         """
         self._check("written")
         session = self._session(key, start_ms, end_ms)
@@ -106,7 +106,8 @@ class SessionStore(TimedStore, Generic[K, V]):
         latest_start_ms: int = LATEST_MS,
         backward: bool = False,
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """The sessions of the keys from `first` to `last`, None is no bound, by end and start as `find_sessions`.
+        """The sessions of the keys from `first` to `last` (None leaves an end open), by end and start as
+        `find_sessions`.
 
         All bounds are included. Rows (Windowed, value), by end, then by start, then by the bytes of keys.
         Cost: reads all keys' sessions that do not end earlier. Raises: DataError as `StateStore.range`.

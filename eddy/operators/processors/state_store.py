@@ -48,7 +48,7 @@ class StateStore(Generic[K, V]):
         return self._between(b"", None)
 
     def range(self, first: K | None = None, last: K | None = None) -> Iterator[tuple[K, V]]:
-        """The rows from `first` to `last`, both included; None is no bound.
+        """The rows from `first` to `last`, both included; None leaves an end open.
 
         Raises: DataError if the bytes of `first` sort after the bytes of `last`. For example, the bytes of a negative
         `Int64` sort after the bytes of all others.

@@ -4,9 +4,10 @@
     rows of `name`-versions    key, time  ->  a version: its value, or None for a deletion
     rows of `name`-times       time, key  ->  a mark; and the observed time: the greatest timestamp that was put
 
-A version is valid from its timestamp until the next one of its key. Of each key, the versions after the observed time
-minus the retention are kept, and the last one up to it. So reads as of that time or later are exact; earlier ones have
-no answer unless the latest version is as old, and earlier puts are ignored, as in Kafka Streams (KIP-889).
+A version is valid from its timestamp until the next version of its key. Let the horizon be the observed time minus the
+retention. Of each key, the store keeps the versions after the horizon, and the last version before it. So reads as of
+the horizon or later are exact. A read before the horizon finds nothing unless the key's latest version is as old; a put
+before it is ignored, as in Kafka Streams (KIP-889).
 
 Invariant: `-times` has the versions after the observed time minus the retention, after an epoch; each is visited once
 when it is past, and removes the version of its key before it.
@@ -47,7 +48,7 @@ class VersionedStore(TimedStore, Generic[K, V]):
         """Set the value of a key from `timestamp_ms` on, until its next version; None is a deletion.
 
         Returns False where that time is before the history: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for a timestamp that is no time.
+        Raises: DataError for what a serde refuses, and for a timestamp that is not a time.
         """
         self._check("written")
         self._check_time(timestamp_ms, "timestamp_ms")
@@ -111,7 +112,9 @@ class VersionedStore(TimedStore, Generic[K, V]):
                 yield TIME.unpack(at[-TIME.size :])[0], value
 
     def _remove(self, at: bytes) -> None:
-        """A version is past: the one before it can be read no more, and neither can a deletion itself."""
+        """A version is past: no read finds the version before it any more; nor the version itself, if it is a
+        deletion.
+        """
         time, data = TIME.unpack(at[: TIME.size])[0], at[TIME.size :]
         for earlier, value in list(self._of(data)):
             if earlier < time or (earlier == time and value is None):

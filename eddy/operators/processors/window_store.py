@@ -28,7 +28,7 @@ class WindowStore(TimedStore, Generic[K, V]):
     """Keys with a window to values, of one partition. All changes are part of the epoch: committed with it, or undone.
 
     Iterators have the rows as they are at the call, and end with the call of the processor. `backward=True` reverses
-    their order, and holds the rows in memory; so do the ones over several keys.
+    their order, and holds the rows in memory; iterators over several keys hold them, too.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class WindowStore(TimedStore, Generic[K, V]):
         """Set the value of the window that starts at `start_ms`; None deletes it.
 
         Returns False where the window is gone already: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for a start that is no time.
+        Raises: DataError for what a serde refuses, and for a start that is not a time.
         """
         self._check("written")
         window = self._window(key, start_ms)
@@ -92,7 +92,8 @@ class WindowStore(TimedStore, Generic[K, V]):
         to_ms: int = LATEST_MS,
         backward: bool = False,
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """The windows of the keys from `first` to `last`, None is no bound, that start from `from_ms` to `to_ms`.
+        """The windows of the keys from `first` to `last` (None leaves an end open) that start from `from_ms` to
+        `to_ms`.
 
         All bounds are included. Rows (Windowed, value), by start, then by the bytes of keys.
         Cost: reads the starts of all keys' windows in that time. Raises: DataError as `StateStore.range`.

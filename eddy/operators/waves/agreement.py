@@ -7,17 +7,17 @@ The *arbiter* is the owner of the loop's first partition. It searches ahead of r
 
 A worker asks for a review when it has new suspects, when its stops change, when rows outside change that it has lent,
 and when it takes partitions over; the arbiter begins one, too, when it takes its partition over. Each worker then sends
-its suspects and its stops. The arbiter sends the rows at which waves stop, and the rows that are now reached or no
-more. Its release opens the stops that no cycle reaches, and clears the suspects.
+its suspects and its stops. The arbiter sends the rows at which waves stop, and the rows that are newly reached or no
+longer reached. Its release opens the stops that no cycle reaches, and clears the suspects.
 
 Messages are records of the loop's topics, in the transaction of the epoch that sends them; many rows share a message.
 An epoch that receives a message sends the next one, or ends the review: until the workers agree, some message is in
 flight. Suspects and stops are in states, so that no failure loses them. An arbiter that fails loses its borrowed rows,
 and its successor begins a review.
 
-Cost: for E keys outside that others own, R reached rows and S suspects and stops: about 2 E + R entries, once while
-rows outside do not change, and S entries for each review; a message has some hundreds of entries. A review takes as
-many rounds as there are changes of owner on a path.
+Cost: let E be the keys of rows outside that other workers own, R the reached rows, S the suspects and stops. Each
+review sends S entries. The first one also sends about 2 E + R entries; later reviews send them again only if rows
+outside have changed. A message has some hundreds of entries. A review takes as many rounds as a path changes its owner.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -80,7 +80,7 @@ _TOLD = attrgetter("told")
 class Agreement:
     """Sends and receives the messages of one worker about one recursion. A failure may lose its memory between epochs.
 
-    `is_there` tells whether a row is in X.
+    `is_there` returns whether a row is in X.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Agreement:
         self._post.send_rows(rows, Suspect)
 
     def change_outside(self, keys: Iterable[Any]) -> None:
-        """Note that rows outside with these keys have changed: if they were lent, the arbiter has to know."""
+        """Note that rows outside with these keys have changed. If they were lent, the arbiter is informed."""
         if self._lent and not self._lent.keys().isdisjoint(keys):
             self._lent.clear()
             self._post.send(Changed(), 0)

@@ -103,7 +103,7 @@ class _ReviewSearch:
             self._come_to(row)
 
     def look_ahead_of(self, passed: Iterable[Row]) -> None:
-        """Search ahead of rows that are no longer in X: there may be cycles ahead of them, but they are not held."""
+        """Search ahead of rows that are no longer in X. Such rows are not held, but may lead to cycles."""
         for row in passed:
             self.passed[row] = None
             self._come_to(row)

@@ -156,7 +156,9 @@ class Body:
         return dict(zip(keys, state.get_many(list(keys)), strict=True))
 
     def gate_before(self, join: int, loop: Gate) -> Gate:
-        """The gate that decides who owns a join's keys; `loop` is the recursion's gate."""
+        """The gate through which the join's rows arrive: of its own exchange or, without one, the recursion's gate
+        `loop`.
+        """
         return self.lookups[join][1] or loop
 
     @property

@@ -26,7 +26,7 @@ _LARGEST_WEIGHT = 2**63 - 1
 
 
 class FactWaves(LinearRecursion):
-    """Records in; all results of op out, and, with `include_seeds`, the records themselves."""
+    """Input: records. Output: all results of op, and, with `include_seeds`, the records themselves."""
 
     def __init__(
         self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes, include_seeds: bool

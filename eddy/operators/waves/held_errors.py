@@ -23,7 +23,7 @@ _LONGEST = 10_000
 
 
 class HeldErrors(Operator):
-    """The deltas of a recursion and of its inputs in, the deltas of its errors out: rows (its name, message).
+    """Input: the deltas of a recursion and of its inputs. Output: the deltas of its errors: rows (its name, message).
 
     `told` holds rows (partition, message), each in its partition. Runs after the recursion in each epoch.
     """

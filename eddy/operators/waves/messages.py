@@ -94,7 +94,7 @@ class Lend(Message):
 
 
 class Suspect(Message):
-    """To the owner of some rows: cycles may lie ahead of them, or no end."""
+    """To the owner of some rows: a cycle or an endless path may be ahead of them."""
 
     rows: list[bytes]
 

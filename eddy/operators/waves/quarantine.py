@@ -2,7 +2,7 @@
 
     during the waves    at iteration 64, 128, … a search ahead of the frontier; waves stop at a row of each cycle, and
                         everywhere if a path is endless. Among several owners rows are suspected from 16 on
-    at rest             a search ahead of the stops tells the reached rows; stops that no cycle reaches are opened
+    at rest             a search ahead of the stops finds the reached rows; stops that no cycle reaches are opened
     several owners      the same by one of them, with rows that it borrows from the others (`agreement.py`)
 
 The keys of reached rows have no row downstream, and no key has one while a path is endless (`withheld.py`).
@@ -240,7 +240,7 @@ class Quarantine:
         return Explorer(self._body, None if self._alone else self._own, keeps)
 
     def _going_on(self, rows: list[Row]) -> list[Row]:
-        """The rows that belong to this worker and are no stops."""
+        """The rows that belong to this worker and are not stops."""
         rows = rows if self._alone else self._gate.mine(rows)
         stops = self._withheld.stops
         return [row for row in rows if row not in stops] if stops else rows
@@ -250,9 +250,9 @@ class Quarantine:
     def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch], total: Total) -> list[Row]:
         """The rows that may have closed a cycle although the waves end; see `_cut_off`.
 
-        A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end in spite of it
-        only if rows were retracted. Then the rows that the change of op derives are searched as a separate frontier.
-        The last input is the rows that were released.
+        A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end despite the
+        cycle only if rows were retracted. Then the search begins at the rows that the change of op derives. The last of
+        `inputs` has the rows that were released.
         """
         _, received, *externals, released = inputs
         if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
@@ -372,7 +372,7 @@ class Quarantine:
         self._found, self._message = found, None
         self._asked = {key for _, key in found.asked}
 
-    # What is told
+    # The held rows and their message
 
     @property
     def holds_all(self) -> bool:

@@ -141,7 +141,7 @@ class LinearRecursion(Operator):
 
 
 class Waves(LinearRecursion):
-    """Deltas of the seed in, the delta of X out.
+    """Input: deltas of the seed. Output: the delta of X.
 
     `arrangement` is X, None where the body does not join it. Without a bound on depth `quarantine` holds what has no
     finite answer. It is None, too, in an application of an early version without a state of X: then a cycle is an

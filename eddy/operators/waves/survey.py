@@ -34,7 +34,7 @@ Explore = Callable[[Row], Explored]
 Order = Callable[[Row], Any]
 
 MOST_REACHED = 2_000_000
-"""The number of rows ahead of stops from which on they are considered endless."""
+"""With this many rows ahead of stops, the rows are considered endless."""
 
 _WHOLE = 16  # the weight of a stale step that meets rows outside; a stale step that meets none has weight 1
 _ROUND = 16 * _WHOLE  # a path with this staleness is followed along its last steps, even without budget

@@ -1,9 +1,9 @@
 """Decides when the waves of a recursion are checked for rows that grow, and when a search ahead begins.
 
-each eighth wave      some rows are written; each wave, once some are wide
-iteration 64, 128, …  a search ahead, of no more than a share of the rows that the waves have had
-at many rows          a search of a few rows: where paths fork, rows without an end fill the memory in few waves
-before rows are sent  for a later epoch: a search of some rows
+each eighth wave      some rows are encoded, to measure them; once rows are wide, some of every wave
+iteration 64, 128, …  a search ahead, over at most a share of the rows that the waves have processed
+at many rows          a search over a few rows: where paths fork, endless rows fill the memory within few waves
+rows that are put off a search over some of the rows that are sent to a later epoch
 """
 
 import math

@@ -3,11 +3,11 @@
     X + P = seed + op(X)
 
     stop       a row at which waves end: arriving weight waits in P, X does not contain the row, and op is not applied
-    reached    rows on cycles, and all rows that follow from them: their keys have no row downstream
-    whole      somewhere rows are endless: no key has a row downstream
-    suspect    a row of which several workers have not found out yet whether it leads to a cycle, or is endless
+    reached    rows on cycles, and all rows derived from these: their keys have no row downstream
+    whole      set while a path is endless: no key has a row downstream
+    suspect    a row that may lead to a cycle or be endless: several workers have not decided this yet
 
-Because op is linear, rows that are ahead of no stop are exact, and rows in P continue later like new rows.
+Because op is linear, rows that follow from no stop are exact, and rows in P continue later like new rows.
 
     -held      stop → the weight that waits there, if it is not 0
     -reached   row → 1, 2^40 more for one row of each partition while the recursion is held as a whole, and 2^41 more
@@ -52,7 +52,7 @@ class Withheld:
 
     `stops` maps each stop to its weight; it and `suspects` include the changes of the epoch. `whole`: no row may be
     downstream. `changes` counts the stops that the epoch has made or removed, or at which weight began or ceased to
-    wait. `mine` selects rows of this worker, `homes` tells their partitions.
+    wait. `mine` selects rows of this worker, `homes` returns their partitions.
     """
 
     def __init__(

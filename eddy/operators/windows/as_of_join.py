@@ -3,12 +3,13 @@
     out    (k, (v, w)) for each left record (k, v) at t, where w is the value of the last right record of k at u ≤ t,
            or None if there is none, or if it has no value
 
-A left record waits until the right frontier has reached t: no right record up to t can arrive any more, so that w is
-final. A right record is a version of its key's value, until the next one. It is removed once the next one is at or
-before both frontiers: all left records that are still to be joined are later. Both frontiers and the records that are
-late are functions of the input, so the rows and the states are, too, whatever the epochs, the paces and the workers.
+A left record waits until the right frontier has reached t: then no right record up to t can arrive any more, and w is
+final. A right record is the current value of its key until the next record of the key. It is removed once both
+frontiers have reached that next record, since all left records that still wait are later. Both frontiers, and which
+records are late, are functions of the input. So are the rows and the states, whatever the epochs, the paces and the
+workers.
 
-Not here: the author's joiner, which is the next step, and left records without a key, which go around this one.
+The author's joiner is the next step. Left records without a key do not reach this step.
 """
 
 from bisect import bisect_right
@@ -36,10 +37,10 @@ __all__ = ["AsOfJoin", "DueRecords"]
 
 @dataclass(frozen=True)
 class DueRecords:
-    """The records of a side, by key and time, and the frontier at which something is to be done about them.
+    """The records of a side, by key and time, with the frontier at which each is processed.
 
-    `calendar` has the time of each record for which it is not done yet, `due` its entries by the frontier. `lag_ms` is
-    the event time by which the frontier is after a time.
+    `calendar` has the times of the records that are not processed yet, `due` returns those that the frontier has
+    reached. The frontier reaches a time `lag_ms` of event time later.
     """
 
     rows: TimedRows[Any, Any]
@@ -73,11 +74,11 @@ class _Asked(NamedTuple):
 
 
 class AsOfJoin(Operator):
-    """Records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)) in, records (K, (V, W | None)) out.
+    """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)). Output: records (K, (V, W | None)).
 
-    `left`: whether a record is passed on if there was no value. The rows of `waiting` are left records whose time the
-    right frontier has not reached. The rows of `versions` are of each key the last right record up to both frontiers,
-    unless it has no value, and all later ones; its calendar has these later ones.
+    `left`: a left record without a right value is sent, too. The rows of `waiting` are left records whose time the
+    right frontier has not reached. For each key, `versions` has the last right record up to both frontiers, unless its
+    value is None, and all later right records; the calendar of `versions` has the later ones.
 
     Cost: a scan of a key's versions for all of its records that are joined in an epoch.
     """
@@ -198,7 +199,8 @@ class AsOfJoin(Operator):
     ) -> Collection[int]:
         """Remove the versions of which no record can ask any more; note when the time of the new ones comes.
 
-        `left_due` are partitions in which records still ask. Returns those in which more versions are to be removed.
+        `left_due` are partitions in which records still wait for their join. Returns the partitions with more versions
+        to remove.
         """
         versions = self._versions
         frontiers = {p: at for p, at in versions.due.frontiers(context).items() if p not in left_due}
@@ -219,7 +221,7 @@ class AsOfJoin(Operator):
         return left
 
     def _leave_one(self, home: int, plain: bytes, at_ms: int) -> None:
-        """Of the versions of a key up to a time, remove all but the last one, and this one, too, if it has no value."""
+        """Of the versions of a key up to a time, keep only the last one, and only if it has a value."""
         rows = self._versions.rows
         found = rows.scan(home, plain, 0, at_ms)
         gone = found[:-1]

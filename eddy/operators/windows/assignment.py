@@ -27,7 +27,7 @@ _value_of = itemgetter(1)
 
 
 class AssignWindows(Keyed):
-    """Records (K, V) in, records (Windowed K, V) out; a record without a key or a value is dropped."""
+    """Input: records (K, V). Output: records (Windowed K, V); a record without a key or a value is dropped."""
 
     def __init__(self, name: str, windows: Windows, sources: Sequence[str]) -> None:
         self.name, self._windows, self._sources = name, windows, frozenset(sources)

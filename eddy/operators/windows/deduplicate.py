@@ -1,14 +1,14 @@
 """The first record of each `by` value within a span of event time.
 
-    a record at t passes    if no record of its `by` value before it in the order of records (`record_order.py`) that
-                            has passed is less than `within` from t, on either side
+    a record at t passes    unless an earlier record (`record_order.py`) with the same `by` value has passed, whose
+                            timestamp is less than `within` before or after t
 
-So records that have passed are `within` or more apart, and each other one, unless it is late, has one of them near it.
+So records that have passed are at least `within` apart, and each duplicate, unless it is late, is near one of them.
 A record waits until its order is known, so the rows are a function of each source partition's records, whatever the
 epochs, the paces and the workers. With a single source partition nothing waits.
 
-A moment is kept until the event time of all source partitions is 2 `within` + grace after it: from then on each record
-that is near it is late.
+The timestamp of a passed record is kept until the event time of all source partitions is 2 `within` + grace later:
+after that, each record near it is late.
 """
 
 from bisect import insort
@@ -61,7 +61,7 @@ class WaitingRecords:
     def first(self, partition: int, up_to_ms: int = MOST_MS) -> bytes | None:
         """The first order of a partition since earlier epochs, if its event time is not after a moment.
 
-        Cost: a scan of one row, and of those that the epoch has removed.
+        Cost: a scan of one row, and of the rows that the epoch has removed.
         """
         first = self.calendar.first(partition)
         if first is None or first > up_to_ms:
@@ -105,7 +105,8 @@ class PassedMoments:
 
 
 class Deduplicate(Operator):
-    """Records (B, (order, timestamp, K, V)) in, records (K, V) out. `duplicates` counts the others of the epoch.
+    """Input: records (B, (order, timestamp, K, V)). Output: records (K, V). `duplicates` counts the records that the
+    epoch has dropped as duplicates.
 
     Cost: constant for each record, unless it waits: then it is written to the store, and removed.
     """

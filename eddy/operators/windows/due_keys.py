@@ -1,4 +1,4 @@
-"""The keys of a calendar that are due by the frontiers of the owned partitions."""
+"""The keys of a calendar whose moments the frontiers of the owned partitions have reached: they are due."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
@@ -15,7 +15,7 @@ MOST_A_STEP = 20_000
 
 
 class DueKeys(Generic[K]):
-    """The first entries of a calendar, whose moments are ends of windows; at most `most` are due in a step."""
+    """Finds the due entries of a calendar, whose moments are ends of windows; at most `most` for each step."""
 
     def __init__(
         self, calendar: Calendar[K], frontier: Frontier, owned: Callable[[], Collection[int]], most: int = MOST_A_STEP
@@ -23,7 +23,7 @@ class DueKeys(Generic[K]):
         self._calendar, self._frontier, self._owned, self.most = calendar, frontier, owned, most
 
     def wakes_at(self) -> Moment | None:
-        """When a frontier reaches the first moment of its partition."""
+        """The moment at which a frontier reaches the first entry of its partition."""
         firsts = {partition: self._calendar.first(partition) for partition in self._owned()}
         moments = {partition: end for partition, end in firsts.items() if end is not None}
         return self._frontier.passes(moments) if moments else None

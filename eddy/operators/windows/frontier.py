@@ -3,10 +3,10 @@
     rows of the sources' own partition     the least event time of this partition in all sources
     rows that came through an exchange     the least mark of all partitions from which rows are sent through it
 
-A mark says that a partition has passed the end of a window and the grace. It is sent to all partitions of the exchange
-after the rows that were sent before, in the same transactions, so that no row arrives after it that is not late. A
-partition of a source passes an end by its event time; a partition of another exchange, from which rows are sent on, by
-its own frontier. A mark is the end itself, no event time, so that marks are a function of the input.
+A mark says that a partition has passed the end of a window and the grace. It is sent to all partitions of the exchange,
+after all earlier rows of the partition, so each row that arrives after it is late. A partition of a source passes an
+end when its event time does; a partition of an earlier exchange does when its frontier does. A mark has the end of the
+window, not an event time, so that marks are a function of the input.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,15 +132,16 @@ class Marked:
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """All partitions from which rows are sent, with their marks."""
+        """The source partitions whose rows are sent to a partition, with their marks; -1 before the first mark."""
         value = self._marks.partition(partition).value
         marks = ((source, value((partition, *source))) for source in self._sources)
         return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The one with the least mark; if that is another exchange's, the one for which that waits.
+        """The partition with the least mark. If it belongs to an earlier exchange, the partition for which that one
+        waits.
 
-        All partitions of an exchange get the same marks, so any that this worker owns tells.
+        All partitions of an exchange get the same marks, so the marks of any owned partition suffice.
         """
         label, of = min(self.each(context, partition), key=itemgetter(1))[0]
         if (marks := self._before.get(label)) is not None and (owned := marks.gate.owned):
@@ -223,16 +224,16 @@ def _least_before(context: Context, topics: Iterable[str], partition: int) -> in
 
 
 class Marks(Operator):
-    """The rows that an exchange has received in; nothing out. Sends and stores the marks of the partitions whose rows
-    the exchange sends on.
+    """Sends and stores the marks of the partitions from which an exchange sends rows. Its input is the rows that the
+    exchange has received; it has no output.
 
     `gate` is a second gate of the exchange's topic: its outbox is sent after the exchange's own outbox. `sources` are
-    the topics whose rows are sent from their own partitions, by label: a pattern has one, whose time in a partition
-    is the least one of its topics. `before` are the marks of other exchanges whose rows are sent on, by their topics.
-    `frontier` is the frontier by `marks`. What was received through these exchanges is an input, too.
+    the topics whose rows the exchange sends directly, by label: a pattern has one label, and the least event time of
+    its topics in a partition. `before` has the marks of earlier exchanges whose rows this one sends, by their topics;
+    the rows received through them are inputs, too. `frontier` is the frontier by `marks`.
 
-    Invariant: the marks of a partition have the latest end that was sent to it, by its number, the label or topic, and
-    the partition of the topic.
+    Invariant: `marks` has, for each partition of the exchange and each sending partition (a label or topic, and its
+    number), the latest end that was sent.
     """
 
     def __init__(
@@ -260,7 +261,7 @@ class Marks(Operator):
         return ClocksRead(frozenset(chain.from_iterable(self._sources.values())).union(*before))
 
     def wakes_at(self) -> Moment:
-        """With each record of a source, also if no row of it arrives here."""
+        """In each epoch with records of a source, even if none reaches this step."""
         return Arrivals(self.reads.sources)
 
     def end_epoch(self) -> None:

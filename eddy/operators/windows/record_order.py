@@ -1,15 +1,16 @@
-"""The order of the records of several source partitions, and how far of it is known.
+"""The order of the records of several source partitions, and the part of this order that is already final.
 
     order of a record    (event time of its partition up to and with it, number of its topic or pattern, partition,
                          offset, number of its row among the record's rows; of a pattern the name of its topic)
     known                the least (event time, number of the topic, partition) of all source partitions
 
-In its partition each record is after all earlier ones, whatever its timestamp, since the event time of a partition
-never decreases. A record that is still to be read has at least the event time of its partition, and a greater offset.
-So nothing arrives any more at or before `known`, and the order is a function of each partition's records alone.
+Within a partition the order is by offset, whatever the timestamps, since the event time of a partition never decreases.
+A record that is read later has at least the event time of its partition, and a greater offset. So no later record is at
+or before `known`, and the order is a function of each partition's records alone.
 
-The topics of a pattern have one number, so that a topic that joins moves no other one's. Of several topics a record
-that is still to be read may have a lesser offset, so that of a pattern only what is before `known` is known.
+The topics of a pattern share one number, so that a new topic does not change the number of another one. A later record
+of a pattern may have a lesser offset than a record of another of its topics, so for a pattern only the orders before
+`known` are final.
 """
 
 from collections import Counter
@@ -36,7 +37,8 @@ def event_time_of(order: bytes) -> int:
 
 
 class OrderRecords(AssignWindows):
-    """Records (B, (K, V)) in, records (B, (order, timestamp, K, V)) out; one without a B, or a late one, is dropped.
+    """Input: records (B, (K, V)). Output: records (B, (order, timestamp, K, V)); one without a B, or a late one, is
+    dropped.
 
     A record at t is late at the event time t + `windows.lag_ms` of its partition.
     """
@@ -71,7 +73,7 @@ class OrderRecords(AssignWindows):
 
 
 class KnownOrder:
-    """How far the order of the records is known in the partitions of a step's rows."""
+    """The part of the order that is final, in each partition of a step's rows."""
 
     def __init__(self, frontier: SourceFrontier, topics: Mapping[str, Sequence[str]]) -> None:
         self._frontier, self._numbers = frontier, _numbers(topics)
@@ -97,14 +99,14 @@ class KnownOrder:
         return [_UP_TO.unpack_from(order)[2] for order in orders]
 
     def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
-        """The places of the records, if they are of one topic and in its partitions, so that none of them waits."""
+        """The places of the records if no record has to wait: all are of one topic, and in its partitions."""
         if isinstance(self._frontier, Marked) or self._single is None:
             return None
         found = map(_ORDER.unpack, orders)
         return [(self._single, partition, offset) for _, _, partition, offset, _ in found]
 
     def reaches(self, firsts: Mapping[int, bytes]) -> Moment | None:
-        """The moment at which an order can be known, given the first one of each partition that was not known."""
+        """The moment at which one of these orders may become final: the first order of each partition that is not."""
         if not firsts:
             return None
         if not isinstance(self._frontier, Marked):

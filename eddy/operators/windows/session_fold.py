@@ -3,8 +3,8 @@
     a record at t     is merged with the open sessions of its key that begin at most a gap after t and end at most a
                       gap before it: the aggregates are merged, in the order of time, then the record is added
 
-Facts only ever join sessions, so in the end the sessions are those of the records in the order of time. While they
-merge, the rows of smaller ones are retracted.
+Facts are never retracted, so sessions only grow and merge. In the end they are the same as if all records had arrived
+in the order of time. When sessions merge, their rows are retracted and the row of the merged session is inserted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,8 @@ __all__ = ["SessionFold"]
 
 
 class SessionFold(Operator):
-    """Records (Windowed K, V), each a session of its own, in; the delta of the table Windowed K -> aggregate out.
+    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K ->
+    aggregate.
 
     Invariant: `open` has, for each key, the sorted spans of its sessions in `table` that can still be merged.
     Cost: O(open sessions of the key) for each record.

@@ -23,7 +23,8 @@ __all__ = ["SessionSum"]
 
 
 class SessionSum(SessionFold):
-    """Records (Windowed K, V), each a session of its own, in; the delta of the table Windowed K -> sum or mean out.
+    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K -> sum or
+    mean.
 
     Invariant: `totals` has the exact total of each session in `sums`.
     """

@@ -29,7 +29,7 @@ AFTER_TIME = _TIME.size
 
 
 class SessionValues(SessionFold):
-    """Records (Windowed K, V), each a session of its own, in; the delta of the table Windowed K → aggregate out.
+    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K → aggregate.
 
     `values` has the values of the sessions that can still be merged, by K.
     Cost: O(log n) for each value of the smaller one of sessions that merge, and the result.
@@ -57,7 +57,7 @@ class SessionValues(SessionFold):
         self._moved = ([], [])
 
     def moved(self, delta: Batch) -> tuple[list[Windowed[Any]], list[Windowed[Any]]]:
-        """The sessions that the last step has made, and those that are none any more."""
+        """The sessions that the last step has created, and the sessions that it has merged into others."""
         return self._moved
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:

@@ -1,9 +1,9 @@
-"""Records of sliding windows: each under every window that there is with its moment.
+"""Sliding windows: gives each record all windows that contain its timestamp.
 
-    a record at t     joins the windows that records of its key have made, and makes two: from t - difference to t, and
-                      after it; the records that came before join these, in the order of time
+    a record at t     enters the existing windows of its key, and creates two: one from t - difference to t, and one
+                      that begins after t; earlier records enter these two, in the order of time
 
-The rows are folded as those of any windows. A record is kept while a window that is not over can have it.
+The rows are folded as the rows of other windows are. A record is kept while it can enter a window that is not over.
 """
 
 from bisect import bisect_left
@@ -31,10 +31,10 @@ _Kept = tuple[int, int, bytes]
 
 
 class SlidingRecords(Operator):
-    """Records (Windowed(K, t, first end), V) in, rows (Windowed(K, start, end), V) out.
+    """Input: records (Windowed(K, t, first end), V). Output: rows (Windowed(K, start, end), V).
 
-    `records` has, by K, the records that windows may still have: t, first end, and value, in bytes. `calendar` has each
-    K at the end of the window after t, when that is over.
+    `records` has, by K, the records that can enter further windows: t, first end, and value, in bytes. `calendar` has
+    each K at the end of the window that begins after t: when this window is over, the record is removed.
 
     Cost: O(records of the key within twice the difference) for each record.
     """
@@ -70,7 +70,7 @@ class SlidingRecords(Operator):
         self.left_due = ()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Add the records, in the order of the rows; then remove those that can be in no window any more."""
+        """Add the records, in the order of the rows; then remove the records that can enter no window any more."""
         (batch,) = inputs
         made = self._added(batch) if batch.rows else EMPTY
         moments = dict.fromkeys((self._windows.after(time)[1], key) for key, time, _ in keys_of(batch.rows))
@@ -179,7 +179,7 @@ class _Records:
             yield self._sorted[place]
 
     def _made_by(self, record: _Kept) -> Iterator[Span]:
-        """The windows that a record makes: those for which it is not late."""
+        """The windows that a record creates, without windows for which it is late."""
         own = self._windows.ending_with(record[0])
         if own[1] >= record[1]:
             yield own

@@ -1,9 +1,10 @@
 """The event time of the source partition of each row, up to and with the row's record.
 
-    a row in its source's partition    the greatest timestamp up to its record, by its place
-    a row that came through an exchange    what it carries; its own timestamp if it was sent without
+    a row in its source's partition        the greatest timestamp up to its record, by its place
+    a row received through an exchange     the event time in the row; its own timestamp if the row has none
 
-Rows are sent without it only by a release, or a plan, in which no windows followed the exchange: these are not late.
+Rows without an event time are from an earlier release, or from a plan without windows after the exchange. Such rows are
+never late.
 """
 
 from collections.abc import Mapping

@@ -4,11 +4,11 @@
     unmatched    (k, v) of an outer side at t, if no row of the other side is in its window, at t
 
 A row is in the state of its side until the frontier of the other side reaches the last moment of its window. From then
-on no record arrives with which it would be joined: it is removed and, if it is unmatched, passed on, once. As both
-frontiers and the records that are late are functions of the input, so are the rows, whatever the epochs, the paces and
-the workers.
+on no record arrives that matches it: the row is removed and, if it is unmatched, sent once. Both frontiers, and which
+records are late, are functions of the input. So are the rows of the join, whatever the epochs, the paces and the
+workers.
 
-Not here: the author's joiner, which is the next step, and records without a key, which go around this one.
+The author's joiner is the next step. Records without a key do not reach this step.
 """
 
 from bisect import bisect_left, bisect_right
@@ -66,7 +66,7 @@ class Side:
 
 
 class StreamStreamJoin(Operator):
-    """Records (Windowed(K, t, t), V) and (Windowed(K, u, u), W) in, records (K, (V | None, W | None)) out.
+    """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), W). Output: records (K, (V | None, W | None)).
 
     Cost: for each key of an epoch's records a scan of their windows in the other side's rows.
     """
@@ -90,7 +90,9 @@ class StreamStreamJoin(Operator):
         return FirstOf(moments) if moments else None
 
     def first_open(self, context: Context) -> OpenWindow | None:
-        """The window that is over first, between epochs; None if there is none. `context` has the event times."""
+        """Between epochs: the open window that will be over first; None if no window is open. `context` has the event
+        times.
+        """
         found = []
         for side, other in zip(self._sides, reversed(self._sides), strict=True):
             first = side.due.first()
@@ -183,7 +185,7 @@ class StreamStreamJoin(Operator):
     def _remove_due(
         self, context: Context, side: Side, arrived: Arrived, new: Sequence[int], made: JoinedRows
     ) -> list[int]:
-        """Remove the rows that are due; pass those on that have no match, if the side is outer. `new`: when the rows
+        """Remove the rows that are due, and send the unmatched ones if the side is outer. `new`: when the rows
         that arrived are due.
 
         Returns the partitions in which more rows are due.

@@ -163,8 +163,8 @@ def summary_of(values: ValuesOfWindows, pairs: Iterable[tuple[bytes, int]]) -> A
 
 
 def failures_of(values: ValuesOfWindows, rows: Iterable[Row], spec: StateSpec | None) -> dict[int, Exception]:
-    """The rows of whose values nothing can be made, by index. With the spec of a table also the rows whose
-    values it cannot write, alone.
+    """The rows of whose values nothing can be made, by index. With the spec of a table, a row whose value the table
+    cannot write is set aside, too.
     """
     found: dict[int, Exception] = {}
     for index, (key, value) in enumerate(rows):
@@ -180,7 +180,7 @@ def failures_of(values: ValuesOfWindows, rows: Iterable[Row], spec: StateSpec | 
 
 
 class WindowedValues(Operator):
-    """Records (Windowed K, V) in, the delta of the table Windowed K → aggregate of all values out.
+    """Input: records (Windowed K, V). Output: the delta of the table Windowed K → aggregate of all values.
 
     `values` has the values of each window. Cost: O(log n) for each record of a window with n values, and the result.
     """
@@ -204,7 +204,9 @@ class WindowedValues(Operator):
         self._come = []
 
     def moved(self, delta: Batch) -> tuple[list[Windowed[Any]], list[Windowed[Any]]]:
-        """The windows of the last step that had no values before, and those that have none any more: none."""
+        """The windows that got their first value in the last step. The second list, of windows without values, is
+        empty.
+        """
         return self._come, []
 
     def step(self, context: Context, *inputs: Batch) -> Batch:

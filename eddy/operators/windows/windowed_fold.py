@@ -30,7 +30,7 @@ Emit = Literal["update", "close"]
 _Moved = tuple[int, Windowed[K]]
 """A moment and a window that is due at it."""
 _Come = tuple[list[Windowed[Any]], list[Windowed[Any]]]
-"""The windows that begin, and those that end."""
+"""The windows that get their first row, and the windows that lose their row."""
 _end_of = itemgetter(2)
 
 
@@ -53,10 +53,10 @@ class OpenWindow(NamedTuple):
 
 
 class WindowedFold(Operator):
-    """Records (Windowed K, V) in, rows (Windowed K, aggregate) out.
+    """Input: records (Windowed K, V). Output: rows (Windowed K, aggregate).
 
     `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
-    the next moment of each: the end of a window that is still to be passed on, else the end of its retention. `forget`
+    the next moment of each: the end of a window that is not sent yet, else the end of its retention. `forget`
     is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too. A window
     whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed. `moved`
     returns the windows that begin and the windows that end with a delta of `fold`: not those in its rows, if a window
@@ -206,7 +206,7 @@ class WindowedFold(Operator):
 
 
 def moved_rows(delta: Batch) -> _Come:
-    """The windows that get a row, and those that have none any more. A row that replaces another one is neither."""
+    """The windows that get their first row, and the windows that lose their row. A replaced row counts as neither."""
     keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
     if all(inserted):
         return keys, []

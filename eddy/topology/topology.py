@@ -396,7 +396,7 @@ def _of_pair(topic: str, timestamp: Callable[..., Any] | None) -> Callable[[Any,
 
 
 def check_topology(where: str, topology: Any) -> None:
-    """Refuse an argument that is no topology. Raises: TopologyError."""
+    """Refuse an argument that is not a topology. Raises: TopologyError."""
     if not isinstance(topology, Topology):
         raise TopologyError(
             f"{where}: topology={topology!r}; an eddy.Topology is needed. Write topology = eddy.Topology('name'), and "

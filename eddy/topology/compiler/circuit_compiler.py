@@ -415,7 +415,7 @@ def check_reads(plan: Plan) -> None:
 
 
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink's topic: those of `row_serdes`, in the form that they have in a user's topic."""
+    """The serdes that write each sink's topic: `row_serdes`, with a schema registry's format for its serdes."""
     return {
         sink: (key.in_topic(sink.topic, "key"), value.in_topic(sink.topic, "value"))
         for sink, (key, value) in row_serdes(plan, topic_partitions).items()

@@ -53,7 +53,7 @@ class Guarding:
         self.care = Care()
 
     def guard(self, node: Node, steps: list[Step], start: int) -> None:
-        """Guard the operators of a step: the ones in `steps` from index `start` on."""
+        """Guard the operators of a step: all in `steps` from index `start` on."""
         if node not in self._after or not node.inputs:
             return
         for index, step in enumerate(steps[start:], start):

@@ -57,7 +57,7 @@ def as_of_join(
 
 
 def _check_versions(where: str, other: plan.Node, origins: Sequence[plan.Node]) -> None:
-    """Check that the last record of a key and a time is known. Raises: TopologyError."""
+    """Check that one topic orders all records of the right side. Raises: TopologyError."""
     if len(origins) > 1 or origins[0].role == "pattern":
         topics = f"{len(origins)} topics" if len(origins) > 1 else f"all topics that match '{origins[0].title}'"
         raise TopologyError(

@@ -68,7 +68,7 @@ class _Grouped(Generic[K, V]):
         """The number of different `of(value)` in each group, in a store called `name`; without `of`, of values.
 
         None does not count, and a group without others is absent. Values that are equal in Python are one: 1 and 1.0.
-        `value` is the serde of the values that are told apart. They are in a state called `<name>-distinct`, for
+        `value` is the serde of the values that are counted. They are in a state called `<name>-distinct`, for
         windows in `<name>-values`, until nothing can be added to a window. Each record of a session needs a value.
         Cost: O(1) for each changed row.
         """
@@ -247,7 +247,7 @@ class KGroupedStream(_Grouped[K, V]):
                 when it closes. Nothing is retracted when a window closes.
             retention: how long after its end the row of a closed window is in the table, in event time.
 
-        Raises: TopologyError if the rows are no records of a source.
+        Raises: TopologyError if the rows are not records of a source.
         """
         where = f"windowed_by after '{self._node.label}'"
         if self._windowed is not None:
@@ -328,7 +328,7 @@ class KGroupedStream(_Grouped[K, V]):
 
         The function returns the next aggregate and does not change the old one. None deletes the group; its next record
         starts it again. Sessions need a `merger(key, aggregate, later aggregate)`, and it and the aggregator have to
-        give the same result in any order. A key there is one without a window.
+        give the same result in any order. The keys that these functions get have no window.
         """
         check_name(name, "aggregate")
         check_function(f"aggregate '{name}'", initializer, what="initializer")

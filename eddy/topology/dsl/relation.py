@@ -166,8 +166,8 @@ class Relation(Generic[K, V]):
     ) -> "Relation[K, V]":
         """The rows that are true now: while `from_(key, value)` <= the clock < `until(key, value)`.
 
-        Both are milliseconds since 1970, and None is no bound. Rows are inserted and retracted as time passes, and all
-        that is made from them follows, recursions, too. It is called before a recursion, not inside of one.
+        Both are milliseconds since 1970, and None leaves an end open. Rows are inserted and retracted as time passes,
+        and all that is made from them follows, recursions, too. It is called before a recursion, not inside of one.
 
         Args:
             clock: `event time`: the greatest timestamp read from the row's partition of its source, so that the rows

@@ -245,7 +245,8 @@ class KStream(AsyncMaps[K, V]):
         return KStream(self._builder, node)
 
     def split(self, **branches: _OfRow[K, V, Any]) -> "dict[str, KStream[K, V]]":
-        """One stream for each predicate, by name: a record is in the first one whose predicate is true, or in none.
+        """One stream for each predicate, by name. A record is in the stream of the first predicate that is true, or in
+        none.
 
         A last branch `default=lambda key, value: True` gets all other records.
         """
@@ -360,7 +361,7 @@ class KStream(AsyncMaps[K, V]):
         name: str | None = None,
         key: Serde[K2] | None = None,
     ) -> "KStream[K, V]":
-        """The first record of each `by(key, value)`, without the others that are less than `within` from it.
+        """The first record of each `by(key, value)`; other records less than `within` before or after it are dropped.
 
         Records are ordered by the event time of their partition, the greatest timestamp read from it so far; so those
         of one partition are in their own order. A record passes if no record of its `by` value has passed whose
@@ -368,7 +369,8 @@ class KStream(AsyncMaps[K, V]):
         event time; without `by` the partitions of its own key's topics are enough.
 
         Args:
-            by: makes the value that tells duplicates, by default the record's key. A record for which it is None is
+            by: makes the value by which duplicates are found, by default the record's key. A record for which it is
+            None is
                 dropped.
             within: a span of a millisecond or more.
             grace: a record is late, and dropped, if its partition already has a timestamp of `within` and `grace` after

@@ -40,7 +40,7 @@ class AsyncMapped(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With its input, unless it changes keys."""
+        """The input, unless the step changes keys."""
         return [] if self.rekeys else super().co_partitioned
 
     @property
@@ -53,5 +53,5 @@ class AsyncMapped(Node):
         return AsyncMap(self.name, self.function, self.limits, self.where)
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
+        """Mark the step as one that only a worker computes; `arrival` has the reason."""
         spark.by_a_worker(self)

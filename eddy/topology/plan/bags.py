@@ -33,7 +33,7 @@ def mean_addends(
 ) -> tuple[Addend, Addend]:
     """The sum and the count of a mean: `number` of a row, whether it `counts`, and the `mean` in a value.
 
-    Neither number is in the value. A mean that is no finite number has none, since infinity has no parts.
+    Neither number is in the value. A mean that is infinite or NaN has none, since infinity has no parts.
     """
 
     def whole(value: Any) -> Any:

@@ -185,14 +185,14 @@ class Spark(Protocol):
         """The first one of each value among such facts, within a span of time."""
 
     def slid(self, node: Node) -> None:
-        """Facts, each under its key with each sliding window that there is with its moment."""
+        """Facts, each under all sliding windows that exist for its key and contain its moment."""
 
     def values_of_windows(self, node: Node) -> None:
         """The aggregate of the values of each window, with the values; and as `closed`."""
 
     def closed(self, node: Node) -> None:
-        """Leave out the windows that are over, from the step's table and, where these alone are passed on, keep them
-        alone in its rows.
+        """Leave out the windows that are over from the step's table. With `emit="close"`, its rows are only these
+        windows.
         """
 
     def exchanged(self, exchange: Node) -> None:

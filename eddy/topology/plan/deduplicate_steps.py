@@ -48,7 +48,7 @@ class OrderRecords(AssignWindows):
         return f"records of topic '{twice[0]}' reach it through several branches, whose rows a worker puts in an order"
 
     def rows_from(self, *inputs: Bag) -> None:
-        """None: their order is the operator's."""
+        """None: only the operator has the order of records."""
 
     def operator(self, states: States) -> Operator:
         """The order of each record."""
@@ -89,22 +89,22 @@ class Deduplicate(Node):
 
     @property
     def keeps_records(self) -> bool:  # type: ignore[override]
-        """Whether none waits."""
+        """Whether rows keep their records: only if no record has to wait."""
         return not self.crosses
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """The order of records, if Spark does not know it."""
+        """The reason why only a worker computes the rows: Spark does not know the order of records."""
         return self.assigned.only_by_worker
 
     @property
     def arrival(self) -> Arrival | None:
-        """The same."""
+        """The whole result, if Spark does not know the order of records."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """None: its keys are others."""
+        """No input: the step changes the keys."""
         return ()
 
     @property
@@ -124,7 +124,7 @@ class Deduplicate(Node):
         return (*kept, *marks_kept("marks", self.inputs[0]))
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator; after an exchange also its marks, before it."""
+        """Place the operator and, if its rows come through an exchange, the marks of that exchange before it."""
         (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
         frontier = frontier_of(circuit, self, source, "marks", assigned.marked)
         known = record_order.KnownOrder(frontier, assigned.topics_by_origin)

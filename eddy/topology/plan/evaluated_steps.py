@@ -42,7 +42,7 @@ class EvaluatedStep:
         return ()
 
     def forest(self, rows: Bag) -> Any:
-        """The step's rows as a `Forest`, each below the row from which it was made; None if they are none."""
+        """The step's rows as a `Forest`, each below the row from which it was made; None if they do not form one."""
         return None
 
     def subtree_sums(self, *inputs: Bag) -> Any:
@@ -52,5 +52,5 @@ class EvaluatedStep:
         return None
 
     def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
-        """Why the step has no row with one of these keys, as a verb with its object; empty if its inputs tell it."""
+        """Why the step has no row with one of these keys, as a verb with its object; empty if its inputs explain it."""
         return ""

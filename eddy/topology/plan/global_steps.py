@@ -25,7 +25,7 @@ class GlobalTable(TopicRead):
         return f"Global table: {self.name} (topics: [{self.topic}], whole at every worker)"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int:
-        """One, whatever its topic has."""
+        """1, whatever the partition count of the topic."""
         return 1
 
     def build(self, circuit: CircuitBuilder) -> int:
@@ -34,7 +34,7 @@ class GlobalTable(TopicRead):
         return circuit.source(self.topic)
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: joins read the rows as of their records."""
+        """Does nothing: each join reads the table's rows as of its records."""
         spark.by_a_worker(self)
 
 
@@ -62,7 +62,7 @@ class GlobalJoin(Node):
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """A left join takes them (KIP-962)."""
+        """Whether records without a key are joined: a left join accepts them (KIP-962)."""
         return self.left
 
     @property

@@ -72,7 +72,7 @@ class Reachable(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its inputs are at one owner already."""
+        """No input: all inputs are at one owner."""
         return ()
 
     @property
@@ -138,7 +138,7 @@ class Reachable(Node):
         yield from (row._replace(value=UNKNOWN) for row in by_key(missing[0], there))
 
     def _is_beyond(self, depths: dict[Any, Any]) -> bool:
-        """Whether a root reaches more nodes, or deeper ones, than a bound allows, so that it has no rows."""
+        """Whether a root exceeds a bound, by the number or the depth of its nodes. Then it has no rows."""
         if self.max_nodes is not None and len(depths) > self.max_nodes:
             return True
         return self.limit is not None and self.max_depth is None and max(depths.values()) > self.limit
@@ -183,7 +183,7 @@ class TreeTotals(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its input is at one owner already."""
+        """No input: the input is at one owner."""
         return ()
 
     @property
@@ -202,7 +202,9 @@ class TreeTotals(Node):
             yield (cycle[0], (CYCLE, cycle)), 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The row of each node of a cycle, in the order of the cycle; totals have a forest."""
+        """A cycle is made from the rows of its nodes, in their order. Totals have no ways: `subtree_sums` explains
+        them.
+        """
         tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
         return (((cycle[0], (CYCLE, cycle)), [(0, rows[node]) for node in cycle[:-1]]) for cycle in cycles_of(tree))
 

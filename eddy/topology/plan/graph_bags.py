@@ -17,7 +17,7 @@ __all__ = ["Arc", "Forest", "Tree", "arcs_of", "cycles_of", "first_cycle", "reac
 
 
 class Forest(NamedTuple):
-    """Items by their identity: each with the one above it, None at the top; the key that names it; and its number."""
+    """Items by their identity, each with its parent (None at the top), the key that names it, and its number."""
 
     above: dict[Any, Any]
     keys: dict[Any, Any]

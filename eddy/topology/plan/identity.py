@@ -86,7 +86,7 @@ def check_identity(
     """Refuse a plan that would orphan or misread the states of an earlier one.
 
     With `accept`, sources and states may be added and removed; a source or state in both plans has to be equal in both.
-    States in `optional` may be new, and those in `retired` may be gone.
+    States in `optional` may be new, and states in `retired` may be missing.
     Raises: PlanChangedError with the difference.
     """
     new = [line for line in new if line in old or not _is_state(line, optional)]

@@ -38,7 +38,7 @@ class StreamTableJoin(Node):
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """A left join takes them (KIP-962)."""
+        """Whether records without a key are joined: a left join accepts them (KIP-962)."""
         return self.left
 
     @property
@@ -98,7 +98,7 @@ class TableJoin(Node):
         spark.tables_joined(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The joined value of each key that has one."""
+        """The joined value of each key that has a match."""
         ours, theirs = ({identity(row[0]): row for row, _ in side} for side in inputs)
         for key in {**ours, **theirs}:
             one, other = ours.get(key), theirs.get(key)
@@ -201,7 +201,7 @@ class Join(Node):
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Rows without a match, whose key nobody can tell if the function makes keys, and missing rows with theirs."""
+        """Rows without a match, and missing input rows. Their key is unknown if the function makes the keys."""
         grouped = [groups(side) for side in inputs]
         for number, rows in enumerate(inputs[:1] if self.rekeyed else inputs):
             for row, _ in rows:

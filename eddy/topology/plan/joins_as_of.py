@@ -53,12 +53,12 @@ class AsOfJoin(Node):
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """A left join: records without a key go around it."""
+        """Whether records without a key are in the result: a left join has them, without a call of this step."""
         return self.left
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The inputs; the result has other keys."""
+        """The two inputs; the step itself changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
@@ -78,7 +78,7 @@ class AsOfJoin(Node):
         return (*kept, *marks_kept("marks", self.inputs[0]))
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join; after exchanges also its marks, before it."""
+        """Place the join and, if its rows come through exchanges, the marks of these before it."""
         left, right = self.inputs
         asking = frontier_of(circuit, self, left, "marks", self.assigned[0].marked)
         answering = frontier_of(circuit, self, right, "", self.assigned[1].marked)
@@ -100,7 +100,7 @@ class AsOfJoin(Node):
         spark.joined_as_of(self)
 
     def closing(self, row: Row) -> Closing:
-        """The record's time, at which the other stream's value is final."""
+        """The event time at which a record is joined: its own, since the other stream's value is final then."""
         assert isinstance(row, Fact)
         return closing_of(self, 1, row, row.record.timestamp_ms)
 
@@ -109,12 +109,12 @@ class AsOfJoin(Node):
         return ((made, weight) for made, _, weight in self._made(*inputs) if self.left or made[1][1] is not None)
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The record, and the one with the value, if there is one."""
+        """The left record and, if there is one, the right record with the value."""
         return ((made, way) for made, way, _ in self._made(*inputs))
 
     @property
     def factor(self) -> int:
-        """One row for each record."""
+        """1: there is one row for each record."""
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:

@@ -59,7 +59,7 @@ class StreamStreamJoin(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The inputs; the result has other keys."""
+        """The two inputs; the step itself changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
@@ -70,7 +70,7 @@ class StreamStreamJoin(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The rows of each side and when they are removed; the ones without a match, and marks after exchanges."""
+        """The rows of each side, the moments of their removal, the unmatched rows, and the marks after exchanges."""
         kept: list[StateKept] = []
         for number, side in enumerate(_SIDES):
             kept += [
@@ -83,7 +83,7 @@ class StreamStreamJoin(Node):
         return tuple(kept)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join; after exchanges also its marks, before it."""
+        """Place the join and, if its rows come through exchanges, the marks of these before it."""
         frontiers = [
             frontier_of(circuit, self, source, f"{side}-marks", assigned.marked)
             for side, source, assigned in zip(_SIDES, self.inputs, self.assigned, strict=True)
@@ -109,7 +109,7 @@ class StreamStreamJoin(Node):
         spark.streams_joined(self)
 
     def closing(self, row: Row) -> Closing | None:
-        """The last moment of a match, for a record without one."""
+        """The event time at which an unmatched record is final: the last moment of a possible match."""
         if not isinstance(row, Fact):  # a pair
             return None
         side = 0 if row[1][1] is None else 1
@@ -121,7 +121,7 @@ class StreamStreamJoin(Node):
         return ((made, weight) for made, _, weight in self._made(*inputs))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Both records, or the one without a match."""
+        """Both records, or the unmatched record."""
         return ((made, way) for made, way, _ in self._made(*inputs))
 
     @property
@@ -130,7 +130,7 @@ class StreamStreamJoin(Node):
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Records without a match, and missing ones."""
+        """Unmatched records, and missing records of the inputs."""
         matched = {(side, way[side][1]) for _, way, _ in self._made(*inputs) if len(way) > 1 for side in (0, 1)}
         for side, rows in enumerate(inputs):
             windows = self.windows.right if side else self.windows.left
@@ -169,7 +169,7 @@ def _by_key(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
 
 
 def closing_of(join: Any, side: int, row: Fact, at_ms: int) -> Closing:
-    """The event time of the side with this number that lets a record of the other one go on."""
+    """The event time of this side at which a record of the other side is final."""
     assigned, at = join.assigned[side], at_ms + join.assigned[side].windows.lag_ms
     place = bytes_of(assigned.inner_key, row[0])
     return Closing(assigned.topics_of_windows, topics_sent(join.inputs[side]), place, at, True, at)

@@ -1,7 +1,7 @@
-"""Rows that are not there: the rows that a step would have if a step upstream had not dropped them.
+"""Missing rows: the rows that a step would have if a step upstream had not dropped them.
 
 A step's `missing` rows are made of those that it drops itself and, by its own function, of the missing rows of its
-inputs. A key or a value that nobody can tell, such as the value of a join without its other side, is UNKNOWN.
+inputs. A key or a value that cannot be computed, such as the value of a join without its other side, is UNKNOWN.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ class _Unknown:
 
 
 UNKNOWN: Any = _Unknown()
-"""A key or a value that only a step with all of its inputs could tell."""
+"""A key or a value that only a step with all of its inputs could compute."""
 
 
 def by_key(rows: Iterable[Missing], present: Iterable[Any]) -> Iterator[Missing]:

@@ -53,7 +53,8 @@ Role = Literal[
 ]
 """The part of a step that no other kind of step has, for the engine:
 
-- *source* reads a topic of the user, *pattern* passes on the sources of all topics that match, *global table* is whole
+- *source* reads a topic of the user, *pattern* is the union of the sources of all matching topics, *global table* is
+whole
   at every worker, from a topic that is read without a group; *constant* has fixed rows, *sink* writes to a topic;
 - *exchange* sends rows to the owners of their keys;
 - *variable* is X inside its recursion. It has no serde of its own that co-partitioned collections would have to share;
@@ -83,7 +84,7 @@ class Grouping(NamedTuple):
     """A step as a function of all values of a key: its form in nested time and, unless it has another one, on Spark.
 
     `of_weight`: the function computes the new weight of each value from its weight alone, by `of_weight`. Then a weight
-    below 0 is no error.
+    below 0 is not an error.
     """
 
     function: Function
@@ -107,7 +108,7 @@ class DropReason(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A row that would be there, as often as its weight, and the drop because of which it is not."""
+    """A missing row with its weight, and the drop that is the reason."""
 
     key: Any
     value: Any
@@ -236,9 +237,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def looks_up(self) -> tuple[tuple["Node", str], ...]:
-        """The inputs that the step reads from states, each with the name of the state that is made if there is none
-        yet.
-        """
+        """The inputs that the step reads from states, each with the name of the state to create if none exists."""
         return ()
 
     def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:
@@ -281,7 +280,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     # Rows of other steps, for traces
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The rows that the step would have, too, if it, or a step upstream, had dropped none.
+        """The missing rows: rows that the step would also have if neither it nor a step upstream dropped rows.
 
         `missing` has the missing rows of each input.
         """

@@ -102,7 +102,7 @@ def _all(places: list[_DrawnPlace], ways: list[list[_DrawnPlace]]) -> list[_Draw
 
 
 def _places(plan: Plan, found: list[PictureStep]) -> tuple[list[_DrawnPlace], list[list[_DrawnPlace]]]:
-    """The place of each step, and each edge as a list of the places through which it passes."""
+    """The place of each step, and the points of each edge."""
     layer: dict[Node, int] = {}
     seeds = {variable: loop.inputs for loop in plan.loops() for variable in loop.variables}
     for node in plan.nodes:

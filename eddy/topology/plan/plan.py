@@ -168,7 +168,7 @@ class Plan:
         return (cast("TopicPattern", node) for node in self.nodes if node.role == "pattern")
 
     def find(self, topics: Mapping[TopicPattern, Iterable[str]]) -> None:
-        """Take these topics as the sources of patterns."""
+        """Set the topics that match the patterns."""
         nodes: list[Node] = []
         for node in self.nodes:
             if node.role == "pattern":

@@ -23,7 +23,9 @@ _CALENDAR = StateKept("calendar", "calendar", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RateLimited(Node):
-    """The rows of a table, each change up to `limit` later, together with those that follow it until then."""
+    """The rows of a table. A change waits up to `limit`, and is sent together with the changes that follow
+    meanwhile.
+    """
 
     linear = False
     crosses = True
@@ -59,5 +61,5 @@ class RateLimited(Node):
         )
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: see `arrival`."""
+        """Mark the step as one that only a worker computes; `arrival` has the reason."""
         spark.by_a_worker(self)

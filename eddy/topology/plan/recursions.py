@@ -92,7 +92,7 @@ class Loop(Node):
         return self.bound.stops
 
     def on_spark(self, spark: Spark) -> None:
-        """Iterations until nothing changes."""
+        """Compute iterations until nothing changes."""
         spark.looped(self)
 
     @property
@@ -173,7 +173,7 @@ class Recursion(Loop):
         return loop.emit(Take(self.name, 0), slot)
 
     def on_spark(self, spark: Spark) -> None:
-        """By waves, semi-naive evaluation; otherwise iterations until nothing changes."""
+        """Compute waves, by semi-naive evaluation, or iterations until nothing changes."""
         if self.waves:
             spark.waves(self)
         else:
@@ -215,7 +215,7 @@ class Block(Loop):
         return circuit.loop(self)
 
     def build_nested(self, loop: LoopBody) -> int:
-        """The same inside a loop."""
+        """Place the step inside a loop."""
         return loop.loop(self)
 
 
@@ -233,7 +233,7 @@ class Binding(Node):
 
     @property
     def same_rows_as(self) -> Node | None:
-        """Its definition; errors have none."""
+        """The definition of the binding; None for errors."""
         (block,) = self.inputs
         return block.results[self.index] if self.index < len(block.results) else None
 
@@ -249,16 +249,16 @@ class Binding(Node):
         return self.index == len(block.variables) and block.error_limit is not None
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """One of the block's results."""
+        """Place the step that takes one of the block's results."""
         return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """The same; errors are counted by iteration."""
+        """Place the step inside a loop, where errors are counted by iteration."""
         slot = loop.emit(Take(self.name, self.index), loop.slot_of(self.inputs[0]))
         return loop.limit_errors(self, slot) if self._are_errors else slot
 
     def on_spark(self, spark: Spark) -> None:
-        """Nothing: the block sets its rows."""
+        """Does nothing: the block computes its rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted:
         """No rows for errors: a block whose limit is met has no rows to trace."""
@@ -284,7 +284,7 @@ class HeldErrors(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """An inner recursion holds nothing by itself."""
+        """Why `errors` of an inner recursion are refused: only the outermost loop holds rows."""
         return (
             f"the errors of recursively '{self.inputs[0].name}' are read inside; what it holds here, the outermost "
             "recursion holds as a whole: read the .errors of that one"

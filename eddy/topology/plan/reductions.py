@@ -95,7 +95,7 @@ class Count(Reduction):
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """One for each row."""
+        """The number 1 for each row."""
         return (Addend("", lambda row: 1, lambda count: count),)
 
 
@@ -174,7 +174,7 @@ class Reduce(Reduction):
         return Grouping(reduce.making(self.function))
 
     def operator(self, states: States) -> Operator:
-        """All rows of a changed key, each time; or those of changed chains."""
+        """All rows of a changed key at each change, or the rows of the changed chains."""
         (source,), function = self.inputs, self.grouping.function
         chains: Chains | None = getattr(self.function, "chains", None)
         if chains is None:
@@ -189,21 +189,21 @@ class Reduce(Reduction):
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """Those that SQL has noted with its function."""
+        """The addends that SQL has noted on the author's function."""
         return getattr(self.function, "addends", ())
 
     @property
     def explained_by_key(self) -> bool:  # type: ignore[override]
-        """Unless each row is of one input row."""
+        """Whether all rows of the key explain a row: not if each row is made from one input row."""
         return not hasattr(self.function, "row_of")
 
     @property
     def factor(self) -> int | None:
-        """One, if each row is of one input row."""
+        """1, if each row is made from one input row."""
         return None if self.explained_by_key else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """All rows of the key, or the one row."""
+        """All rows of the key, or its only row."""
         if self.explained_by_key:
             return super().ways(*inputs)
         row_of = self.function.row_of  # type: ignore[attr-defined]
@@ -234,7 +234,7 @@ class Aggregate(Reduction):
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
-        """Unless any order gives exactly the same."""
+        """Whether the step folds in arrival order: not if any order gives exactly the same."""
         return not self.commutes
 
     @property
@@ -273,7 +273,7 @@ class Aggregate(Reduction):
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """Those that SQL has noted with its function."""
+        """The addends that SQL has noted on the author's function."""
         return getattr(self.adder, "addends", ())
 
     def rows_from(self, *inputs: Bag) -> Weighted:
@@ -401,16 +401,16 @@ class OneRow(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The value, if it is the only one."""
+        """A function that returns the value of a key, if it is the only one."""
         return Grouping(one_row if self.refusal is None else refusing(self.refusal))
 
     def operator(self, states: States) -> Operator:
-        """The table, and the rows of all other keys."""
+        """The operator over the table and the rows of all other keys."""
         source = self.inputs[0]
         spec = states.spec(source, f"{self.name}-several", "arrangement", source.value or Native)
         several = Arrangement[Any, Any](replace(spec, optional=bool(self.retired)), states.store)
         return OneRowOperator(self.name, states.table(self, self.name), several, self.refusal)
 
     def on_spark(self, spark: Spark) -> None:
-        """The keys with one row."""
+        """Compute the keys with one row."""
         spark.only_values(self)

@@ -38,7 +38,7 @@ class Scopes:
         return [node for node in self._plan.nodes if node in found and node not in variables]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
-        """These steps, and the steps inside the loops among them."""
+        """The given steps, and all steps inside loops among them."""
         found: list[Node] = []
         for node in nodes:
             found += [node, *self.deep(self.body.get(node, ()))]

@@ -34,7 +34,7 @@ class StatefulStep:
 
     @property
     def has_table(self) -> bool:
-        """Whether one of these is a table of its rows."""
+        """Whether one of the step's states is a table of its rows."""
         return TABLE in self.keeps
 
     @property

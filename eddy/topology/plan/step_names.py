@@ -33,7 +33,7 @@ class NamedStep:
         return None
 
     def gate_topic(self, application: str) -> str | None:
-        """The topic through which the step's rows pass, also if pictures do not show it."""
+        """The topic through which the step's rows are sent, even if pictures do not show it."""
         return self.internal_topic(application)
 
     @property

@@ -87,7 +87,7 @@ class Source(TopicRead):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Its table, if it is read as one."""
+        """The state of the table, if the source is read as a table."""
         return (TABLE,) if self.kind == "table" else ()
 
     def build(self, circuit: CircuitBuilder) -> int:
@@ -113,7 +113,7 @@ class Constant(Node):
     rows: tuple[tuple[Any, Any], ...]
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """One: they have one owner."""
+        """1: the rows have one owner."""
         return 1
 
     def gate_topic(self, application: str) -> str:
@@ -155,7 +155,7 @@ class Exchange(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With nothing before it."""
+        """No input."""
         return ()
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
@@ -164,7 +164,7 @@ class Exchange(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Rows of one iteration would arrive in another."""
+        """Why an exchange is refused in nested time: rows of one iteration would arrive in another."""
         if self.inputs[0].single_partition:
             return super().refused_in_nested_time
         return (
@@ -185,7 +185,7 @@ class Exchange(Node):
         return circuit.emit(operator, circuit.slot_of(source), circuit.received(self))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Nothing: the loop has one owner."""
+        """Places no operator: the loop has one owner."""
         return loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:

@@ -77,7 +77,7 @@ class Transform(Node):
 
     @property
     def arrival(self) -> Arrival | None:
-        """What its function reads, if it has a parameter named record."""
+        """The whole result, if the author's function has a parameter named record."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
@@ -87,7 +87,7 @@ class Transform(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With its input, unless it changes keys."""
+        """The input, unless the step changes keys."""
         return [] if self.rekeys else super().co_partitioned
 
     @property
@@ -105,7 +105,7 @@ class Transform(Node):
         return self.applied()
 
     def applied(self) -> Operator:
-        """The same: it has no state."""
+        """The operator of the step, which has no state."""
         if self.verb == "negate":
             return stateless.Negate(self.name)
         operator = self._of_rows()
@@ -126,7 +126,7 @@ class Transform(Node):
         return super().build(circuit) if circuit.peeks or self.verb != "peek" else circuit.slot_of(self.inputs[0])
 
     def build_nested(self, loop: LoopBody) -> int:
-        """The same inside a loop."""
+        """Place the step inside a loop."""
         return super().build_nested(loop) if loop.peeks or self.verb != "peek" else loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:
@@ -142,11 +142,11 @@ class Transform(Node):
 
     @property
     def factor(self) -> int:
-        """One, or minus one."""
+        """1, or -1 for `negate`."""
         return -1 if self.verb == "negate" else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """One input row each."""
+        """Each row is made from one input row."""
         return ((made, [(0, row)]) for row, _ in inputs[0] for made in self._made_of(row))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
@@ -224,7 +224,7 @@ class Merge(Node):
         return (item for rows in inputs for item in rows)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """The missing rows of all inputs, and rows that other inputs take away."""
+        """The missing rows of all inputs, and rows that negative rows of other inputs cancel."""
         yield from chain(*missing)
         for rows in inputs:
             for row, weight in rows:

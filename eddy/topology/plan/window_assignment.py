@@ -43,12 +43,12 @@ class AssignWindows(Node):
 
     @property
     def timed_through(self) -> tuple[Node, ...]:  # type: ignore[override]
-        """The exchanges before it."""
+        """The exchanges upstream of the step."""
         return tuple(exchanges_before(self.inputs[0]))
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """None: its keys are others."""
+        """No input: the step changes the keys."""
         return ()
 
     @property
@@ -118,11 +118,11 @@ class AssignWindows(Node):
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """One record each."""
+        """Each row is made from one record."""
         return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Late records under each window that was over, and missing ones under the windows they would have."""
+        """Late records, for each window that was over, and missing records, for each window that they would be in."""
         windows = self.windows
         for fact, (start, end) in late_spans(windows, inputs[0]):
             drop = DropReason(self, late_text(fact, end, windows.lag_ms), fact)

@@ -64,12 +64,12 @@ class _OfValues(OfWindows, Reduction):
                 yield (found[0][0][0], result), 1
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """The fold itself has the values, and tells which windows have some: they need not have a row."""
+        """The fold has the values of each window, and knows the windows with values. These may have no row."""
         assert isinstance(fold, window_values.WindowedValues | session_values.SessionValues)
         return {"forget": fold.forget, "moved": fold.moved}
 
     def on_spark(self, spark: Spark) -> None:
-        """The values as Spark groups them."""
+        """Let Spark group the values."""
         spark.values_of_windows(self)
 
     def _spec(self, states: States) -> StateSpec:

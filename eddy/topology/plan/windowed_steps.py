@@ -73,7 +73,7 @@ class _ByFrontier(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slide(_ByFrontier):
-    """Records, each under its key with each sliding window that there is with its moment."""
+    """Records, each under all sliding windows that exist for its key and contain its moment."""
 
     linear = False
     does = "windows"
@@ -83,7 +83,7 @@ class Slide(_ByFrontier):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """None: its keys are others."""
+        """No input: the step changes the keys."""
         return ()
 
     @property
@@ -97,7 +97,7 @@ class Slide(_ByFrontier):
         return (StateKept("", "arrangement", "others"), StateKept("calendar", "calendar", "others"), *self.marks)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator; after exchanges also the marks, before it."""
+        """Place the operator and, if its rows come through exchanges, the marks of these before it."""
         key, count, ownership = self.assigned.inner_key, circuit.partition_count(self), circuit.ownership
         windows = self.assigned.windows
         assert isinstance(windows, SlidingWindows)
@@ -124,11 +124,11 @@ class Slide(_ByFrontier):
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """One record each."""
+        """Each row is made from one record."""
         return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing records, under the windows that end with them."""
+        """The missing records, each under the window that ends with it."""
         return missing[0]
 
     def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
@@ -194,7 +194,7 @@ class OfWindows(_ByFrontier):
         raise NotImplementedError
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the fold; after exchanges also the marks, before it."""
+        """Place the fold and, if its rows come through exchanges, the marks of these before it."""
         table = Table[Any, Any](circuit.spec(self, self.name, "table", self.value), circuit.store)
         calendar = Calendar[Any](circuit.spec(self, f"{self.name}-calendar", "calendar", Int64), circuit.store)
         windows, count, ownership = self.assigned.windows, table.spec.partitions, circuit.ownership
@@ -323,7 +323,7 @@ class SessionCount(OfSessions, Count):  # type: ignore[misc]
 
     @property
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """Sums of ones."""
+        """Functions that sum a 1 for each record."""
         return int, _one_more, _sum
 
     def on_spark(self, spark: Spark) -> None:
@@ -351,7 +351,7 @@ class SessionAggregate(OfSessions, Aggregate):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The order of records, unless any order gives the same."""
+        """The whole result, unless any order of records gives the same one."""
         if self.commutes:
             return None
         return Arrival("a fold of sessions, which merge in the order in which their records arrive", folds=True)
@@ -414,7 +414,7 @@ class Suppressed(OfWindows):
 
     @property
     def same_rows_as(self) -> Node | None:
-        """The table whose changes they are."""
+        """The table that the windows' rows come from."""
         return changed_table(self.inputs[0])
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:

@@ -56,7 +56,7 @@ def _spans(windows: Windows, fact: Fact) -> Sequence[Span]:
 
 
 def timely_rows(windows: Windows, rows: Bag) -> Iterator[Made]:
-    """The facts under each of their windows that is not over; of sliding windows, from the first end on that is not."""
+    """The facts, each under its windows that are not over. For sliding windows: with the first end that is not over."""
     for fact in facts_of(rows):
         now = fact.record.event_time_ms - windows.lag_ms
         for start, end in _spans(windows, fact):
@@ -97,7 +97,7 @@ def in_sessions(made: Iterable[Made], gap_ms: int) -> Iterator[Made]:
 
 
 def slid(rows: Bag, windows: SlidingWindows) -> Iterator[Made]:
-    """Facts under their moments and the first ends for which they are not late → under each window there is."""
+    """Facts under their moments and the first ends for which they are not late → facts under each existing window."""
     size = windows.difference_ms
     for of_key in _by_key((row, row) for row, weight in rows for _ in range(weight)).values():
         times = [record_of(row).timestamp_ms for row, _ in of_key]

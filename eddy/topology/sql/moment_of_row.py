@@ -11,7 +11,7 @@ __all__ = ["MomentOfRow"]
 
 @dataclass(frozen=True)
 class MomentOfRow:
-    """The first or the last moment of a row in the keys of a relation, of those that `values` has; null is no moment.
+    """The earliest or the latest of the moments that `values` has for a row in the keys of a relation, ignoring nulls.
 
     A row without the moment is never there. A moment before 1970 or after the year 9999 is the nearest one.
     """

@@ -165,7 +165,7 @@ def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[N
 
 
 def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], TopologyError]:
-    """A function from a reference to the recursive table `name`, and its place, to the error for it."""
+    """A function that makes the error for a reference to the recursive table `name` at some place."""
 
     def refused(reference: Variable, place: str) -> TopologyError:
         return queries.text.unsupported(
@@ -176,7 +176,9 @@ def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], Topo
 
 
 def _union(seed: Node, step: Node, name: str, distinct: bool) -> Shared:
-    """The union for a table whose step does not read the table, since a query inside of the step has the same name."""
+    """The plain union of seed and step, for a step that does not read its own table, because a query in it has the same
+    name.
+    """
     both: Node = Union(columns=seed.columns, name=name, inputs=(seed, step))
     if distinct:
         both = Distinct(columns=seed.columns, name=name, input=both)

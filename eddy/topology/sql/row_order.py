@@ -46,7 +46,7 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class RowLimit:
-    """The rows after the first `offset` ones by `order`, at most `limit`; equal rows are counted."""
+    """At most `limit` rows after the first `offset` rows, by `order`; a row counts as often as it is present."""
 
     order: RowOrder
     limit: int

@@ -67,7 +67,7 @@ def name_of(node: exp.Expr) -> str:
 
 
 def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The arguments in SQL's order; None if the node is no function."""
+    """The arguments in SQL's order; None if the node is not a function."""
     if isinstance(node, exp.Anonymous):
         return list(parts_of(node))
     if type(node) not in _FUNCTIONS:

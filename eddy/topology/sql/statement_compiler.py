@@ -47,7 +47,7 @@ Exprs = Sequence[Expr]
 Rows = Relation[Any, Any]
 
 _HOWEVER_DEEP = 2**62
-"""The limit of reachability, which needs none: over finitely many edges it always ends."""
+"""The limit of queries for reachability. It is never met: over finitely many edges they always end."""
 _MORE = "raise the worker's max_nested_rows and max_nested_s if it needs more"
 _ADVICE = f"Let the step end: … WHERE depth < 100, mend the data, or {_MORE}"
 _ALL_ADVICE = "Write UNION, which has each row once, let the step end: … WHERE depth < 100, or mend the data"
@@ -177,7 +177,7 @@ class StatementCompiler:
         return self._mapped(rows, base, out_key, out_value).union(_negated(semi))
 
     def _plain(self, node: Node) -> tuple[Rows, str]:
-        """The rows of a node in the form in which it computes them, and whether they are in keys or in values."""
+        """The relation of a node, and whether SQL's columns are in its keys or in its values."""
         match node:
             case algebra.NamedTable():
                 return self._tables[node.table], _BY_VALUE

@@ -1,4 +1,4 @@
-"""SQL's string functions where Python's differ: positions count from 1, and positions past an end are no error."""
+"""SQL's string functions where Python's differ: positions count from 1, and positions past an end are allowed."""
 
 import functools
 import re

@@ -207,7 +207,7 @@ class Applied:
         return self._split(expr)[1]
 
     def _split(self, expr: Expr) -> tuple[Node, Node, Node | None]:
-        """The rows for which EXISTS or IN is true, those for which it is false, and those for which it is unknown."""
+        """Three nodes: the rows for which EXISTS or IN is true, false, and unknown."""
         found, ours = expr.value, self._arguments(expr)
         rows = self.node = Shared(columns=self.node.columns, input=self.node)
         theirs = all_columns(found.node)

@@ -30,7 +30,7 @@ class View(Relation[Any, Row]):
         self.types = tuple(str(column.type) for column in columns)
         """Their types, in SQL's words."""
         self.errors = errors
-        """Rows (binding, row as text) for which an ERROR AT RECURSION LIMIT is too low; None without one."""
+        """Rows (binding, row as text) beyond an ERROR AT RECURSION LIMIT; None if the statement has no such limit."""
 
     def as_object(self, row: Row) -> dict[str, Any]:
         """A row as a dict from column to value, for JSON."""

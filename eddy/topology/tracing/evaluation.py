@@ -8,7 +8,7 @@ holds them, and their keys have no row downstream.
 
 The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Facts are those of all
 records; rows of windows are passed on as the event times of the records say. Not evaluated are recursions of facts,
-recursions with algorithms of their own, and steps whose rows only a worker can tell.
+recursions with algorithms of their own, and steps whose rows only a worker can compute.
 """
 
 from collections import ChainMap

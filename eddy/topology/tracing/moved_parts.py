@@ -3,8 +3,8 @@
     moved(part) = number(part, now) - number(part, then)
 
 Both versions are evaluated from scratch. A part is made of its rows, of the rows that were joined with them on the way
-to the sum, and of all rows upstream of these. The source rows among those that only one of the two versions has are
-those that have moved the part.
+to the sum, and of all rows upstream of these. The part has changed because of those
+source rows among them that only one of the two versions has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -93,8 +93,8 @@ def moved_parts(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[li
 
 
 def moved_rows(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[list[MovedRow], int, bool]:
-    """The changed source rows in the derivations of the traced rows, the number of further ones, and
-    whether there are too many to look at all of them.
+    """The changed source rows in the derivations of the traced rows, the number of further changed rows, and whether
+    the search ended early.
     """
     return _changed(then, now, [(node, row) for row in then.rows], [(node, row) for row in now.rows], None)
 
@@ -147,7 +147,7 @@ def _rows_of(side: TracedVersion, level: OpenLevel | None, part: RowGroup | None
 def _changed(
     then: TracedVersion, now: TracedVersion, olds: list[Input], news: list[Input], apart: Node | None
 ) -> tuple[list[MovedRow], int, bool]:
-    """The source rows in the derivations of these rows that only one version has, without other rows of `apart`.
+    """The source rows in the derivations of these rows that are in one version only, without other rows of `apart`.
 
     A row that is there at both versions with another value is one.
     """
@@ -172,7 +172,9 @@ def _changed(
 
 
 def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -> None:
-    """The other value of each row of a table that is there at both versions, and is in a part of only one of them."""
+    """For each row of a table that exists in both versions but is in a part of only one: its value in the other
+    version.
+    """
     nodes = {node for node, _ in found}
     for node in nodes:
         for side, name in ((then, "then"), (now, "now")):
@@ -183,7 +185,7 @@ def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -
 
 
 def _sources(side: TracedVersion, rows: Iterable[Input], apart: Node | None) -> tuple[list[Input], bool]:
-    """The rows of sources of which rows are made, and whether there were too many rows on the way."""
+    """The source rows from which `rows` are made, and whether the search ended early because of too many rows."""
     todo, seen, found = list(rows), set[Any](), list[Input]()
     while todo:
         node, row = todo.pop()

@@ -54,7 +54,8 @@ class Summand(msgspec.Struct, omit_defaults=True):
 
 
 class Receipt(msgspec.Struct, omit_defaults=True):
-    """A number as a sum: `number` is the sum of the parts' numbers and `rest`, the sum of `more` smaller parts.
+    """A number and the parts that add up to it: the largest are in `parts`; `more` is the count of all others, `rest`
+    their sum.
 
     `name`: the name of the number, if the row has several.
     `opened`: the receipt of one of the parts.
@@ -79,7 +80,7 @@ class _End(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """An input row, the number of times that it is in a row made of it, and the key by which it is joined, if it is."""
+    """An input row, how often it is used in the row made from it, and the key of the join, if it is joined."""
 
     node: Node
     row: Row
@@ -89,7 +90,7 @@ class _Origin(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A row from which a number was handed on, and the rows that were joined with the one that it was handed on to."""
+    """A row that passes its number to another row unchanged, and the rows joined with that other row."""
 
     node: Node
     row: Row
@@ -159,7 +160,7 @@ class Receipts:
                 yield addend.name, self._sum_of_rows(node, row, addend), type(value)
 
     def _level(self, node: Node, row: Row) -> RowGroup | None:
-        """The sum that a row's value is: of this step, or of a step whose rows are handed on one by one."""
+        """The sum in a row's value: computed by this step, or by a step upstream whose rows are passed unchanged."""
         value, seen = row[1], 0
         if not _is_number(value):
             return None
@@ -261,7 +262,7 @@ class Receipts:
     # One level
 
     def _parts(self, level: RowGroup) -> tuple[list[RowGroup], Loop | None]:
-        """The parts of a number, and the recursion that is opened for them, if one is."""
+        """The parts of a number, and the recursion that they are taken from, if any."""
         self._routes = {}
         if level.direct or level.tree is not None:
             return level.direct or (level.tree.parts(level.at) if level.tree is not None else []), None

@@ -1,7 +1,7 @@
-"""Rows of a linear recursion without a finite answer: those on a cycle of op, and all that follow from them.
+"""Rows of a linear recursion without a finite answer: the rows on a cycle of op, and all rows derived from these.
 
-They are found among the rows that the waves have made by now: rows with no maker left are taken away, one after the
-other, until each of the rest is made of another one of the rest.
+The search begins with the rows that the waves have made so far. It removes each row that is derived from no remaining
+row, until every remaining row is derived from another one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class CyclicRows(NamedTuple):
 
 
 def cyclic_rows(variable: Node, body: Sequence[Node], result: Node, bags: Mapping[Node, Bag]) -> CyclicRows | None:
-    """The rows on cycles, and those that follow from them, among the variable's rows; None if there are none.
+    """The variable's rows on cycles, and the rows derived from these; None if there is no cycle.
 
     `bags` has the rows of the body's steps for a single copy of each row of the variable.
     """

@@ -18,7 +18,7 @@ OWN = "own"
 
 
 class RowShare(NamedTuple):
-    """A row, the number that one copy of it adds, and the key by which `op` joined it, if it did."""
+    """A row, the number that one copy of it adds, and the key of the join in `op`, if `op` joined it."""
 
     row: Row
     number: Fraction
@@ -38,7 +38,7 @@ class RowGroup:
         self.number = Fraction(0)
         self.word = ""
         self.direct: list[RowGroup] = []
-        """The groups of which it consists, if these are the direct rows."""
+        """The groups that it consists of, if its parts are the direct rows."""
         self.tree: SubtreeSums | None = None
         self.at: Any = None
         """The subtree that it is, if its rows are in a tree."""
@@ -78,13 +78,13 @@ class SubtreeSums:
                     ready.append(above)
 
     def part(self, item: Any) -> RowGroup:
-        """An item with all those below it."""
+        """An item with all items below it."""
         part = RowGroup(self.node, self.keys[item], label(self.keys[item]))
         part.tree, part.at, part.number = self, item, self.sums[item]
         return part
 
     def parts(self, item: Any) -> list[RowGroup]:
-        """The item itself, and each of those right below it with all below."""
+        """The item itself, and each of its children with everything below."""
         own = RowGroup(self.node, self.keys[item], OWN)
         own.word, own.number = OWN, self.own.get(item, Fraction(0))
         return not_zero([own, *map(self.part, self.below.get(item, ()))])

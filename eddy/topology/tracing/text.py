@@ -85,5 +85,5 @@ def _summand(part: Summand) -> str:
 
 
 def _name(of: Receipt | Summand) -> str:
-    """The title, with the key by which it is opened if that is another text."""
+    """The title and, if it is a different text, the key with which the user opens it."""
     return of.title if of.title == (key := label(of.key)) else f"{of.title} ({key})"

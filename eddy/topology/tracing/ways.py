@@ -26,7 +26,7 @@ class Ways:
         return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
 
     def by_step(self, node: Node, row: Row) -> list[list[Input]]:
-        """The ways in which a step that does not only pass rows on makes a row of its inputs' rows."""
+        """The ways in which a step makes a row from its inputs' rows, if it does more than pass rows unchanged."""
         if node not in self._indexes:
             self._indexes[node] = self._index(node)
         return self._indexes[node].get(identity(row[0] if node.explained_by_key else row), [])

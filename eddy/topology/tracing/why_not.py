@@ -24,7 +24,7 @@ _DEEPEST = 8
 
 
 class DroppedRow(msgspec.Struct, omit_defaults=True):
-    """A step that has dropped a row, without which there is no row with the wanted key, or a step that makes none.
+    """A step that has dropped a row needed for the wanted key, or a step that makes no row with this key.
 
     Args:
         step: the step's name.
@@ -32,9 +32,9 @@ class DroppedRow(msgspec.Struct, omit_defaults=True):
         reason: a verb with its object.
         key: the key of the dropped row.
         value: its value.
-        maybe: whether nobody can tell if the row would have had the key.
+        maybe: whether it is unknown if the row would have had the key.
         more: the number of further rows that the step has dropped, for which the same holds.
-        of: why the side of a join lacks the key; or the filters that would drop what is made of the row, too.
+        of: why the side of a join lacks the key; or filters downstream that would drop the row, too.
     """
 
     step: str

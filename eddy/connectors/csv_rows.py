@@ -4,7 +4,7 @@ A cell with no characters between its commas is None; any other cell is text: `"
 define the meaning of None: pandas writes both a missing value and an empty text in this way. The user states the
 meaning, or the file is refused.
 
-Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are no rows. A quote within a cell
+Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are not rows. A quote within a cell
 that does not begin with one is an error, since programs disagree about it, and so is a row with another number of cells
 than the first one.
 

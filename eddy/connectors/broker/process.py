@@ -1,4 +1,4 @@
-"""A process that outlives the process that started it, and that is found again by its folder.
+"""A background process that continues after its starter has ended. Its folder identifies it.
 
 The process that starts it takes an advisory lock on a file of the folder, and the started process inherits the lock.
 The system releases a lock when its holder ends, however it ends, and not before.

@@ -38,7 +38,7 @@ REQUEST_S = 10.0
 """Seconds that one request to a broker may take."""
 _ANSWER_S = REQUEST_S + 5.0
 _TELL_S = 3.0
-"""Seconds after which a first request without an answer is told; it goes on, since a broker may be busy."""
+"""Seconds after which a first request without an answer is logged; it is not aborted, since a broker may be busy."""
 _CHECK = "Start one there, or check the address: --bootstrap HOST:PORT"
 _RENEWAL_S = 4.0
 """Seconds without an answer after which a client is replaced: it may have lost its brokers for ever."""
@@ -49,7 +49,7 @@ _COORDINATOR_S = 3600.0
 paused, the process crashes when the broker resumes (librdkafka issue 4605). So eddy bounds its wait, not the request.
 """
 _SHOWS_S = 60.0
-"""Seconds that brokers may take to tell one another of topics that were made or deleted."""
+"""Seconds within which all brokers know of a created or deleted topic."""
 _PAUSE_S = 0.01
 _NAMED = 8
 """The most topics that an error names."""
@@ -130,7 +130,7 @@ class Admin:
             ) from exception
 
     def _unresolved(self) -> Unresolved | None:
-        """The names of brokers that do not resolve, if no broker has answered so far and none of them does."""
+        """The broker names that cannot be resolved, if no name can be, and no broker has answered so far."""
         return None if self._reached else unresolved(self._bootstrap)
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
@@ -386,7 +386,7 @@ class Admin:
         return next((m.member_id for m in self._members(group) if m.group_instance_id == name), None)
 
     def strangers(self, group: str) -> list[str]:
-        """The members of a group that are no workers: those without a static name that begins with the group's."""
+        """The members of a group that are not workers: those without a static name that begins with the group's."""
         return sorted(
             f"client '{member.client_id}' on {(member.host or '').lstrip('/')}"
             for member in self._members(group)

@@ -1,10 +1,10 @@
 """Transactions that commit positions of a group without members, guarded by a member of another group.
 
-A transaction may move positions of several groups. The broker accepts positions of a group without members from
-anybody. So these are sent first, and after them one position in the guarding group, of which another program keeps a
-member, with the member's generation: the broker refuses it once the group has a newer generation without that member,
-and the transaction then cannot commit (KIP-447). In between, the positions are pending, and a worker that takes over
-waits for them to be decided.
+A transaction may move positions of several groups. The broker accepts positions of a group without members from any
+program. So these positions are sent first, and then one position of the guarding group, in which another program has a
+member, with the generation of that member. The broker refuses this position if the group has a newer generation without
+the member, and then the transaction cannot commit (KIP-447). Until the transaction ends, the positions are pending, and
+a worker that takes over waits.
 """
 
 import struct

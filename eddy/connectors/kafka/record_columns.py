@@ -109,7 +109,7 @@ def gather(
 ) -> None:
     """Wait for one message, and read all that have been fetched: `room` records at most, and about `max_bytes`.
 
-    The ends of partitions are stored in `ends`; `event` is called with each other message that is no record.
+    The ends of partitions are stored in `ends`; `event` is called with each other message that is not a record.
     """
     first = client.poll(max(timeout_s, 0.0))
     batch = [] if first is None else [first]

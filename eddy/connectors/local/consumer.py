@@ -184,6 +184,8 @@ class LocalConsumer:
         with self._storage.mutex:
             if not self._closed:
                 self._closed = True
-                with contextlib.suppress(FencedError):  # another member has the name, so this one is no member any more
+                with contextlib.suppress(
+                    FencedError
+                ):  # another member has the name, so this one is not a member any more
                     self._groups.leave(self._membership)
         self._storage.announce()

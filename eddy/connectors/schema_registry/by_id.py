@@ -110,7 +110,7 @@ class _FromJson:
         self._named: dict[str, Any] = {}
 
     def value(self, schema: Any, given: Any) -> Any:
-        """The value of a schema. Raises: ValueError for a text that is no value of a logical type."""
+        """The value of a schema. Raises: ValueError for a text that is not a value of a logical type."""
         if isinstance(schema, list):
             return self._of_union(schema, given)
         if not isinstance(schema, Mapping):

@@ -55,7 +55,7 @@ __all__ = [
 ROWS = "k binary, kc binary, v binary, vc binary, w long"
 """Columns of rows of relations and tables."""
 FACTS = f"{ROWS}, t long, s binary, h binary"
-"""Columns of records of streams, and of sources before they become tables."""
+"""Columns of facts: the records of a stream, or of a table's topic before the last record of each key is chosen."""
 SENT = "k binary, v binary, t long, s binary, h binary"
 """Columns of records to be written to a topic; merged rows have no time."""
 RECORDS = f"{FACTS}, p int, o long, bad string"

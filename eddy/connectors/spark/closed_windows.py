@@ -1,12 +1,12 @@
 """Windows of records, and which of them are over at the clocks of a computation.
 
     late       the source partition's greatest timestamp up to a record has reached end + grace: computed by Spark
-    over       every source partition from which records may come has a timestamp of end + grace
-    removed    the same, for the first end of a window that is `retention` after the end
+    over       every source partition of the window's records has a timestamp of at least end + grace
+    removed    a window that ends at least `retention` later is over
 
-`s`, the order of a record, carries the event time of its partition at it, in bytes 1 to 9: it never falls within a
-partition, so that the order remains. The numbers of its topic and of its partition follow. Only the division of time
-into windows is the worker's: `eddy/windows.py`.
+`s`, the order of a record, has the event time of its partition in bytes 1 to 9. Event times never decrease within a
+partition, so they keep the order. The numbers of the topic and of the partition follow. The only code shared with the
+worker is the division of time into windows: `eddy/windows.py`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class _Homed:
 def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
     """The numbers of the topics whose records' orders carry event times and places, in the order of their names.
 
-    Their event times decide what is late, or their places tell as of which offsets a global table is joined.
+    The event times decide which records are late; the places select the offsets of a joined global table.
     """
     topics = {topic for node in plan.nodes for topic in node.topics_of_windows}
     topics |= {topic for join in plan.global_joins() for topic in record_topics(join.inputs[0]) or ()}
@@ -211,7 +211,7 @@ class ClosedWindows:
     def states(self, told: DataFrame, rows: DataFrame) -> dict[str, tuple[str, DataFrame]]:
         """The kind and the rows of each state but marks and values, by name.
 
-        `told` has all windows, and `rows` those that have a row.
+        `told` has all windows, `rows` the windows that have a row.
         """
         node, there = self.node, told.where(~f.col("removed"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
@@ -282,7 +282,9 @@ def _number(data: Any) -> Any:
 
 
 def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
-    """Facts under the sessions of their own moments → under those of which they are, by Spark's windows."""
+    """Replaces the key of each fact, a session of its own moment, by the merged session of the fact. Uses Spark's
+    windows.
+    """
     whose = f.expr("substring(k, 1, length(k) - 16)")
     by_time = Window.partitionBy("g").orderBy("t", "s")
     begins = f.coalesce(f.col("t") - f.lag("t").over(by_time) > gap_ms, f.lit(False)).cast("long")

@@ -1,4 +1,4 @@
-"""The event times that close the windows of each partition, and the marks by which workers know them.
+"""The event times that close the windows of each partition, and the marks that carry them between workers.
 
     facts in their sources' partitions    the least event time of the same partition of these sources
     facts that exchanges have sent        the least event time of all partitions of the sources before them
@@ -23,7 +23,7 @@ __all__ = ["closing_times", "keys_in_partitions", "marks_of"]
 
 
 def closing_times(times: EventTimes, facts: Node, count: int) -> list[int]:
-    """By partition of some facts, of which there are `count`."""
+    """The closing time of each of `count` partitions of facts."""
     found = nearest(facts)
     sent = [time for topic in topics_sent(facts) for time in times[topic]]
     return [min([*(times[topic][home] for topic in found.topics), *sent]) for home in range(count)]
@@ -38,7 +38,7 @@ def marks_of(
     placements: Mapping[Node, Placement],
     partitioner: Partitioner,
 ) -> DataFrame:
-    """The latest end that each partition from which an exchange sends rows has passed, for each partition of it."""
+    """The marks in each partition of an exchange: the latest end that each sending partition has passed."""
     (source,) = exchange.inputs
     found = nearest(source)
     passed = {(topic, home): time for topic in found.topics for home, time in enumerate(times[topic])}

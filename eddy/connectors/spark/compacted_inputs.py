@@ -1,19 +1,21 @@
-"""Inputs whose compaction has dropped records that counted at a cut.
+"""Inputs that compaction may have changed: records before a cut that the worker read may be missing now.
 
-Compaction drops a record for a later one of its key, and no log says which. The offsets and keys that are left tell:
+Compaction drops a record when a later record of its key exists, and no log says which records it has dropped. The
+remaining offsets and keys show where it may have done so:
 
-    gap        an offset without a record: it was dropped, or is the end of a transaction
-    repeated   a record whose key has an earlier record that is still there
+    gap        an offset without a record: compaction dropped it, or it is the end of a transaction
+    repeated   a record whose key has an earlier record in the log
 
-A pass of compaction covers a partition from its beginning. It has left an earlier record of a key beside a repeated
-one, so no pass has reached the first repeated record: all before it may have been cleaned, nothing from it on has
-replaced anything. So records of before the cut may be missing
+A pass of compaction covers a partition from its beginning, and leaves one record for each key. So no pass has reached
+the first repeated record: the part before it may be *cleaned*, and no record from it on has replaced an earlier one.
+Records before the cut may be missing
 
-    of a table     if the cut is cleaned, has a gap before it, and a record after it may be what is left of a key: a
-                   key that has cleaned records after the cut alone; or a gap there, once tombstones are dropped, too
-    of a stream    if a gap before the cut is cleaned: each record counts
+    of a table     if the cut is in the cleaned part, with a gap before it, and a cleaned record after the cut may have
+                   replaced one before it: its key has no record before the cut, or, once tombstones are dropped, too,
+                   there is a gap after the cut
+    of a stream    if a gap before the cut is in the cleaned part: each record counts
 
-The keys and offsets are read after the results were computed: a record that is there then was there before.
+Keys and offsets are read after the results were computed: a record that exists then also existed before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,8 +73,8 @@ def _tombstones_may_be_gone(spec: TopicSpec, age_s: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Remaining:
-    """The records that are left of a partition, up to the first repeated one: their number before the cut, that after
-    it, and the number of keys that have records after it alone.
+    """The remaining records of a partition, up to the first repeated one: their number before the cut, their number
+    after it, and the number of keys that have records only after it.
     """
 
     before: int

@@ -90,9 +90,10 @@ class Application:
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
-    `global_joins` are joins with global tables that the worker's notes determine, None for none.
-    `clocks` has the ticks, and the event times of topics that may have lost records which the worker has read. Parts
-    with at most `one_task` records or rows are computed in one task, by the worker's own circuit; with 0 no part is.
+    `global_joins` has the joins with global tables whose versions the worker has noted; None if there are no such
+    joins. `clocks` has the ticks, and the event times of topics that may have deleted records after the worker read
+    them. Parts with at most `one_task` records or rows are computed in one task, by the worker's own circuit; 0
+    switches this off.
     Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
     """
 

@@ -3,8 +3,8 @@
     event times    by topic, one a partition: the greatest timestamp of the records read, without rejected ones
     ticks          by number of partitions, one a partition: given, since only a worker or a backfill knows them
 
-All are in milliseconds, -1 for none. A record of a file moves the clock of its key's partition; a record without a key
-moves a clock only if the topic has a single partition.
+All are in milliseconds; -1 means that a clock has no value. A record of a file moves the clock of its key's partition;
+a record without a key moves a clock only if the topic has a single partition.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -55,7 +55,7 @@ def calling(step: str) -> Iterator[None]:
 
 
 def pair(made: Any, step: str) -> Row:
-    """A row that a function returned. Raises: DataError naming the step if it is no pair."""
+    """A row that a function returned. Raises: DataError naming the step if it is not a pair."""
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise DataError(
             f"{step}: the function returned {made!r}; a pair (key, value) is needed. "
@@ -124,7 +124,7 @@ class RowStep:
 
 @dataclass(frozen=True)
 class KeptStep:
-    """The step that makes `of(value)` of each value, or takes the value itself; without the rows whose value is None.
+    """The step that replaces each value by `of(value)`, if there is an `of`, and drops rows whose new value is None.
 
     With `required`, None is an error.
     """
@@ -149,6 +149,6 @@ class KeptStep:
 
 
 def _numbered(stamp: Stamp, count: int) -> list[Stamp]:
-    """The stamps of the rows made of one record, which sort in their order."""
+    """The stamps of the rows that a step makes of one record. Stamps sort in the order of the rows."""
     time, place, headers = stamp
     return [(time, place + index.to_bytes(_INDEX_BYTES, "big"), headers) for index in range(count)]

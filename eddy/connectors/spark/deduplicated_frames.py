@@ -2,9 +2,9 @@
 
     order     (event time of the partition, number of the topic, partition, offset, number of the row), as `s` has it
     known     an order that all source partitions have reached, by the event times of the computation
-    passes    of the records of a `by` value whose order is known, in this order: one that is not near one that passes
+    passes    in this order, each record of a `by` value that is not near an earlier record of the value that passes
 
-Only the span that is near, and the time until a record is late, are the worker's: `eddy/join_windows.py`.
+Only the span, and the time until a record is late, are computed by the worker's code: `eddy/join_windows.py`.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ _MOMENTS = f"{ROWS}, due long"
 _ENTRIES = "k binary, key binary, value binary"
 _FILE = b"\x00"
 _KNOWN = slice(1, 17)
-"""The bytes of `s` with the event time, plus 1, the number of the topic and the partition."""
+"""The bytes of `s` that have the event time + 1, the number of the topic, and the partition."""
 _PLACE, _OFFSET = Struct(">QII"), slice(17, 25)
 _ORDER = Struct(">qIIqI")
 

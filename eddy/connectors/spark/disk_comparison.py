@@ -233,14 +233,14 @@ class _Replayed(RocksDBStore):
         self.put(rows, [key for key, _ in rows] if self.newer else [])
 
     def put(self, rows: list[tuple[bytes, bytes | None]], newer: Iterable[bytes]) -> None:
-        """Put or delete rows, of which some are `newer`."""
+        """Put or delete rows, and note the `newer` ones."""
         super().write([*rows, *((_NEWER + key, b"") for key in newer)])
 
 
 def _starts(
     store: RocksDBStore, spec: StateSpec, topic: str, stored: Mapping[tuple[str, int], int]
 ) -> dict[TopicPartition, int]:
-    """The partitions of a state that a store holds, with the offsets up to which it holds them."""
+    """The partitions of a state in a store, with the changelog offsets up to which the store has them."""
     return {
         TopicPartition(topic, p): stored.get((topic, p), 0)
         for p in range(spec.partitions)

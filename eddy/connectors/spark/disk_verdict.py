@@ -12,8 +12,8 @@ __all__ = ["DiskVerdict", "StoreVerdict"]
 
 @dataclass(frozen=True, slots=True)
 class StoreVerdict:
-    """The states of one store. `undetermined`: those that cannot be compared; `notes`: those that need not be; both
-    with reasons. In `compared`, rows that have `moved` are replaced when a worker starts.
+    """The states of one store. `undetermined`: states that cannot be compared; `notes`: states that need no
+    comparison; both with reasons. In `compared`, rows that have `moved` are replaced when a worker starts.
     """
 
     path: Path
@@ -37,7 +37,7 @@ class DiskVerdict:
 
     @property
     def status(self) -> Literal[0, 1, 2]:
-        """0 equal, 1 different, 2 undetermined; also for a store of which nothing was compared."""
+        """0 equal, 1 different, 2 undetermined; also for a store in which nothing was compared."""
         if any(part.differing for store in self.stores for part in store.compared):
             return 1
         return 2 if any(True for store in self.stores for _ in store.reasons()) else 0

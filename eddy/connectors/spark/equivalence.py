@@ -54,7 +54,7 @@ class RowFormat:
 
     @property
     def has_canonical_keys(self) -> bool:
-        """Whether equal keys can be encoded differently, so that they are compared in one canonical form."""
+        """Whether equal keys may have different bytes. Then they are compared in a canonical form."""
         return not self.rows and (self.key.identify is not None or self.key.name == Plain.name)
 
     def known(self, key: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""The schemas of the files of one path, by the footers of Parquet and ORC: Spark itself looks at one file's alone.
+"""Compares the schemas of all files of a path, by the footers of Parquet and ORC. Spark reads the schema of one file.
 
-A file without a column that the others have would have nulls there, which are tombstones. Spark has no type for
-nanoseconds: it reads them as whole numbers, which look like milliseconds, and the footers tell which they are.
+If a file lacks a column, Spark would read nulls, which are tombstones. Spark has no type for nanoseconds: it reads them
+as whole numbers, which look like milliseconds. The footers have the unit.
 """
 
 from collections.abc import Collection

@@ -90,7 +90,7 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class OnlyValue:
-    """The value of a key, of which several are an error."""
+    """The value of a key. Several values are an error."""
 
     refusal: Callable[[Any, Mapping[Any, int]], Exception]
 

@@ -89,7 +89,7 @@ class RangeReading:
     log: OpenLog
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Rows (topic, partition, start, end) in, `RAW` columns out."""
+        """Input: rows (topic, partition, start, end). Output: `RAW` columns."""
         ranges = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         if not ranges:
             return

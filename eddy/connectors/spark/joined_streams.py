@@ -1,7 +1,7 @@
 """Joins of two streams in time, by Spark's own joins.
 
-    pairs        records with equal keys, of which the right one is from t - before to t + after, with t of the left one
-    unmatched    records of an outer side that are in no pair, once no record can match them any more
+    pairs        a left record at t and a right record with the same key, from t - before to t + after
+    unmatched    a record of an outer side that is in no pair, after its window is over
     over         the frontier of the other side has reached the last moment of a record's window
 
 The frontier of a side is the event time that all its source partitions have reached, less the time until a record is

@@ -1,10 +1,10 @@
 """The rows of a linear recursion that cycles reach, from a frontier on, found with DataFrames.
 
-    R    the frontier, and all that op makes of its rows, again and again
-    L    R without the rows that op makes of no row of L; rows are removed until none is left to remove
+    R    the frontier, and all rows that repeated applications of op make of it
+    L    the largest part of R in which op makes each row of some row of L
 
-If R is finite, each row of L has a predecessor in L, and so an endless path back: a cycle leads to it. Only rows are
-compared, not weights, so the result is right as long as no row is retracted.
+If R is finite, each row of L has a predecessor in L, and so an endless path backwards: a cycle leads to it. Only rows
+are compared, not weights, so the result is right as long as no row is retracted.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Op = Callable[[DataFrame], DataFrame]
 
 
 class TakenBackError(Exception):
-    """The recursion has rows of negative weight, so that it depends on weights whether rows arrive at a cycle."""
+    """The recursion has rows of negative weight: whether a cycle reaches a row then depends on weights."""
 
 
 def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:

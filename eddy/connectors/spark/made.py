@@ -1,7 +1,7 @@
 """The results of a function of all rows in one task: rows of steps, states and records, in one frame.
 
-The column `what` tells them apart: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad` records, the
-latest `time`, the `clock` of a partition, or `too many` rows.
+The column `what` has the kind of each row: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad`
+records, the latest `time`, the `clock` of a partition, or `too many` rows.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

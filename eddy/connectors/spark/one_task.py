@@ -6,8 +6,8 @@
 *Small* means that the part reads at most `limit` records or rows, and that its loops have no more. Otherwise the task
 stops and returns a row that says so, and the part is computed with Spark's joins and groupings.
 
-A backfill computes so what it can, and `verify` only where it is asked to be quick: it then shares the worker's
-operators, and finds no error of theirs. No other module of this package uses them.
+A backfill computes all small parts in this way. `verify` does so only with `quick`: it then shares the worker's
+operators, and cannot find an error in them. No other module of this package uses the worker's operators.
 """
 
 import gc

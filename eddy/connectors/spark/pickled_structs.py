@@ -138,7 +138,7 @@ def _named(module: str, annotations: dict[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _parts(text: str) -> Iterator[ast.AST]:
-    """The syntax of an annotation; none for a text that is no type, such as one of a `Literal`."""
+    """The syntax of an annotation; none for a text that is not a type, such as one of a `Literal`."""
     with contextlib.suppress(SyntaxError):
         yield from ast.walk(ast.parse(text, mode="eval"))
 

@@ -1,15 +1,15 @@
 """Linear recursion along chains on Spark, by pointer doubling: as many rounds as the depth has binary digits.
 
-    M(1)     where each key leads in one step, and the value that a row has there
+    M(1)     for each key, the key and the value of the row that op makes of a row with this key
     S(1)     the seed
-    M(2n)    M(n) after M(n)
+    M(2n)    M(n) applied twice
     S(2n)    S(n) + M(n) of S(n), which are the waves 0 to 2n - 1
 
-until no key leads n steps on. It applies if op is one join with rows of which each key has one, and if it makes the
-next key of the key and the joined row alone, and the next value of them, too, or leaves the value as it is. Whether the
-author's function does so is asked and then proved: M(1) is made by calls with a token in place of the value; and at the
-end op is applied to each row of the sum, and has to make what M(1) says. Each wave of op is a wave of M(1) then: seeds
-have no negative weights, so that no row is missing in the sum. Otherwise waves are computed one by one.
+until no key has n steps. It applies if op is one join with at most one row for each key, if the next key depends on
+nothing but the key and the joined row, and if the next value does so, too, or is the value itself. Whether the author's
+function does so is tried and then proved: M(1) is computed by calls with a token in place of the value; in the end op
+is applied to each row of the sum, and has to return the row that M(1) predicts. Then each wave of op is a wave of M(1),
+because seeds have no negative weights, so that no row cancels in the sum. Otherwise waves are computed one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -103,7 +103,7 @@ class _Doubling:
         return moves.repartition(self._frames.partitions, "k")
 
     def _proved(self, rows: DataFrame, moves: DataFrame) -> bool:
-        """Whether op makes of each row the one that M(1) says."""
+        """Whether op makes of each row the row that M(1) predicts."""
         frame, entry = self._applied(rows)
         expected = frame.join(moves.withColumnRenamed("k", "mk"), f.col("k") == f.col("mk"), "left")
         wrong = self._frames.through(expected, _ComparingMoves(entry, self._left, *self._serdes), _WRONG)
@@ -124,7 +124,7 @@ class _Doubling:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """Capture no state of the loop: the caller computes the states from the sum."""
+    """Does not store the frame as a state of the loop: the caller computes the states from the sum."""
 
 
 def _some(frame: DataFrame) -> bool:

@@ -146,7 +146,9 @@ class _Typed:
     schema: StructType
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`SENT` columns in, columns of the schema out. Raises: DataError for a value that Spark's type cannot hold."""
+        """Input: `SENT` columns. Output: columns of the schema. Raises: DataError for a value that Spark's type cannot
+        hold.
+        """
         schema = arrow_schema_of(self.schema)
         for arrived in batches:
             read = {name: arrived.column(name).to_pylist() for name in ("k", "v", "t", "h")}

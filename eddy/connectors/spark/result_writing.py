@@ -114,7 +114,7 @@ class _Placing:
     partitions: Mapping[str, int]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`OUTGOING` in, the same with `p` out."""
+        """Input: `OUTGOING`. Output: the same with `p`."""
         schema = arrow_schema(_PLACED)
         for arrived in batches:
             keys, counts = (
@@ -132,7 +132,7 @@ class DeadLetters:
     topic: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`RECORDS` with their topic in, `OUTGOING` out."""
+        """Input: `RECORDS` with their topic. Output: `OUTGOING`."""
         schema = arrow_schema(OUTGOING)
         for arrived in batches:
             columns = list(zip(*map(self._letter, arrived.to_pylist()), strict=True)) or [()] * len(schema)

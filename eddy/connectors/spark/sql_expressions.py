@@ -1,10 +1,10 @@
 """SQL's expressions, evaluated a second time: by walking their trees, with functions written for that.
 
-A worker compiles an expression to Python; its functions have the expressions as an attribute `written`. `own` makes
-another function of that, which shares no line with the first: neither operators and functions nor casts and aggregates.
-Parsing, binding and the choice of types happen once, when the topology is built.
+A worker compiles an expression to Python; the compiled function has the expression in its attribute `written`. `own`
+makes a second function from `written`. The two share no code for operators, functions, casts and aggregates. Parsing,
+binding and the choice of types happen once, when the topology is built.
 
-Null is None, and the value of a call with a null, except of the functions in `_EXTREMES`.
+Null is None. A call with a null argument returns null, except for the functions in `_EXTREMES`.
 """
 
 import re

@@ -159,11 +159,11 @@ class StepCompiler(WindowSteps, ABC):
 
     @abstractmethod
     def waves(self, recursion: nodes.Recursion) -> None:
-        """A recursion by waves, unless it is inside another loop."""
+        """Compute a recursion by waves, unless it is inside another loop."""
 
     @abstractmethod
     def looped(self, loop: Loop) -> None:
-        """A recursion by nested time, or a block with its bindings."""
+        """Compute a recursion by nested time, or a block with its bindings."""
 
     def reduced(self, node: nodes.Reduce) -> None:
         """The rows that the author's function returns for all values of a key."""

@@ -15,8 +15,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The time since a cut was recorded, if known, and the number of offsets since then by topic, at most as many
-    records.
+    """The age of a cut, if known, and the number of offsets since then by topic. Some offsets may have no record.
 
     `limit_s` is the longest time for which records may wait.
     """
@@ -130,7 +129,7 @@ class Verdict:
 
     @property
     def other_inputs(self) -> bool:
-        """Whether the inputs may not be those of the states, so that differences are no verdict."""
+        """Whether the inputs may not be those of the states, so that differences prove no error."""
         return bool(self.other_files or self.compacted)
 
     @property

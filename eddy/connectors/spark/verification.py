@@ -10,11 +10,13 @@ topics are read up to these offsets, and f is computed anew, so a worker may con
 In a compacted topic a record after the cut may have replaced an earlier one: a key that differs and has such a record
 is counted as moved, not as different.
 
-f is computed by Spark's joins and groupings and by code of this package, without a line of a worker's operators, so
-that an error of theirs is found, too; `quick` takes the worker's own circuit instead, and finds all but these.
+f is computed by Spark's joins and groupings and by code of this package, without a line of a worker's operators. So
+errors in these operators are found, too. With `quick` the worker's own circuit computes f, and such errors are not
+found.
 
 If the states were also made from files, these files are required. With other files, or where the compaction of an input
-may have dropped records of before the cut, equal results are equal; differences may be due to these and are no verdict.
+may have dropped records from before the cut, an equal result is still valid, and a difference
+may be due to these records: it proves no error.
 """
 
 import functools

@@ -3,8 +3,8 @@
     Reaching    depths from each root by rising distance (Dijkstra), with the least of the nearest parents
     Totalling   sums of subtrees from the leaves up; the nodes that are left over are the cycles
 
-Both also make the states that a worker keeps. Nothing is kept between two inputs, and nothing is retracted: that is
-what a worker's operators have to get right.
+Both also return the states of a worker. They compute from scratch, without states and retractions, so they check the
+worker's operators, which are incremental.
 """
 
 from collections import Counter, defaultdict
@@ -179,7 +179,9 @@ class Reaching:
         return depth, parent, node if order is None else order
 
     def _beyond(self, cells: Mapping[Any, tuple[Any, Any, Any, int]]) -> tuple[int, int] | None:
-        """How many nodes lie deeper than the limit, and how many there are if that is too many; None within both."""
+        """The number of nodes deeper than the limit, and the number of all nodes if there are too many; None within
+        both.
+        """
         limited = self.limit is not None and self.max_depth is None
         deep = sum(limited and depth > self.limit for depth, _, _, _ in cells.values())
         many = len(cells) if self.max_nodes is not None and len(cells) > self.max_nodes else 0

@@ -112,7 +112,7 @@ class WindowSteps(ABC):
         self._capture_marks(node, source, "marks", node.assigned.marked)
 
     def slid(self, node: nodes.Slide) -> None:
-        """The records, each under its key with each sliding window that there is with its moment."""
+        """The records, each under all sliding windows that exist for its key and contain its moment."""
         (source,) = node.inputs
         windows = node.assigned.windows
         assert isinstance(windows, SlidingWindows)
@@ -151,7 +151,7 @@ class WindowSteps(ABC):
         self._close(node, closed, told, told)
 
     def _close(self, node: WindowedNode, closed: ClosedWindows, told: DataFrame, rows: DataFrame) -> None:
-        """Leave out the windows that are over, given all of them, and the rows of those that have one."""
+        """Leave out the windows that are over. Takes all windows, and the rows of windows that have one."""
         for name, (kind, frame) in closed.states(told, rows).items():
             self.scope.capture(name, kind, node, frame)
         if node.first is node:

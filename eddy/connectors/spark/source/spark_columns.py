@@ -45,7 +45,7 @@ class SparkColumn:
 
 
 def column_of(serde: Serde[Any]) -> SparkColumn:
-    """The column for the values of a serde. A serde that tells no type has the values as JSON."""
+    """The column for the values of a serde. For a serde without a type, the column has the values as JSON."""
     if serde.type is None:
         return _JSON
     if serde.type is Windowed and serde.recipe is not None:

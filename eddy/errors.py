@@ -48,7 +48,7 @@ class TopologyError(EddyError):
 
 
 class NonTerminatingRecursionError(TopologyError):
-    """`op` of a recursion holds no step that can drop a row, so that it could never end."""
+    """No step in a recursion's `op` can drop a row, so the recursion could never end."""
 
     code = "TOPOLOGY_NON_TERMINATING"
 

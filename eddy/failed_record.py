@@ -62,4 +62,4 @@ class FailedRecord(NamedTuple):
 
 
 OnError = Literal["fail", "skip", "dead-letter"] | Callable[[FailedRecord], str | Retry]
-"""One policy for all records, or a function that makes one of `DECISIONS`, or a `Retry`, about each."""
+"""One policy for all records, or a function that returns one of `DECISIONS`, or a `Retry`, for each record."""

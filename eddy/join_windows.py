@@ -47,7 +47,7 @@ class JoinSide:
         return max(0, time_ms - self.earlier_ms), min(time_ms + self.later_ms, _LATEST_MS)
 
     def due_at(self, time_ms: int) -> int:
-        """The frontier of the other side at which no record arrives any more that is joined with one at a moment."""
+        """The other side's frontier from which no new record can match a record of this moment."""
         return min(max(0, time_ms + self.later_ms), _LATEST_MS)
 
     def all_due_at(self, times_ms: Sequence[int]) -> Sequence[int]:
@@ -90,10 +90,10 @@ EVENT_TIMES = JoinSide(0, 0, -1)
 class JoinWindows:
     """How far apart in time two records may be to be joined.
 
-    A record of the left stream at t is joined with records of the right stream from t - `before` to t + `after`; each
-    is `difference` if it is left out. Either may be negative: with `before=-timedelta(seconds=1)` the right record is
-    at least a second later. A record is late if its source partition already has a timestamp of more than `grace` after
-    the last moment of the other side with which it is joined, and of more than `grace` after its own.
+    A record of the left stream at t is joined with records of the right stream from t - `before` to t + `after`; the
+    default of both is `difference`. A negative `before` excludes earlier records: with `before=-timedelta(seconds=1)`
+    the right record is at least a second later. A record is late if its source partition already has a timestamp of
+    more than `grace` after its own, and of more than `grace` after the last moment at which it can be joined.
 
     >>> JoinWindows(timedelta(seconds=5), after=timedelta(0)).left.others(60_000)
     (55000, 60000)

@@ -18,7 +18,7 @@ _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 _MANY = 1_000
-"""The number of keys from which on Kafka's client is imported for them: that takes as long as 25,000 keys in Python."""
+"""For at least this many keys Kafka's client is imported, which takes as long as 25,000 keys in Python."""
 _WORDS = [f"<{words}I" for words in range(64)]
 
 

@@ -1,6 +1,7 @@
-"""Python's collector of cycles in processes that keep many small objects without cycles.
+"""Settings of Python's garbage collector for processes that keep many small objects without reference cycles.
 
-By default the collector visits all objects repeatedly while they are made, and no other code runs meanwhile.
+With Python's defaults the collector visits all objects repeatedly while they are made, and no other code runs
+meanwhile.
 """
 
 import gc
@@ -15,7 +16,7 @@ _NEVER = 1 << 30
 _EVERY_S = 0.1
 """The processor time of the worker between two collections."""
 _KEPT_AT_REST, _KEPT = 1_000_000, 20_000_000
-"""The objects that have been kept since the last full collection, from which on there is another one."""
+"""Full collections begin when this many objects were kept since the last one: at rest, and in any case."""
 
 
 def collect_seldom() -> None:

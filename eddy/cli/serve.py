@@ -195,8 +195,8 @@ def command(
 ) -> None:
     """Read the tables of an application whole, and serve them and its named queries over HTTP until it is stopped.
 
-    Any number of it may run beside the workers: it is no member of their group, and writes nothing. A restart goes on
-    from its rows in the folder of states.
+    Any number of it may run beside the workers: it is not a member of their group, and writes nothing. A restart goes
+    on from its rows in the folder of states.
 
     \b
     Example:

@@ -55,7 +55,7 @@ def command(
 
     FILE holds statements that end with semicolons; without one they come from stdin, on a terminal from a prompt. A
     SOURCE is a file (.csv, .tsv, whose first line names the columns, .jsonl, .json, also .gz; .parquet), or a topic,
-    up to its current end; a name in a query that is no table is a topic's: for a compacted topic the last value of
+    up to its current end; a name in a query that is not a table is a topic's: for a compacted topic the last value of
     each key, else every record; latest:TOPIC and all:TOPIC select one. Types are inferred, unless CREATE TABLE name
     (column type, …) declares them. The columns of a topic are key and value, or those that CREATE TABLE declares:
     then values are JSON objects. With --registry values are read by their schemas, and the fields of records are
@@ -191,7 +191,7 @@ def _print(answer: Answer, form: str) -> None:
 
 
 def _csv_line(cells: list[Cell]) -> str:
-    """A row as a line of CSV. A row of one null column is written as `""`, since a blank line is no row."""
+    """A row as a line of CSV. A row of one null column is written as `""`, since a blank line is not a row."""
     return csv_line([""] if cells == [None] else cells)
 
 

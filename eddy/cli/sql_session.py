@@ -25,7 +25,7 @@ __all__ = ["Session"]
 class Session:
     """The tables that statements can name. Sources are read when a statement first needs them.
 
-    A name that is no table is a topic's.
+    A name that is not a table is a topic's.
 
     `registry` is the address of the schema registry that has the schemas of topics.
     """

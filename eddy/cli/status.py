@@ -57,7 +57,8 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _OpenWindows(msgspec.Struct, frozen=True):
-    """A step whose windows close up to the event time of one partition of a source, while others are ahead of it.
+    """A step whose windows cannot close beyond the event time of one source partition, although other partitions are
+    ahead.
 
     `event_time_ms` is None while no record of the partition was read.
     """
@@ -149,7 +150,7 @@ def _status(log: Log, topology: Topology, application: ApplicationTopics) -> _St
 
 
 def _waiting(topology: Topology, partitions: list[_Partition]) -> Iterator[_OpenWindows]:
-    """The partition with the least event time of each step with windows, if another one is ahead of it."""
+    """For each step with windows, the partition with the least event time, if other partitions are ahead of it."""
     for node in topology.plan.nodes:
         topics = {topic for assigned in node.waits_for for topic in assigned.topics_of_windows}
         times = {p: -1 if p.event_time_ms is None else p.event_time_ms for p in partitions if p.topic in topics}

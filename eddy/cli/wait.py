@@ -68,7 +68,7 @@ def wait_until_quiescent(log: Log, topology: Topology, patience: "Patience") -> 
 
 
 class Patience:
-    """The time of a wait: `timeout` seconds from now on. After three of them, what is missing is told on stderr."""
+    """The time of a wait: `timeout` seconds from now on. After three of them, stderr shows what is missing."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -129,7 +129,7 @@ def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: 
 
 
 def _is_row_of(served: ServedTable, serdes: tuple[Serde[Any], Serde[Any]], wanted: bytes, row: _Row) -> bool:
-    """Whether a record has a key; one whose key or value does not decode is no row's."""
+    """Whether a record has a key; a record whose key or value does not decode is of no row."""
     try:
         if row.key is None or encode_key(served.key, _decoded(serdes[0], row.key, row)) != wanted:
             return False

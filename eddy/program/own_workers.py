@@ -1,4 +1,4 @@
-"""The workers that run on threads of this program, so that its open tables know when no worker goes on.
+"""The workers on threads of this program. Open tables ask it whether any worker still runs.
 
 A worker that ends with an error while no other worker of its application runs in this program, on a log whose members
 are all in one process, is the end of new versions: reads and waits of the tables then raise the reason, until another

@@ -108,7 +108,7 @@ class Traces:
         """Trace the rows of the step or topic `name` whose key is this text, or JSON.
 
         `path` has the keys of the parts of a sum to open, one level below the other; `since` is the token of a version,
-        or `earliest`, to tell what has moved since.
+        or `earliest`, to show the changes since then.
         Raises: QueryError, also if the rows of that version are not kept; NotReadyError.
         """
         node = _step(self._plan, tables, name)

@@ -61,7 +61,7 @@ def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
 
 
 def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, int] = 1) -> list[str]:
-    """Make the missing topics among those that a topology reads and writes. Returns their names.
+    """Create the missing topics of a topology: sources and sinks. Returns their names.
 
     `partitions` is the number of partitions for all topics, or by topic.
     Raises: TopologyError for other arguments; ConnectorError.
@@ -214,7 +214,7 @@ def run(
 
     Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. It is logged at once, and
     `on_failure(error)` is called on the worker's thread. On an embedded log, reads and waits of open tables raise it,
-    too, until it was raised or another worker is started. `config` and `member` are passed to `Worker`.
+    too, until `run` has raised it or another worker starts. `config` and `member` are passed to `Worker`.
     Raises: the errors of `Worker`.
     """
     config = worker_config("run", topology, log, config, member)

@@ -1,4 +1,4 @@
-"""A process that answers one SQL query over rows that it is given, for callers that must go on meanwhile.
+"""A process that answers one SQL query over given rows, so that the caller is not blocked.
 
     caller ─ pickled Question ─▶ stdin;  stdout ─ a line when it has begun, JSON of the answer, or the error ─▶ caller
 
@@ -39,7 +39,7 @@ _HINT = " Give it: tables="
 
 @dataclass(frozen=True)
 class Question:
-    """A query, the name that errors give it, and all tables that it may read."""
+    """A query, its name in errors, and all tables that it may read."""
 
     text: str
     name: str

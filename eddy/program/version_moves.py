@@ -34,8 +34,8 @@ class Moves(msgspec.Struct, omit_defaults=True):
     """What has moved since the version `since`.
 
     `then` and `now`: the values of the rows, none if there is no row.
-    `parts`: the parts of the sums that have moved, those that moved most first; there are `more`.
-    `rows`: the changed source rows of which the rows are made, if no part tells them; there are `more`.
+    `parts`: the parts of the sums that have changed, the largest changes first; `more` counts further parts.
+    `rows`: the changed source rows from which the rows are made, if no part names them; `more` counts further rows.
     """
 
     since: str
@@ -82,7 +82,9 @@ def _all_rows(moves: Moves) -> Iterator[MovedRow]:
 
 
 def _record(plan: Plan, tables: Tables, snapshot: TablesSnapshot, row: MovedRow) -> str:
-    """The record with which a row of a source table changed; empty if it is not found, or if a later one followed."""
+    """The record with which a row of a source table changed; empty if it is not found, or if it is not the latest
+    one.
+    """
     served = tables.catalog.tables.get(row.step)
     if served is None or served.kind != "source":
         return ""

@@ -75,7 +75,7 @@ class Assembly:
     """The topics of patterns, as of now."""
 
     def calling(self, consumer: Consumer) -> Consumer:
-        """The consumer; if steps call out, one that keeps records back until the calls for them have ended."""
+        """The consumer; if there are asynchronous calls, one that keeps records back until their calls have ended."""
         paths = CallPath.all_of(*self.circuit.layout)
         return CallingConsumer(consumer, self.decoder, paths) if paths else consumer
 

@@ -1,6 +1,6 @@
 """The calls of a worker's coroutine functions, in an event loop of their own.
 
-The worker's thread begins calls, looks which of them have ended, and cancels those that it no longer needs. All else
+The worker's thread begins calls, checks which have ended, and cancels calls that it no longer needs. All else
 happens in the loop's thread.
 """
 
@@ -49,7 +49,7 @@ class AsyncCalls:
         self._last: dict[object, asyncio.Task[None]] = {}
 
     def begin(self, calls: Sequence[OpenCall]) -> None:
-        """Begin calls, in this order where they have one."""
+        """Begin calls. Calls with an order begin in the order given."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="eddy-calls", daemon=True)

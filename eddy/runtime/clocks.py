@@ -1,7 +1,7 @@
 """The clocks of a worker's epochs: the event time of each source partition, and ticks of the wall clock.
 
     event time    max of the timestamps of the records before the position, without rejected records
-                  with `idle_after`, of a partition that is idle at least the wall clock less that
+                  if a partition is idle, at least the wall clock minus `idle_after`
     tick          max of now and of all ticks committed on the partitions owned
 
 Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker

@@ -14,7 +14,7 @@ _INTERVAL_S = 10.0
 
 
 class Dropping:
-    """Logs what a step leaves out at once, and after that at most every `_INTERVAL_S`, with the number since then."""
+    """Logs the first rows that a step drops at once, and later ones at most every `_INTERVAL_S`, with their number."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The number of records that the next epoch takes: more, while a backlog fills epochs that are quickly done.
+"""The number of records that the next epoch takes: it grows while a backlog fills epochs that end quickly.
 
 Most of an epoch's cost is shared by its records: rows that cancel or meet inside it are made, stored and sent once, and
 it has one transaction. So a backlog is read in ever larger epochs, of at most twice the last one's size, until one

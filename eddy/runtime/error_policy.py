@@ -21,7 +21,7 @@ class ErrorPolicy:
     A record that is to be tried again fails the epoch. The worker undoes it, waits, and retries it as it retries any
     temporary failure.
 
-    `refused`: the last decision was that the worker ends.
+    `refused`: the last decision was to end the worker.
     """
 
     def __init__(self, config: Config) -> None:

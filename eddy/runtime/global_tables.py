@@ -1,15 +1,15 @@
 """Global tables: topics that every worker reads whole, without a group, before it processes records.
 
     start     the rows of an earlier start are removed, and the topics are read to the ends that they have then
-    then      at the beginning of each epoch, records that have come meanwhile are taken
-    anew      if a topic was deleted and made anew, as at the start
+    later     each epoch begins with the records that have arrived since the last one
+    deleted   if a topic was deleted and created again, as at the start
 
 A table is in the worker's store and in no changelog: its topic is what restores it. The offsets up to which it is read
 are committed with each epoch. An epoch that is retried may see a later table. Every worker reads a record that does not
 decode; the worker that leads reports it, in the transaction that notes it as reported.
 
-Invariant: the tables have exactly the records before `_positions`. After a failure the topics are read on from there,
-so a record that could not be taken is met again.
+Invariant: the tables have exactly the records before `_positions`. After a failure the topics are read from these
+positions again, so no record is skipped.
 """
 
 import logging
@@ -35,7 +35,8 @@ _POLLS = 8
 class GlobalTables:
     """The global tables of one worker. `tables` has, by topic, the step and its state.
 
-    `policy` decides about records that do not decode: they are left out, and told, or are errors.
+    `policy` decides about records that do not decode: the table is built without them and they are reported, or they
+    are errors.
     """
 
     def __init__(

@@ -4,10 +4,10 @@
     noted            the messages in the topic for this worker's partitions, as of the last commit
 
 The two differ only within an epoch: the difference is written in the epoch's transaction. So the committed records up
-to some positions tell which parts are held at these positions, on any worker. A worker starts with the topic's messages
-for its newly assigned partitions.
+to some positions determine the parts that are held at these positions, on any worker. A worker starts with the topic's
+messages for its newly assigned partitions.
 
-An error that part of the input causes is no error of the data: it may disappear when more input is read.
+An error that part of the input causes is not an error of the data: it may disappear when more input is read.
 """
 
 import logging

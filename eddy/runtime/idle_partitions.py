@@ -1,8 +1,8 @@
-"""Partitions of sources that have had no record for a while, so that their event time goes on with the wall clock.
+"""Idle partitions: if a source partition has no record for a while, its event time advances with the wall clock.
 
     since     the wall-clock time of the last record, or of the last move of the event time, in this worker
     idle      all records are read, and `since` was `idle_after` ago
-    moved to  the wall clock less `idle_after`, if that is more than the event time
+    advanced  to the wall clock minus `idle_after`, if this is later than the event time
 
 The event time is committed like a record's, so a later record is judged by it, whichever worker reads it.
 """
@@ -49,7 +49,7 @@ class IdlePartitions:
         return min((since + self._after[tp.topic] for tp, since in self._since.items()), default=None)
 
     def _own(self, now_ms: int, positions: Collection[TopicPartition]) -> None:
-        """Begin anew with the partitions that this worker has got, and forget those that it has lost."""
+        """Start the idle times of newly assigned partitions, and forget revoked partitions."""
         owned = {tp for tp in positions if tp.topic in self._after}
         if owned != self._since.keys():
             self._since = {tp: self._since.get(tp, now_ms) for tp in owned}

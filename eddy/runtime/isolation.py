@@ -30,7 +30,7 @@ record."""
 class Part:
     """Records to process together. Those in `left_out` are not processed; their positions are committed.
 
-    `suspect`: the part is the second half of a failed part, which has the cause if the first half does not.
+    `suspect`: the part is the second half of a failed part. It has the cause if the first half succeeds.
     """
 
     records: list[Records]

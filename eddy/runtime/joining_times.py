@@ -1,9 +1,10 @@
 """The event times at which topics join a pattern.
 
-    event time of partition p of a pattern    the least one of its topics' partitions p
-    a topic that joins                        begins at that time; -1 if no topic of the pattern has joined before
-    a topic that was deleted                  is left out; if all were, a topic begins at the greatest time of any
-    a topic that was made anew                is another one, which joins
+    event time of partition p of a pattern    the least event time of partition p in the topics of the pattern
+    a topic that joins                        begins at that time; at -1 if it is the first topic of the pattern
+    a topic that was deleted                  does not count; if no topic is left, a new one begins at the greatest
+                                              event time of the deleted topics
+    a topic that was created again            joins as a new topic
 
 So the event time of a pattern's partition never decreases: a topic that joins opens no window that has closed, and a
 record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
@@ -54,7 +55,7 @@ class JoiningTopics:
         return times
 
     def _greatest_of_gone(self, pattern: Pattern[str], partitions: Sequence[int]) -> dict[int, int]:
-        """The greatest event time of partitions in topics of a pattern that are read no more."""
+        """The greatest event time among a pattern's topics that are no longer read."""
         application, topic = self._application, cuts_topic(self._application)
         names = recorded_topics(self._log, application) - set(self._sources)
         gone = [name for name in names if pattern.fullmatch(name) and not is_internal(application, name)]

@@ -1,4 +1,4 @@
-"""The functions of a program that are told what a worker does. An exception in one is logged; the worker continues."""
+"""Calls the functions with which a program observes a worker. An exception in one is logged; the worker continues."""
 
 import logging
 from collections.abc import Callable

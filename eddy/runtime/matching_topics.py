@@ -1,9 +1,9 @@
 """The topics of a log that match a plan's patterns.
 
-A topic joins the source of its pattern if it is no internal topic of the application or of Kafka, no other step of the
-plan reads or writes it, it has as many partitions as the pattern's other topics, and it was not made anew after it was
-read. Which topics have joined is no record of its own: a topic has joined once the application has positions in it,
-which the transaction of its first records commits.
+A topic joins the source of its pattern if it is not an internal topic of the application or of Kafka, no other step of
+the plan reads or writes it, it has as many partitions as the pattern's other topics, and it was not made anew after it
+was read. Which topics have joined is not a record of its own: a topic has joined once the application has positions in
+it, which the transaction of its first records commits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,7 +23,7 @@ _OF_KAFKA = "__"
 
 @dataclass(frozen=True, slots=True)
 class MatchingTopics:
-    """The topics of each pattern, and those that match and are not read, with the reasons."""
+    """The topics of each pattern, and the matching topics that are not read, with the reasons."""
 
     topics: dict[TopicPattern, tuple[str, ...]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def _named(plan: Plan) -> dict[str, str]:
 
 
 def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
-    """The topics that were deleted and made anew after they were read, with the reason, if no id says so.
+    """The topics that were deleted and created again after they were read, with the reason, if topics have no ids.
 
     Positions of earlier versions have no ids. A log forgets a group's positions in a topic that is deleted; the
     application has recorded them. If the group has none in any topic, it was the group that was forgotten.
@@ -94,7 +94,7 @@ def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
 def _of_other_counts(
     application: str, pattern: TopicPattern, counts: Mapping[str, int], own: OwnPositions, read: Collection[str]
 ) -> dict[str, str]:
-    """The topics with another number of partitions than those that the application has read, with the reason."""
+    """The topics whose partition count differs from the topics that the application has read, with the reason."""
     if len(set(counts.values())) < 2:
         return {}
     anew = {tp.topic for tp in own.made_anew}

@@ -4,13 +4,14 @@ Anybody may write positions of a consumer group: an operator who resets offsets,
 application's name, the broker that forgets a group without members. So each transaction that moves positions writes
 them twice: to the group, with a note as metadata, and as records of the topic of cuts, with the states' changes.
 
-    with our note                      the group's position
-    recorded                           the recorded position, which belongs to the states
-    neither, and nothing recorded      the group's position, or none: the application starts there
-    neither, and others are recorded   the group's position, or none, if the last cut agrees; otherwise it is lost
+    the group's position has our note             the group's position
+    the topic of cuts has a record of it          the recorded position, which belongs to the states
+    neither, and no partition has a record        the group's position, or none: the application starts
+    neither, and other partitions have a record   the group's position, or none, if the last cut agrees; otherwise the
+                                                  position is lost
 
-A note has the id of the source topic, since a topic that is deleted and made anew is another one: its position is its
-first record, whatever was read of the former one.
+A note has the id of the source topic. A topic that was deleted and created again has another id and counts as a new
+topic: it is read from its first record.
 
 Invariant: the states have processed the input up to each position that is returned, or they are empty.
 """

@@ -32,7 +32,7 @@ _TABLE = "@table:"
 class Counters(msgspec.Struct):
     """Rows sent to and read from an internal topic since it was created, as counted on one partition.
 
-    `elsewhere` are rows sent to other internal topics, by topic, of which the sender owned no partition.
+    `elsewhere` counts, by topic, rows sent to internal topics of which the sender owned no partition.
 
     They include the clocks at the position, if an operator reads them: `event_time` is the greatest timestamp of the
     partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none. `overdue`

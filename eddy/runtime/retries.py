@@ -12,7 +12,9 @@ _SLICE_S = 0.1
 
 
 class TopicMadeAnewError(ConnectorError):
-    """A topic was deleted and made anew while it was read: partitions and tables have to be taken over once more."""
+    """A topic was deleted and created again while it was read: the worker takes over its partitions and tables
+    again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Retries:
 
 
 def is_unknown(error: ConnectorError) -> bool:
-    """Whether it is unknown, after this error, if the log has the transaction, or another worker's: memory may differ
-    from it.
+    """Whether the log's state is unknown after this error: it may have this transaction, or one of another worker.
+    Memory may differ from it.
     """
     return isinstance(error, FencedError | IndeterminateCommitError)
 

@@ -1,6 +1,6 @@
-"""The versions of global tables: up to which offsets they were read, and for which records of each source.
+"""The versions of global tables: the offsets up to which they were read, for ranges of each source's records.
 
-    version     a source partition, the position from which on it holds, and the offsets of the global tables
+    version     a source partition, its first position, and the offsets of the global tables
     number      counts the versions of a partition; the topic of cuts keeps the last `KEPT` of each partition
 
 An epoch reads the tables at its beginning. So the records of a partition from a version's position on, up to the

@@ -2,7 +2,8 @@
 
 A source's function is called for each record that was polled, before anything else sees its time: lateness, clocks,
 limits on timestamps, and the timestamps of what is written. A record without a value keeps its timestamp: it has no
-contents to read a time from. A time that cannot be had is a reason to reject the record, as bytes that do not decode.
+contents to read a time from. If the function returns no valid time, the record is rejected, like a record whose bytes
+do not decode.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ class TimestampExtractors:
         return [self.timed(records, self.problems) for records in polled]
 
     def timed(self, records: Records, problems: dict[Place, str] | None = None) -> Records:
-        """The records of a partition with their event times; those without one keep their timestamps."""
+        """The records of a partition with their event times; records without an event time keep their timestamps."""
         source = self._sources.get(records.topic)
         if source is None or not len(records):
             return records
@@ -63,8 +64,8 @@ def extracted_times(
     without: Iterable[int],
     problems: dict[int, str],
 ) -> list[int]:
-    """The event time of each record, by a source's function; the timestamp of the log for those `without`, for those
-    that have no value, and for those whose reason is stored in `problems`, by index.
+    """The event time of each record, by a source's function. Records in `without`, records that have no value, and
+    records with an entry in `problems`, by index, keep the timestamp of the log.
     """
     times, left_out = list(timestamps), set(without)
     for index, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -85,7 +86,7 @@ def extracted_times(
 
 
 def _refusal(time: Any) -> str:
-    """Why it is no event time; empty if it is one."""
+    """Why it is not an event time; empty if it is one."""
     if isinstance(time, datetime):
         return "without a time zone it is another moment on each machine; give it one: .replace(tzinfo=datetime.UTC)"
     if type(time) is not int:

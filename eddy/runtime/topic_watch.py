@@ -1,4 +1,4 @@
-"""Looks for topics that match patterns, and for topics that were deleted or made anew, while a worker runs."""
+"""While a worker runs, looks for new topics that match patterns, and for topics that were deleted or created again."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -33,8 +33,8 @@ class TopicWatch:
         self._tell(matching)
 
     def changed(self, now: bool = False) -> bool:
-        """Whether other topics match than those that the worker reads. With `now`, the time of the last look does not
-        matter. If the log does not answer, the next call looks again.
+        """Whether the matching topics differ from the topics that the worker reads. With `now`, the time of the last
+        look does not matter. If the log does not answer, the next call looks again.
         """
         if not self.matching.topics or not (now or self._clock() >= self._due):
             return False
@@ -52,7 +52,7 @@ class TopicWatch:
         return False
 
     def made_anew(self, known: Mapping[str, int], now: bool = False) -> bool:
-        """Whether one of these sources was deleted and made anew: it has another id than the known one. `now` and a log
+        """Whether one of these sources was deleted and created again: its id has changed. `now` and a log
         that does not answer are as in `changed`.
         """
         if not known or not (now or self._clock() >= self._ids_due):

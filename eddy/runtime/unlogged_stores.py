@@ -1,10 +1,11 @@
-"""State stores without a changelog: their rows count only where they are of the last committed epoch.
+"""State stores without a changelog: rows on disk are used only if they are from the last committed epoch.
 
-    number of an epoch    more than all numbers noted on the owned partitions, noted on each of them with its position
-    mark of partition p   the number of the epoch of which the store has p's rows, written with them
+    number of an epoch    greater than all numbers in the metadata of the owned partitions' positions; the epoch commits
+                          it with its positions
+    mark of partition p   the number of the last epoch that wrote rows of p into the store, written with these rows
 
-Every epoch of the owner of p raises the number that is noted on p. So equal numbers say that no epoch of any worker is
-missing in the rows; where they differ, the rows are deleted, and the store begins empty there.
+Every epoch of the owner of p raises the number in the metadata of p. So the store has the effects of all epochs if mark
+and number are equal. If they differ, the rows of p are deleted, and p begins empty.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -39,7 +40,7 @@ class UnloggedStores:
             for partition, (key, mark) in enumerate(zip(keys, marks, strict=True)):
                 mine = partition in owned.get(spec.partitions, range(spec.partitions))
                 if not mine or mark != self._number(self._positions.entry, spec.partitions, partition):
-                    store.write([(key, None)])  # first: half a deletion is no state
+                    store.write([(key, None)])  # first, so that no state seems complete after half a deletion
                     store.delete_prefix(spec.prefix(partition))
 
     def marks(self, entry: EpochEntry, memory: bool) -> list[tuple[bytes, bytes | None]]:

@@ -1,7 +1,6 @@
 """Rows of a table as a Parquet file, in row groups of bounded memory; the only place of `serve` that imports PyArrow.
 
-The type of each column is found by a first reading of the same version, so that no row of a later group can contradict
-it:
+A first reading of the same version finds the type of each column, so that the rows of every row group fit it:
 
     whole numbers      int64
     numbers            double, where each whole number among them is exact as one

@@ -42,7 +42,7 @@ def sought_of(request: Request, table: OpenTable, *, shows_all: bool) -> Sought 
     """The row that `at=` or `find=` asks for; None without them.
 
     Raises: QueryError for both together, or with `after`; ForbiddenError if the caller may not read all rows, since a
-    place would tell it how many there are.
+    place would reveal the number of other rows.
     """
     at, text = whole_number(request, "at"), request.query_params.get("find")
     if at is None and text is None:

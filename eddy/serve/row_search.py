@@ -90,7 +90,7 @@ def _contains(table: OpenTable, text: str, key: Any, value: Any) -> bool:
 
 
 class _KeptRows:
-    """The rows that are found, no more than `limit` after each cut."""
+    """Collects found rows, and from time to time drops all but the first `limit`."""
 
     def __init__(self, name: str, search: Search, limit: int) -> None:
         self._name, self._search, self._limit = name, search, limit
@@ -101,7 +101,7 @@ class _KeptRows:
 
     @property
     def is_full(self) -> bool:
-        """Whether no later row can be among those that are found."""
+        """Whether the search may stop: no later row can be in the result."""
         return self._position is None and (len(self._kept) >= self._limit or self._bytes > MAX_FOUND_BYTES)
 
     def add(self, key: Any, value: Any) -> None:

@@ -21,7 +21,7 @@ __all__ = ["Arrangement", "Bag", "pairs_of", "weight_in"]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 _MANY = 256
-"""The number of rows from which on it is worth asking whether they are the first ones, of a key each."""
+"""For at least this many rows, it is checked whether each is the first row of its key, which is faster to add."""
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -2,7 +2,7 @@
 
     size(partition)  =  (number of rows, Σ bytes of a row's key and value as they are stored)
 
-They are counted once from the store and kept up to date from then on, so they are no state of their own.
+They are counted once from the store and kept up to date from then on, so they need no state of their own.
 
 Invariant: a partition is counted before its first change of an epoch is made, when the store has all its rows.
 """

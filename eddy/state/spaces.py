@@ -5,8 +5,7 @@
 The store is opened for the first space, and removed with its files when the last one is dropped. For any thread:
 a lock is held for each call, since a store is for one thread at a time.
 
-Invariant: a space that loses its owner without `drop`, because the owner could not be made, is dropped by the next
-`make`.
+Invariant: if the owner of a space could not be created, nobody calls `drop`; then the next `make` drops the space.
 """
 
 import threading

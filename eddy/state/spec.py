@@ -35,7 +35,7 @@ class StateSpec:
     """The identity of one state. `changelog` is None if a compacted source topic restores it.
 
     `optional`: an application of an earlier release without this state may continue; the state begins empty.
-    `max_row_bytes`: a larger row is refused; None for any size. `memory`: its rows are not in the worker's store.
+    `max_row_bytes`: a larger row is refused; None is no limit. `memory`: its rows are not in the worker's store.
     """
 
     name: str

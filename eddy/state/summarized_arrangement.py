@@ -1,7 +1,7 @@
-"""An arrangement of encoded values with summaries: what is computed from the values of a key, or from a part of them.
+"""An arrangement of encoded values with summaries: objects computed from the values of a key, or from a part of them.
 
-The rows, in memory and in the store, are the same as in an arrangement. A summary is an object in memory only, which is
-made of the rows when it is first read, and changed together with them from then on: a set, a sorted list.
+The rows, in memory and in the store, are the same as in an arrangement. A summary, such as a set or a sorted list, is
+in memory only. It is computed from the rows when it is first read, and then updated together with them.
 
 Invariant: between epochs a summary that is kept is the one that would be made of the rows.
 """

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Cache[K, V], Generic[K, V]):
-    """Keys to values; None is no value. Without a store it is in memory only and unbounded."""
+    """Keys to values; a key with the value None is not in the table. Without a store it is in memory and unbounded."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []

@@ -6,8 +6,8 @@ That is the layout of arrangements (`row_layout.py`). All rows of a key have the
 that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
 
 Invariant: a row that is in `_news` has its weight there, and 0 means no row; any other row is in the store. `_of_keys`
-has the places of `_news` by what all places of a key begin with, but for those of `_unnoted`; each place once and in
-their order, but for the keys of `_unsorted`.
+indexes the places of `_news` by the bytes with which all places of a key begin; places in `_unnoted` are not indexed
+yet. Each list has a place once and is sorted, unless its key is in `_unsorted`.
 """
 
 import struct

@@ -60,7 +60,9 @@ class KeyRanks:
         self._end = self._stop if len(keys) < RUN else keys[-1] + b"\x00"
 
     def take(self, added: list[bytes], removed: list[bytes]) -> None:
-        """Keys were added to the store and removed from it. Cost: a search each; a long run is read and split."""
+        """Count keys that were added to the store or removed from it. Cost: a search each; a long run is read and
+        split.
+        """
         changed = set()
         for keys, step in ((added, 1), (removed, -1)):
             for key in keys:
@@ -69,7 +71,7 @@ class KeyRanks:
                     self._counts[at] += step
                     changed.add(at)
         is_sparse = any(self._counts[at] < RUN // 4 for at in changed)
-        for at in sorted(changed, reverse=True):  # from the end, so that the numbers of the others stay
+        for at in sorted(changed, reverse=True):  # from the end, since a split changes the indexes of later runs
             if self._counts[at] > 2 * RUN:
                 self._split(at)
         if is_sparse:
@@ -81,7 +83,7 @@ class KeyRanks:
         return sum(self._counts[:at]) + len(self._keys(self._firsts[at], key, self._counts[at]))
 
     def key_at(self, rank: int) -> bytes | None:
-        """The key that has a rank; None if the pass is not there yet, or there are not so many keys."""
+        """The key that has a rank; None if the pass has not reached it, or if there are fewer keys."""
         ends = list(accumulate(self._counts))
         at = bisect_right(ends, rank)
         if at == len(ends):

@@ -1,4 +1,4 @@
-"""Keys as bytes whose order is the order of the keys, so that a range or a prefix is one range of the store.
+"""Encodes keys as bytes that sort as the keys do. So a range or a prefix of keys is one range of the store.
 
     None < false < true < numbers < strings < bytes < tuples, item by item
          < all others, in the order of their encoded bytes

@@ -32,7 +32,7 @@ from eddy.tables.version import Offsets, Version
 __all__ = ["FRESH_S", "POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFigures", "ReaderParts", "Reading"]
 
 FRESH_S = 10.0
-"""The age in seconds from which on records may have been compacted."""
+"""Records older than this many seconds may have been compacted."""
 POLL_RECORDS, POLL_BYTES = 50_000, 16 << 20
 """The most records, and the most of their bytes, that are read at a time."""
 _LOOK_S = 2.0
@@ -125,7 +125,7 @@ class Reading:
         return min(timeout_s, max(due, 0.001))
 
     def _keep_fresh(self) -> None:
-        """Catch up if records are read long after they were written: they may have been compacted by then.
+        """Catch up if records are read long after they were written, since compaction may have removed some.
 
         The ends of the log are read every few seconds. Records that are read once these ends are reached were written
         after that.

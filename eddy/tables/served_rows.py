@@ -318,7 +318,7 @@ class ServedRows:
             self._followers.append(follower)
 
     def detach(self, follower: RowsFollower) -> None:
-        """Stop telling a follower of changes."""
+        """Stop sending changes to a follower."""
         with self.changed:
             self._followers.remove(follower)
 

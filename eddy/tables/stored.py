@@ -125,7 +125,7 @@ class Stored:
 def taken_in(
     notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
 ) -> dict[str, Place]:
-    """The tables to which records in the notes were applied, each with one of these records."""
+    """The tables that have taken in a record of the notes, each with one such record."""
     topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
     return {
         topics[topic].name: (topic, partition, offset)

@@ -2,7 +2,7 @@
 
 A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
 *anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
-loses its anchor takes another one that does not lead back to it: a walk up the tree tells. If there is none, the
+loses its anchor takes another route that does not lead back to it, found by a walk up the tree. If there is none, the
 buckets below it are suspects, and suspects without a route from outside are not reached. So a cycle that was cut off
 is dropped.
 """

@@ -24,13 +24,15 @@ Schedule = Callable[["QueryOperator"], None]
 
 
 class QueryOperator:
-    """One step. `out` has its changes while the batch lasts. Views have `is_output`, and are called last."""
+    """One step of the graph. `out` has its changes until the batch ends. Views have `is_output`, and are stepped
+    last.
+    """
 
     is_output = False
     is_spent = False
     """Whether the operator is spent, so that new queries need a new operator in its place."""
     is_shared = True
-    """Whether new queries get this operator for its identity; if not, only its present users have it."""
+    """Whether a new query with an operator of the same identity shares this one; if not, only its present users do."""
 
     def __init__(self, inputs: "Iterable[QueryOperator]" = ()) -> None:
         self.inputs = list(inputs)

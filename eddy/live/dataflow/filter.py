@@ -27,7 +27,7 @@ __all__ = ["MANY_KEYS", "READ_ROWS", "ConditionFilter", "MatchCount", "RowIndex"
 
 _PAGE, _ALL = 1_000, 1 << 62
 READ_ROWS, MANY_KEYS = 100, 10_000
-"""The number of rows that are read at a time, and the number of keys from which on changes are on disk."""
+"""The number of rows that are read at a time, and the number of keys above which changes are on disk."""
 _SHARE = 20
 """A look-up of a key on disk takes no longer than reading and evaluating this number of rows in turn."""
 

@@ -118,7 +118,7 @@ class FirstRows(Ordered):
 
     @property
     def _left(self) -> int:
-        """The number of rows that are kept in addition to those that windows need."""
+        """The number of rows that are kept beyond the need of the windows."""
         return len(self._kept) - self.needed
 
     def covers(self, bounds: Bounds) -> bool:
@@ -158,7 +158,7 @@ class FirstRows(Ordered):
         self._warn(lambda operator: None, is_short=True)
 
     def step(self, schedule: Schedule) -> None:
-        """Move positions, and tell the windows."""
+        """Apply the changes of positions, and send them to the windows."""
         delta = BucketDelta()
         for key, _, new in self.table.out:
             self._change(key, new, delta)

@@ -15,7 +15,7 @@ class KeptOrder(Ordered):
     """As `Ordered`, over a table on disk."""
 
     def step(self, schedule: Schedule) -> None:
-        """Update the positions, and tell the windows; warn them once there are too many rows."""
+        """Update the positions, and send the changes to the windows; warn the windows once there are too many rows."""
         super().step(schedule)
         if not self.is_spent and not self.table.can_keep_order:
             self.is_spent = True

@@ -85,7 +85,7 @@ class Ordered(QueryOperator):
         """Prepare for moving a window to these bounds."""
 
     def held_before(self, bounds: Bounds) -> int:
-        """The number of rows that a window does not show and that are in memory for it alone."""
+        """The number of rows in memory for a window that it does not show and that no other window needs."""
         return 0
 
     def _opened(self, values: Flat) -> SortedBucket:

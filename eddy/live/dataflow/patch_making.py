@@ -40,7 +40,7 @@ class Bucket(Routed):
         self.window: Window = level.ordered.open(values, level.bounds, self)
 
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
-        """The rows of the window have changed."""
+        """Note that the rows of the window have changed."""
         self.view.pending.append((self, delta))
         schedule(self.view)
 

@@ -55,7 +55,7 @@ class Stretch(SortedBucket):
         return _covers(self.needed, needed)
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """Move a row from position `before` to `after`; None is a position in another bucket, or no row."""
+        """Move a row from position `before` to `after`. None means that the row was, or is, not in this bucket."""
         before = None if before is None or not self.has(before) else before
         super().change(before, None if after is None or not self.has(after) else after, delta)
 

@@ -25,7 +25,7 @@ __all__ = ["Bounds", "BucketDelta", "Owner", "SortedBucket", "Window", "WindowDe
 
 _SORTED = 50_000
 _FEW = 8
-"""The number of windows up to which a bucket has them in a tuple, which is small, not in a dictionary, which is fast.
+"""A bucket keeps up to this many windows in a tuple, which is small, and more in a dictionary, which is fast.
 """
 
 

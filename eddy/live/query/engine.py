@@ -40,7 +40,7 @@ class LiveQueries:
         self._by_operator: dict[ViewOperator, PlannedView] = {}
         self._logged: dict[PlannedView, list[TableRows]] = {}
         self.actions: dict[PlannedView, list[Action]] = {}
-        """The actions of the latest batch, by view, of those that are logged."""
+        """The actions of the latest batch, by view; only for views whose actions are logged."""
         self.spent: list[PlannedView] = []
         """The views of the latest batch that have to be opened anew, as too few rows are kept for their windows."""
 
@@ -121,8 +121,8 @@ class LiveQueries:
         return view
 
     def unshared(self, view: PlannedView) -> PlannedView:
-        """A view whose window can be moved: this one, if it has one user, who has it alone from now on, or else an
-        equal one, which the caller closes in its place.
+        """A view whose window can be moved. If the view has a single user, this is the view itself, not shared from now
+        on; otherwise an equal view, which the caller closes instead.
 
         Raises: as `open`; NotReadyError if too few rows are kept, or its order is spent: it is made aside.
         """
@@ -225,7 +225,7 @@ class LiveQueries:
         try:
             view.operator.move_window(bounds, lambda operator: None)
             view.operator.step(lambda operator: None)
-        except StateError:  # it has moved in part: what it has of a patch is not shown, and it changes no more
+        except StateError:  # moved only in part: its unfinished patch is dropped, and the view changes no more
             view.operator.is_low = view.operator.is_short = True
             view.operator.end()
             return None

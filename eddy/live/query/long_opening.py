@@ -23,7 +23,7 @@ from eddy.live.query.syntax import Select
 __all__ = ["LONG_ROWS", "LongOpening", "is_long"]
 
 LONG_ROWS = 20_000
-"""The number of rows of its tables from which on a query is opened by a `LongOpening`."""
+"""A query over at least this many rows in its tables is opened by a `LongOpening`."""
 
 
 def is_long(engine: LiveQueries, select: Select) -> bool:
@@ -81,10 +81,12 @@ class LongOpening:
         return self.view
 
     def join(self, skip: int, limit: int | None) -> list[list[Op]]:
-        """Hand the view to the engine, which keeps it up to date. Returns the patches since the beginning, in order: of
-        all changes, and of the move of its window.
+        """Hand the view to the engine, which keeps it up to date from now on.
 
-        `skip` and `limit` are those of the query now: its reader may have moved the window since the beginning.
+        Returns two patches, to be applied in this order: the changes of the tables since the opening began, and the
+        move of the window.
+
+        `skip` and `limit` are the query's present ones: its reader may have moved the window since the opening began.
 
         Raises: NotReadyError if a table was read anew, or too few rows are kept for its window; QueryError if the view
         has too many rows.

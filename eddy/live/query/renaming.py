@@ -1,4 +1,4 @@
-"""The same query over tables with other names."""
+"""Changes the names of the tables in a query."""
 
 from collections.abc import Mapping
 

@@ -45,7 +45,7 @@ class StoredTableLostError(Exception):
 TABLE_ROWS = 1_000_000
 """The most rows of a table in memory; the rows of a larger table are on disk."""
 LARGE_ROWS, MANY_WINDOWS = 100_000, 8
-"""The number of rows from which on a table is not loaded for a window, unless this number of different windows of the
+"""A table with at least this many rows is not loaded for a window, unless this number of different windows of the
 table are open already.
 """
 _PASSING, _STORED = "~", "^"

@@ -123,7 +123,7 @@ class Naming:
 
 
 def columns_of(value: Any, name: str) -> Row:
-    """The columns of a value: the fields of a struct or the members of an object, or else the one column `name`."""
+    """The columns of a value: the fields of a struct, the members of an object, otherwise one column called `name`."""
     plain = _plain(value)
     return plain if type(plain) is dict else {name: plain}
 

@@ -50,7 +50,7 @@ class Renewals:
         self._changed.notify_all()
 
     def discard(self, live: LiveView) -> None:
-        """Note that a view is renewed, or need not be renewed any more."""
+        """Remove a view: it was renewed, or needs no renewal any more."""
         self._waiting.pop(live, None)
 
     def stop(self) -> threading.Thread | None:

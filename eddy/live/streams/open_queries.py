@@ -29,12 +29,12 @@ class OpenQuery(msgspec.Struct, frozen=True):
     Args:
         names: the names by which clients of streams have asked for it.
         text: the code that makes it.
-        is_filtered: whether it is over some rows of its tables, those that its callers may read.
+        is_filtered: whether it is over a part of its tables: the rows that its callers may read.
         clients: the streams that follow it; `readers` are programs that have it open by `tables.live`.
         rows: its rows now, including its nests' rows.
         bytes: an estimate of the memory of its rows and of its operators, without the tables.
         opening_s: seconds from the request until its first rows.
-        seconds: seconds of work since then, in its operators. Operators that queries share count for each.
+        seconds: the seconds of work of its operators since then. A shared operator counts for each of its queries.
     """
 
     names: list[str]

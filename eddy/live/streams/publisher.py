@@ -358,9 +358,7 @@ class Publisher:
         return found
 
     def _too_large(self, idle: list[Published]) -> list[Published]:
-        """The queries idle for longest that have to be closed so that the others, except the latest, are within
-        `idle_bytes`.
-        """
+        """The idle queries to close, oldest first, until the others, without the latest, need at most `idle_bytes`."""
 
         def fits(gone: int) -> bool:
             return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes

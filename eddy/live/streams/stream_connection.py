@@ -75,7 +75,7 @@ class Connection:
         self.ended = 0
         """Queries that have ended by an error, and that nobody has counted yet."""
         self.unknown: list[str] = []
-        """Queries that the client may have rows of, which are not those of the version that it is told next."""
+        """Queries for which the client may have rows of another version than the one it is sent next."""
         self.is_closed = False
         self._subscriptions: dict[str, Subscription] = {}
         self._pages: deque[tuple[Subscription, SnapshotPages]] = deque()
@@ -401,9 +401,9 @@ class Connection:
         return found
 
     def _states(self, state: State, unknown: list[str], was: StepStamp) -> Iterator[bytes]:
-        """Events of states.
+        """Yield the events about states of queries.
 
-        Their ids have the step `was`: a client that continues from such an id needs the patches since then.
+        The id of each event is the step `was`: a client that reconnects with it gets all patches since `was`.
         """
         if state != self._state:
             self._state = state

@@ -150,6 +150,7 @@ class Circuit:
         self.asides = [op.aside for op in placed if isinstance(op, Guarded | Output) and op.aside is not None]
         self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
         self.constants = [op for op in operators if isinstance(op, Constant)]
+        self._told_once = [op for op in operators if isinstance(op, Constant | Marks)]
         self._wakers = dict.fromkeys(
             step.operator for step in steps if type(unguarded(step.operator)).wakes_at is not Operator.wakes_at
         )
@@ -318,8 +319,8 @@ class Circuit:
             aside.rollback()
         for recursion in self.recursions.values():
             recursion.forget_waves()
-        for constant in self.constants:
-            constant.forget()
+        for operator in self._told_once:
+            operator.forget()
         self.close()
         self._clear()
 
@@ -327,8 +328,8 @@ class Circuit:
         """Empty the memory of every state, after a change of ownership has changed the store."""
         for state in self.states.values():
             state.forget()
-        for constant in self.constants:
-            constant.forget()
+        for operator in self._told_once:
+            operator.forget()
         for loop in self._loops:
             loop.forget_waves()
         self.close()

@@ -1,11 +1,8 @@
 """Topics that join and go while two workers run, each on a thread of its own."""
 
-import logging
 import uuid
 from contextlib import ExitStack
 from datetime import timedelta
-
-import pytest
 
 import eddy
 from eddy.cli.application import find
@@ -46,8 +43,7 @@ def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
         wait_for(lambda: rests() and last_counts(log, out) == wanted, PATIENCE_S, "the records after a topic has gone")
 
 
-def test_windows_close_once_while_topics_join_and_go(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "eddy.worker")
+def test_windows_close_once_while_topics_join_and_go(log: Log) -> None:
     name = f"p{uuid.uuid4().hex[:8]}"
     first, second, third, out = (f"{name}-{topic}" for topic in ("in-a", "in-b", "in-c", "out"))
     topology = eddy.Topology(name)
@@ -80,8 +76,6 @@ def test_windows_close_once_while_topics_join_and_go(log: Log, caplog: pytest.Lo
         send_keys(log, third, keys, 1_000)
         wait_for_windows({b"0": 40}, "records that are late")
         log.delete_topics([second])
-        # What the others pass while it is still waited for closes nothing: ADR 90.
-        wait_for(lambda: caplog.text.count(f"topic '{second}' was deleted") >= 2, PATIENCE_S, "two that leave it out")
         send_keys(log, first, keys, 60_000)
         send_keys(log, third, keys, 60_000)
         wait_for_windows({b"0": 40, b"30000": 40}, "windows without the topic that has gone")

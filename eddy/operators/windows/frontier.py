@@ -7,6 +7,9 @@ A mark says that a partition has passed the end of a window and the grace. It is
 after all earlier rows of the partition, so each row that arrives after it is late. A partition of a source passes an
 end when its event time does; a partition of an earlier exchange does when its frontier does. A mark has the end of the
 window, not an event time, so that marks are a function of the input.
+
+The partitions of a pattern also pass ends without a record: when a topic is deleted for which they waited. So their
+marks are sent once more whenever their owner is another or their topics are, and at a start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -225,7 +228,8 @@ def _least_before(context: Context, topics: Iterable[str], partition: int) -> in
 
 class Marks(Operator):
     """Sends and stores the marks of the partitions from which an exchange sends rows. Its input is the rows that the
-    exchange has received; it has no output.
+    exchange has received; it has no output. Marks of `patterns`, numbers of partitions by label, are sent once more
+    after each `forget`.
 
     `gate` is a second gate of the exchange's topic: its outbox is sent after the exchange's own outbox. `sources` are
     the topics whose rows the exchange sends directly, by label: a pattern has one label, and the least event time of
@@ -245,9 +249,11 @@ class Marks(Operator):
         before: Mapping[str, "Marks"],
         marks: PartitionedMap[Any, int],
         frontier: Frontier,
+        patterns: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.name, self.gate, self.marks, self.frontier = name, gate, marks, frontier
         self._windows, self._sources, self._before = windows, sources, before
+        self._patterns, self._told = patterns, False
         self.moved: dict[int, int] = {}
 
     def states(self) -> Sequence[State]:
@@ -261,12 +267,20 @@ class Marks(Operator):
         return ClocksRead(frozenset(chain.from_iterable(self._sources.values())).union(*before))
 
     def wakes_at(self) -> Moment:
-        """In each epoch with records of a source, even if none reaches this step."""
-        return Arrivals(self.reads.sources)
+        """In each epoch with records of a source, even if none reaches this step; of patterns also after `forget`."""
+        arrivals = Arrivals(self.reads.sources)
+        if self._told or not self._patterns:
+            return arrivals
+        begun = (Watermark(self._sources[label], dict.fromkeys(range(n), 0)) for label, n in self._patterns.items())
+        return FirstOf([arrivals, *begun])
 
     def end_epoch(self) -> None:
         """The marks are sent, or not to be sent."""
         self.gate.outbox, self.moved = [], {}
+
+    def forget(self) -> None:
+        """After a rollback, or a change of ownership."""
+        self._told = False
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Take the marks that were received; send marks of the records read."""
@@ -274,10 +288,13 @@ class Marks(Operator):
             if mark.state in ("", self.name):
                 self._keep(mark)
         for label, topics in self._sources.items():
-            for partition in {p for topic, p in context.read if topic in topics}:
+            anew = label in self._patterns and not self._told
+            for partition in {p for topic, p in (context.event_time if anew else context.read) if topic in topics}:
                 end = mark_of(self._windows, _least(context, topics, partition))
-                if end > mark_of(self._windows, _least_before(context, topics, partition)):
+                before = -1 if anew else _least_before(context, topics, partition)
+                if end > mark_of(self._windows, before):
                     self._tell(label, partition, end)
+        self._told = True
         for topic, marks in self._before.items():
             for partition, before in marks.moved.items():
                 end = marks.frontier.at(context, partition)
@@ -299,7 +316,9 @@ class Marks(Operator):
         if mark.to not in self.moved:
             self.moved[mark.to] = self.frontier.at(Context(), mark.to)
         there, key = self.marks.partition(mark.to), (mark.to, mark.source, mark.partition)
-        there.put(key, max(mark.end_ms, there.value(key) or 0))
+        before = there.value(key)
+        if before is None or mark.end_ms > before:
+            there.put(key, mark.end_ms)
 
     def _send(self, mark: _Mark) -> None:
         batch = Batch([(None, None)], [1], headers=[((_NOTE, _encode(mark)),)])

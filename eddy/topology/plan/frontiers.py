@@ -130,7 +130,8 @@ class _Frontiers(NamedTuple):
         ]
         partitions = [(label, p) for label, node in counted for p in range(circuit.partition_count(node))]
         frontier = Marked(state, partitions, found.sources, before)
-        operator = Marks(name, circuit.gate(exchange), self.windows, found.sources, before, state, frontier)
+        patterns = {label_of(node): circuit.partition_count(node) for node in found.origins if node.role == "pattern"}
+        operator = Marks(name, circuit.gate(exchange), self.windows, found.sources, before, state, frontier, patterns)
         if self.first:
             earlier = exchanges_before(source)  # all: a mark may pass several exchanges in one epoch, in memory
             circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *earlier)))

@@ -19,7 +19,7 @@ from eddy.topology.sql.functions import (
     overload_for,
 )
 from eddy.topology.sql.scope import ColumnScope
-from eddy.topology.sql.spelling import AGGREGATES, ARITHMETIC, COMPARISONS, arguments_of, name_of
+from eddy.topology.sql.spelling import AGGREGATES, ARITHMETIC, COMPARISONS, arguments_of, instead_of, name_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.temporal import ONLY_IN_WHERE, interval, present
 from eddy.topology.sql.types import (
@@ -283,7 +283,9 @@ class Binder:
         condition = node.args["expression"].args["this"] if isinstance(node, exp.Filter) else None
         call = node.args["this"] if isinstance(node, exp.Filter) else node
         if type(call) not in AGGREGATES:
-            raise self.text.unsupported(node, f"the aggregate {name_of(call)}", f"one of {sorted(AGGREGATES.values())}")
+            name = name_of(call)
+            instead = instead_of(name) or f"one of {sorted(AGGREGATES.values())}"
+            raise self.text.unsupported(node, f"the aggregate {name}", instead)
         name = AGGREGATES[type(call)]
         without_meaning(call, "big_int")
         if not self._aggregates:
@@ -319,7 +321,7 @@ class Binder:
     def _function(self, node: exp.Expr) -> Expr:
         name, args = name_of(node), arguments_of(node)
         if args is None or name not in FUNCTIONS:
-            raise self.text.unsupported(node, name_for_people(node, name))
+            raise self.text.unsupported(node, name_for_people(node, name), instead_of(name))
         return self._call(name, node, args)
 
     def _call(self, name: str, node: exp.Expr, nodes: Sequence[exp.Expr]) -> Expr:

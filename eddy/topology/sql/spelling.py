@@ -5,7 +5,7 @@ from sqlglot.dialects import Postgres
 
 from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
 
-__all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "name_of"]
+__all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "instead_of", "name_of"]
 
 COMPARISONS: dict[type, str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 ARITHMETIC: dict[type, str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -46,6 +46,14 @@ _FUNCTIONS: dict[type, tuple[str, tuple[str, ...]]] = {
     exp.Exp: ("exp", ("this",)),
     exp.Pow: ("power", ("this", "expression")),
 }
+_NAMES: dict[type, str] = {
+    exp.GroupConcat: "string_agg",
+    exp.JSONArrayAgg: "json_agg",
+    exp.JSONObjectAgg: "json_object_agg",
+    exp.ApproxDistinct: "approx_count_distinct",
+}
+"""The names of aggregates that the parser names otherwise."""
+_LISTS = {"array_agg", "string_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "list"}
 _DELIMITERS = Postgres.INITCAP_DEFAULT_DELIMITER_CHARS
 """The second argument that the parser adds to initcap."""
 _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
@@ -61,8 +69,8 @@ def name_of(node: exp.Expr) -> str:
         return "lpad" if node.args.get("is_left") else "rpad"
     if type(node) in _FUNCTIONS:
         return _FUNCTIONS[type(node)][0]
-    if isinstance(node, exp.GroupConcat):
-        return "string_agg"
+    if type(node) in _NAMES:
+        return _NAMES[type(node)]
     return node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()
 
 
@@ -80,3 +88,13 @@ def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
     while found and found[-1] is None:
         found.pop()
     return found if None not in found else None  # type: ignore[return-value]
+
+
+def instead_of(name: str) -> str:
+    """What to write in place of an aggregate or a function that is not supported; empty if nothing is near."""
+    if name in _LISTS:
+        return (
+            "a column has no lists. count(DISTINCT x) counts the values, and a topology lists them, of windows, too: "
+            "groups.collect('lists', max=100)"
+        )
+    return "count(DISTINCT x) is exact" if name == "approx_count_distinct" else ""

@@ -76,7 +76,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     """An unfinished backfill: the ends of its inputs, the beginnings of its outputs, and its plan.
 
     `files` are by topic; None if an earlier release began the backfill. `tick` is the wall-clock time of its results in
-    milliseconds, -1 if no rows expire by it.
+    milliseconds, -1 if no rows expire by it. `tables` are the offsets up to which it reads global tables, by topic.
     """
 
     inputs: dict[str, list[int]]
@@ -84,6 +84,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     plan: list[str]
     files: dict[str, FilesRead] | None = None
     tick: int = -1
+    tables: dict[str, list[int]] = {}
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -15,9 +15,6 @@ if it owns none, on the lowest of all its partitions.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from zlib import crc32
-
-import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
 from eddy.errors import InvariantError, StateError
@@ -26,7 +23,7 @@ from eddy.runtime.joining_times import JoiningTopics
 from eddy.runtime.own_positions import OwnPositions, own_positions
 from eddy.runtime.quiescence import Counters, Cut, lags, quiescent_at, table_lags
 from eddy.runtime.retries import TopicMadeAnewError
-from eddy.runtime.table_versions import TableVersion
+from eddy.runtime.table_versions import TableVersion, summed
 
 __all__ = ["EpochEntry", "Positions"]
 
@@ -268,8 +265,7 @@ class Positions:
         """Note the offsets of global tables, and for each partition from which position on they are read."""
         if not tables:
             return
-        sums = {topic: sum(offsets) for topic, offsets in tables.items()}
-        read = sums, crc32(msgspec.json.encode(tables, order="sorted"))
+        read = summed(tables)
         for tp, count in counters.items():
             if read != (count.tables, count.offsets_hash) and tp not in self._anchors:
                 (count.tables, count.offsets_hash), position = read, self.entry.positions[tp]

@@ -7,16 +7,19 @@ An epoch reads the tables at its beginning. So the records of a partition from a
 position of the next one, were processed with the rows of the tables before the version's offsets.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from zlib import crc32
 
 import msgspec
 
 from eddy.connectors.log import Log, Producer, TopicPartition
 
-__all__ = ["KEPT", "TableVersion", "read_versions", "write_versions"]
+__all__ = ["FIRST", "KEPT", "TableVersion", "read_versions", "summed", "write_versions"]
 
 KEPT = 1_000
 """The versions of a partition that are kept."""
+FIRST = 1
+"""The number of a partition's first version."""
 _KEY = b"tables "
 
 
@@ -28,6 +31,13 @@ class TableVersion(msgspec.Struct, frozen=True, array_like=True):
     position: int
     number: int
     tables: dict[str, list[int]]
+
+
+def summed(tables: Mapping[str, list[int]]) -> tuple[dict[str, int], int]:
+    """Offsets of global tables as they are noted with a position: their sum for each topic, and a hash of all."""
+    return {topic: sum(offsets) for topic, offsets in tables.items()}, crc32(
+        msgspec.json.encode(tables, order="sorted")
+    )
 
 
 def write_versions(producer: Producer, topic: str, versions: Iterable[TableVersion], timestamp: int) -> None:

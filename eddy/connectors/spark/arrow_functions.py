@@ -67,7 +67,7 @@ Reader = Callable[[Iterable[Any]], Iterator[Any]]
 _UNMARKED = frozenset({str, int, bytes})
 """The types whose equal values have one native encoding, as long as a column has no value of another type."""
 _LONG_S = 8
-_FILE, _TOPIC = b"\x00", b"\x01"
+FILE, _TOPIC = b"\x00", b"\x01"
 """Records of files sort before those of the topic; their partition is -1."""
 _EARLIEST = -(2**63)
 _pack = msgspec.msgpack.Encoder().encode
@@ -326,7 +326,7 @@ class RecordsEntry:
         """Bytes that sort like the source's records."""
         if partition >= 0:
             return _TOPIC + place_of(offset)
-        return _FILE + (place_of(time - _EARLIEST) if self.by_time else b"") + place_of(offset)
+        return FILE + (place_of(time - _EARLIEST) if self.by_time else b"") + place_of(offset)
 
 
 def place_of(number: int) -> bytes:

@@ -1,7 +1,7 @@
 """Backfill: writes the states and outputs that a worker would have after the whole input, so that it continues from
 there.
 
-    1  pin the ends of the inputs; compute everything: data errors show before anything is written
+    1  pin the ends of the inputs, and of global tables; compute everything: data errors show before anything is written
     2  make the internal topics; record the backfill, with its offsets, in `<app>-plan`: no worker starts from here on
     3  write changelogs and outputs
     4  set the group's positions
@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import gt
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from eddy.connectors.spark.compacted_inputs import compacted_below
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
+from eddy.connectors.spark.global_joins import GlobalJoins
 from eddy.connectors.spark.history import Columns, Files, History, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
@@ -40,6 +42,7 @@ from eddy.runtime.internal_topics import DEAD_LETTER, InternalTopics
 from eddy.runtime.metadata import FilesRead, Finished, Unfinished, write_finished, write_plan, write_unfinished
 from eddy.runtime.own_positions import CUT, committed, write_positions
 from eddy.runtime.quiescence import Counters, Cut
+from eddy.runtime.table_versions import summed, write_versions
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.identity import topics_of
@@ -99,10 +102,10 @@ class Backfill:
             if (done := self._done(application, files)) is not None:
                 return done
             unfinished = self._may_begin(application, files)
-            inputs = unfinished.inputs if unfinished else self._ends(application.inputs())
+            pinned = Cut(unfinished.inputs, {}, tables=unfinished.tables) if unfinished else self._pinned(application)
             tick = unfinished.tick if unfinished else self._tick(application)
             letters_end = unfinished.outputs[application.internal.dead_letter][0] if unfinished else None
-            computation = self._computation(application, frames, inputs, histories, tick, letters_end=letters_end)
+            computation = self._computation(application, frames, pinned, histories, tick, letters_end=letters_end)
             self._check(computation)
             self._enter(frames, "compute")
             computed = computation.run()
@@ -114,15 +117,15 @@ class Backfill:
                 with spark_errors():
                     states.unionByName(outputs).count()
             if unfinished:
-                self._check_compacted(application, frames, inputs)
-            begun = unfinished or self._begin(application, inputs, files, tick)
+                self._check_compacted(application, frames, pinned)
+            begun = unfinished or self._begin(application, pinned, files, tick)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computed.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
                 self._enter(frames, f"write {what}")
                 written |= write_topics(frames, frame, writing, self.log.partitioner)
             self._enter(frames, "finish")
-            cut = self._finish(application, begun, files, computed.clocks)
+            cut = self._finish(computed, begun, files)
             return Backfilled(cut, written, left_out, self._remarks(computation))
         finally:
             frames.release()
@@ -135,30 +138,33 @@ class Backfill:
         self,
         application: Application,
         frames: Frames,
-        inputs: dict[str, list[int]],
+        pinned: Cut,
         histories: Mapping[str, History],
         tick: int,
         **options: Any,
     ) -> Computation:
-        """The computation of the inputs up to these offsets, at this time of the wall clock."""
+        """The computation of the inputs up to the pinned offsets, at this time of the wall clock."""
         clocks = CutClocks(ticks={count: [tick] * count for count in _positions(application).values()})
         return Computation(
             application,
             frames,
             self.open_log,
-            inputs,
+            pinned.inputs,
             self.on_error,
             histories,
             self.retained_only,
             one_task=self.one_task,
             clocks=clocks,
+            global_joins=GlobalJoins.at(self.log, pinned),
             **options,
         )
 
     def _check_steps(self) -> None:
         check_one_task(self.spark, self.one_task)
-        for node in self.topology.plan.nodes:
-            if node.only_by_worker:
+        plan = self.topology.plan
+        as_of_offsets = {*plan.global_tables(), *plan.global_joins()}
+        for node in plan.nodes:
+            if node.only_by_worker and node not in as_of_offsets:
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': a worker alone computes step '{node.name}': "
                     f"{node.only_by_worker}. Let a worker read the input from its beginning: eddy run …"
@@ -198,6 +204,11 @@ class Backfill:
                     f"{where}: an unfinished backfill was made with another topology. Restore that topology to "
                     f"continue it, or begin anew: --replace"
                 )
+            if gone := self._gone_tables(application, begun):
+                raise ConfigurationError(
+                    f"{where}: topic '{gone[0]}' of a global table was deleted and made anew since an unfinished "
+                    "backfill has pinned its end; its rows are needed. Begin anew: --replace"
+                )
             if begun.files is not None and not _same(begun.files, files):
                 raise ConfigurationError(
                     f"{where}: one has begun from other files: {described(begun.files) or 'none'}; those given now are "
@@ -223,6 +234,11 @@ class Backfill:
             )
         application.internal.make(log, create=False)
         return None
+
+    def _gone_tables(self, application: Application, begun: Unfinished) -> list[str]:
+        """The topics of global tables that end before the offsets that a backfill has pinned."""
+        ends = self._ends(application.table_partitions())
+        return [topic for topic, pinned in begun.tables.items() if any(map(gt, pinned, ends[topic]))]
 
     def _check_replaced(self, application: Application, files: Mapping[str, FilesRead]) -> None:
         """Refuse to delete rows that an earlier backfill read from files, unless the files are given again."""
@@ -261,9 +277,10 @@ class Backfill:
                 f"into the topic: eddy produce {both[0]} …"
             )
 
-    def _check_compacted(self, application: Application, frames: Frames, inputs: dict[str, list[int]]) -> None:
+    def _check_compacted(self, application: Application, frames: Frames, pinned: Cut) -> None:
         """Refuse to continue where inputs may have lost records since the backfill began: its rows would be others."""
-        for topic, why in compacted_below(frames, self.log, self.open_log, application.sources, inputs, None).items():
+        read, ends = [*application.sources, *self.topology.plan.global_tables()], pinned.tables | pinned.inputs
+        for topic, why in compacted_below(frames, self.log, self.open_log, read, ends, None).items():
             raise ConfigurationError(
                 f"backfill of application '{self.topology.name}': topic '{topic}' may have lost records since the "
                 f"backfill began, so that what it has written does not fit: {why}. Begin anew: --replace"
@@ -277,6 +294,10 @@ class Backfill:
                     f"backfill of application '{self.topology.name}': state '{name}' cannot be made on Spark: "
                     f"{undetermined.get(name, 'nothing computes it')}. Let the worker replay the input: eddy run …"
                 )
+
+    def _pinned(self, application: Application) -> Cut:
+        """The ends of the inputs and of global tables."""
+        return Cut(self._ends(application.inputs()), {}, tables=self._ends(application.table_partitions()))
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         return Cut.by_topic(self.log.end_offsets(partitions))
@@ -337,9 +358,7 @@ class Backfill:
         """The wall-clock time in milliseconds if rows of the plan expire by it, otherwise -1."""
         return round(self.wall() * 1000) if application.circuit.reads.wall else -1
 
-    def _begin(
-        self, application: Application, inputs: dict[str, list[int]], files: dict[str, FilesRead], tick: int
-    ) -> Unfinished:
+    def _begin(self, application: Application, pinned: Cut, files: dict[str, FilesRead], tick: int) -> Unfinished:
         """Delete state to be replaced, make the internal topics, and record that the backfill begins."""
         self.stage("begin")
         internal = application.internal
@@ -351,21 +370,20 @@ class Backfill:
         internal.make(self.log)
         outputs = {name: application.counts[name] for name in application.specs} | internal.changelogs
         outputs |= {internal.dead_letter: 1}
-        for source in application.sources:
+        for source in (*application.sources, *self.topology.plan.global_tables()):
             outputs.pop(source.topic, None)
         for sink in application.topology.plan.sinks():
             outputs[sink.topic] = application.counts[sink.topic]
         begins = self._ends(TopicPartition(topic, p) for topic, count in outputs.items() for p in range(count))
-        begun = Unfinished(inputs, begins, _lines(application), files, tick)
+        begun = Unfinished(pinned.inputs, begins, _lines(application), files, tick, pinned.tables)
         with _transaction(self.log, internal) as producer:
             write_unfinished(producer, internal.plan, begun)
         return begun
 
-    def _finish(
-        self, application: Application, begun: Unfinished, files: dict[str, FilesRead], clocks: CutClocks
-    ) -> Cut:
+    def _finish(self, computed: Computed, begun: Unfinished, files: dict[str, FilesRead]) -> Cut:
         """Set the group's positions, then write the metadata that lets a worker start."""
-        internal, name = application.internal, self.topology.name
+        application, clocks, name = computed.application, computed.clocks, self.topology.name
+        internal = application.internal
         offsets = {TopicPartition(t, p): end for t, ends in begun.inputs.items() for p, end in enumerate(ends)}
         counters: dict[TopicPartition, Counters] = {}
         if application.circuit.reads != NO_CLOCKS:
@@ -377,6 +395,13 @@ class Backfill:
         ids, noted = self.log.topic_ids(begun.inputs)(), {tp: counters.get(tp, Counters()).copy() for tp in offsets}
         for tp, found in noted.items():
             found.topic = ids.get(tp.topic, -1)
+        joins = computed.computation.global_joins
+        versions = [version for found in joins.versions.values() for version in found] if joins else []
+        for first in versions:
+            found = noted[TopicPartition(first.topic, first.partition)]
+            found.tables, found.offsets_hash = summed(first.tables)
+            # Records of files precede all offsets, so no later version may replace this one.
+            found.versions, found.since = first.number, -1 if first.topic in files else first.position
         positions = {tp: Position(at, noted[tp].note()) for tp, at in offsets.items()}
         if self.log.groups().get(name):
             raise ConnectorError(
@@ -385,7 +410,8 @@ class Backfill:
         self.log.set_positions(name, positions)
         written = {topic: 1 for topic in begun.outputs if topic != internal.dead_letter}
         ends = self._ends(TopicPartition(t, p) for t in written for p in range(len(begun.outputs[t])))
-        cut = Cut(begun.inputs, ends).with_clocks(counters)
+        cut = Cut(begun.inputs, ends, tables=begun.tables).with_clocks(counters)
+        now = round(self.wall() * 1000)
         with _transaction(self.log, internal) as producer:
             write_plan(
                 producer,
@@ -395,7 +421,8 @@ class Backfill:
             )
             write_finished(producer, internal.plan, Finished(begun.inputs, files))
             write_positions(producer, internal.cuts, positions, 0)
-            producer.send(internal.cuts, 0, [CUT], [cut.encode()], [round(self.wall() * 1000)])
+            write_versions(producer, internal.cuts, versions, now)
+            producer.send(internal.cuts, 0, [CUT], [cut.encode()], [now])
         return cut
 
     def _remarks(self, computation: Computation) -> list[str]:
@@ -428,10 +455,13 @@ def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool
 
 
 def _lines(application: Application) -> list[str]:
-    """The plan identity, and the expiry of rows, which may change between a worker's runs but not in a backfill."""
+    """The plan identity, and the expiry of rows and the global tables, which may change between a worker's runs but
+    not in a backfill.
+    """
     tables = (node for node in application.topology.plan.nodes if isinstance(node, ExpiringTable))
     expiries = [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
     valid = (node for node in application.topology.plan.nodes if isinstance(node, ValidRows))
+    expiries += [f"global table {node.name} {node.topic}" for node in application.topology.plan.global_tables()]
     return application.lines + expiries + [f"valid {node.name} {node.clock}" for node in valid]
 
 

@@ -27,7 +27,7 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
-from eddy.topology.plan.plan import Source
+from eddy.topology.plan.topic_steps import TopicRead
 
 __all__ = ["compacted_below"]
 
@@ -39,17 +39,18 @@ def compacted_below(
     frames: Frames,
     log: Log,
     open_log: OpenLog,
-    sources: Sequence[Source],
+    sources: Sequence[TopicRead],
     cut: Mapping[str, Sequence[int]],
     age_s: float | None,
 ) -> dict[str, str]:
-    """By the topic of a source, the reason why its records before the cut may not be all that counted.
+    """By the topic of a source or a global table, why its records before the cut may not be all that counted.
 
     `cut` has offsets by topic, `age_s` is its age, None if it is unknown. Cost: a pass over the compacted topics, those
     of tables only where records have arrived after the cut. Raises: ConnectorError.
     """
     specs = {spec.name: spec for spec in log.topics([source.topic for source in sources]).values()}
-    tables = {source.topic: source.kind == "table" for source in sources if specs[source.topic].drops_replaced}
+    keeps_last = {source.topic: source.kind == "table" or source.role == "global table" for source in sources}
+    tables = {topic: last for topic, last in keeps_last.items() if specs[topic].drops_replaced}
     parts = [
         _ReadPartition(tp, begin, cut[topic][tp.partition], ends[tp], tables[topic])
         for topic in tables

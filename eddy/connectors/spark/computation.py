@@ -85,15 +85,20 @@ class Application:
         """The partitions of the sources."""
         return [TopicPartition(s.topic, p) for s in self.sources for p in range(self.counts[s.topic])]
 
+    def table_partitions(self) -> list[TopicPartition]:
+        """The partitions of the topics of global tables."""
+        tables = self.topology.plan.global_tables()
+        return [TopicPartition(table.topic, p) for table in tables for p in range(self.counts[table.topic])]
+
 
 @dataclass
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
-    `global_joins` has the joins with global tables whose versions the worker has noted; None if there are no such
-    joins. `clocks` has the ticks, and the event times of topics that may have deleted records after the worker read
-    them. Parts with at most `one_task` records or rows are computed in one task, by the worker's own circuit; 0
-    switches this off.
+    `global_joins` has the joins with global tables whose versions the worker has noted, or a backfill has pinned; None
+    if there are no such joins. `clocks` has the ticks, and the event times of topics that may have deleted records
+    after the worker read them. Parts with at most `one_task` records or rows are computed in one task, by the worker's
+    own circuit; 0 switches this off.
     Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
     """
 

@@ -17,7 +17,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry, arrow_schema, record_batch, unpack_headers
+from eddy.connectors.spark.arrow_functions import (
+    FACTS,
+    FILE,
+    ROWS,
+    RowsEntry,
+    arrow_schema,
+    record_batch,
+    unpack_headers,
+)
 from eddy.connectors.spark.closing_times import closing_times, keys_in_partitions
 from eddy.connectors.spark.cut_clocks import EventTimes
 from eddy.connectors.spark.decoded_rows import DecodedRows, Row, Stamp
@@ -38,7 +46,6 @@ _FATES = f"{FACTS}, fate int, home int"
 _WAITS, _PASSES, _DUPLICATE = range(3)
 _MOMENTS = f"{ROWS}, due long"
 _ENTRIES = "k binary, key binary, value binary"
-_FILE = b"\x00"
 _KNOWN = slice(1, 17)
 """The bytes of `s` that have the event time + 1, the number of the topic, and the partition."""
 _PLACE, _OFFSET = Struct(">QII"), slice(17, 25)
@@ -83,7 +90,7 @@ class OrderStep:
 
     def _offset(self, place: bytes) -> int:
         """The offset of a record; 0 in a file, where it is never written."""
-        if place[:1] != _FILE:
+        if place[:1] != FILE:
             return int.from_bytes(place[_OFFSET], "big")
         if self.files:
             return 0

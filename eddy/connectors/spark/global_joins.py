@@ -1,15 +1,16 @@
 """Joins with global tables, each record as of the offsets with which a worker has processed it.
 
-    version     the records of a partition from a position on, and the offsets of the tables for them: `table_versions`
+    version     the records of a partition from a position on, and the offsets of the tables for them: `table_versions`.
+                The records of files are of the first one, since a backfill has processed them
     row         a record of a table's topic, from its offset on, up to the next record of its key
     joined      the row of the selected key that the offsets of the record's version include
 
 The notes of versions determine a join if they include all its records, and if the topic of the table still has all rows
-that they include. Otherwise the join is undetermined, with the reason.
+that they include. Otherwise the join is undetermined, with the reason. A backfill has one version, for all records.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
-from eddy.connectors.spark.arrow_functions import FACTS, ArrowFunction, LookedUpEntry, RowsExit, identified
+from eddy.connectors.spark.arrow_functions import FACTS, FILE, ArrowFunction, LookedUpEntry, RowsExit, identified
 from eddy.connectors.spark.decoded_rows import DecodedRows, calling
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.step_frames import PendingRows
 from eddy.runtime.quiescence import Cut
-from eddy.runtime.table_versions import TableVersion, read_versions
+from eddy.runtime.table_versions import FIRST, TableVersion, read_versions
 from eddy.serde import Serde
 from eddy.topology.plan.global_steps import GlobalJoin
 from eddy.topology.plan.plan import Plan
@@ -45,13 +46,22 @@ class GlobalJoins:
     undetermined: Mapping[str, str]
 
     @staticmethod
-    def of(plan: Plan, log: Log, cuts: str, cut: Cut, files: Collection[str], by_wall: bool) -> "GlobalJoins":
-        """The joins of a plan. `files` are the topics with records in files; `by_wall`: operators read a wall clock."""
+    def at(log: Log, pinned: Cut) -> "GlobalJoins":
+        """The joins of all records before the pinned offsets, with the tables up to those that are pinned."""
+        inputs = {TopicPartition(topic, p) for topic, ends in pinned.inputs.items() for p in range(len(ends))}
+        begins = log.begin_offsets(inputs) if pinned.tables else {}
+        return GlobalJoins({tp: [TableVersion(*tp, at, FIRST, pinned.tables)] for tp, at in begins.items()}, {})
+
+    @staticmethod
+    def of(plan: Plan, log: Log, cuts: str, cut: Cut, files: Mapping[str, bool], by_wall: bool) -> "GlobalJoins":
+        """The joins of a plan. `files` has the topics with records in files, and whether a backfill has read them;
+        `by_wall`: operators read a wall clock.
+        """
         joins = list(plan.global_joins())
         if not joins:
             return GlobalJoins({}, {})
         versions = {
-            tp: [version for version in found if version.position < _end(cut, tp)]
+            tp: [v for v in found if v.position < _end(cut, tp) or (v.number == FIRST and tp.topic in files)]
             for tp, found in read_versions(log, cuts).items()
         }
         missing = _missing(log, versions, cut, files)
@@ -75,15 +85,15 @@ def _end(cut: Cut, tp: TopicPartition) -> float:
 
 
 def _missing(
-    log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], cut: Cut, files: Collection[str]
+    log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], cut: Cut, files: Mapping[str, bool]
 ) -> str:
     """The reason why the versions do not include all records; empty if they do."""
     inputs = {TopicPartition(topic, p): end for topic, ends in cut.inputs.items() for p, end in enumerate(ends)}
     begins = log.begin_offsets(inputs)
     for tp, end in inputs.items():
-        if tp.topic in files:
-            return f"records of '{tp.topic}' are in files, and no worker has processed them"
         first = versions.get(tp, ())[:1]
+        if tp.topic in files and not (files[tp.topic] and first and first[0].number == FIRST):
+            return f"records of '{tp.topic}' are in files, and no note is kept of the table's offsets for them"
         if begins[tp] < end and not (first and first[0].position <= begins[tp]):
             since = f"before offset {first[0].position}" if first else "at all"
             return (
@@ -107,6 +117,8 @@ def _why_not(
         return "its rows come from other workers or later epochs, and the table has changed meanwhile, or may have"
     least = list(map(min, *offsets)) if len(offsets) > 1 else next(iter(offsets), (0,) * partitions)
     ends, begins = log.end_offsets(tps), log.begin_offsets(tps)
+    if any(offset > ends[tp] for at in offsets for tp, offset in zip(tps, at, strict=True)):
+        return f"topic '{topic}' was deleted and made anew"
     if log.topics([topic])[topic].drops_replaced and any(least[tp.partition] < ends[tp] for tp in tps):
         return f"topic '{topic}' is compacted, and has changed since the first records were joined"
     if any(begins[tp] for tp in tps) and any(at != (0,) * partitions for at in offsets):
@@ -142,6 +154,8 @@ class _AskingExit:
         if self.only is not None:
             return self.only
         positions, offsets = self.versions[order[_PLACE]]
+        if order.startswith(FILE):
+            return offsets[0]
         return offsets[bisect_right(positions, int.from_bytes(order[_OFFSET], "big")) - 1]
 
 

@@ -1,7 +1,7 @@
 """Results as files in a lake: `backfill --out`. Nothing is written to the log, so that workers may run meanwhile.
 
     DIR/TOPIC/           the rows of a table, or the records of a stream, that the inputs give for an output
-    DIR/_eddy.json       the application and the offsets of the inputs, written after all rows
+    DIR/_eddy.json       the application and the offsets of the inputs and of global tables, written after all rows
 
 A table has the columns `key` and `value`, a stream `timestamp` and `headers` as well, typed as `spark.read` of the
 format `eddy` has them. All folders are results of the same offsets. A run that was killed leaves no `_eddy.json`.
@@ -26,7 +26,6 @@ from eddy.connectors.spark.lake_formats import check_format
 from eddy.connectors.spark.source.spark_columns import HEADERS, arrow_schema_of, column_of
 from eddy.errors import ConfigurationError, DataError
 from eddy.runtime.decoded_columns import decoded
-from eddy.runtime.quiescence import Cut
 from eddy.serde import Plain, Serde
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.plan import Sink
@@ -65,8 +64,8 @@ class BackfillFiles(Backfill):
             histories = read_histories(
                 frames, self.topology.name, application.sources, self.files, self.empty, self.columns
             )
-            inputs, tick = self._ends(application.inputs()), self._tick(application)
-            computation = self._computation(application, frames, inputs, histories, tick, traced=False)
+            pinned, tick = self._pinned(application), self._tick(application)
+            computation = self._computation(application, frames, pinned, histories, tick, traced=False)
             computation.check()
             self._enter(frames, "compute")
             computed = computation.run()
@@ -79,8 +78,9 @@ class BackfillFiles(Backfill):
                 mode = "overwrite" if lake.has(topic) else "error"  # Iceberg overwrites existing tables only
                 with spark_errors():
                     _with_times(rows, computed.latest).write.save(lake.path(topic), self.form, mode)
-            lake.write(MANIFEST, msgspec.json.encode({"application": self.topology.name, "inputs": inputs}))
-            return Backfilled(Cut(inputs, {}), written, computed.left_out(), self._remarks(computation))
+            read = {"inputs": pinned.inputs} | ({"tables": pinned.tables} if pinned.tables else {})
+            lake.write(MANIFEST, msgspec.json.encode({"application": self.topology.name} | read))
+            return Backfilled(pinned, written, computed.left_out(), self._remarks(computation))
         finally:
             frames.release()
 

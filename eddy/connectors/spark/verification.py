@@ -231,7 +231,8 @@ class Verify:
     def _joins(self, application: Application, cut: Cut) -> GlobalJoins:
         """The joins with global tables that the worker's notes determine, without those that are accepted."""
         plan, wall = self.topology.plan, application.circuit.reads.wall
-        found = GlobalJoins.of(plan, self.log, application.internal.cuts, cut, self.files, bool(wall))
+        files = {topic: topic in application.metadata.files for topic in self.files}
+        found = GlobalJoins.of(plan, self.log, application.internal.cuts, cut, files, bool(wall))
         accepted = dict.fromkeys(self.accept, "it is accepted")
         return GlobalJoins(found.versions, {**accepted, **found.undetermined})
 

@@ -36,6 +36,7 @@ __all__ = [
     "check_serdes",
     "check_whole",
     "folder_of",
+    "is_type_guard",
     "name_or",
     "parameters_of",
     "renamed_choice",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_GUARD = re.compile(r"(\w+\.)*(TypeGuard|TypeIs)\[")
 _MOST_SHOWN = 200
 _SERDES = {str: "eddy.String", bytes: "eddy.Bytes", int: "eddy.Int64", float: "eddy.Float64"}
 
@@ -143,6 +145,16 @@ def takes_key(where: str, function: Any, *parameters: str, what: str = "", itera
             return True
     hint = f", or lambda {', '.join(('key', *parameters))}: …"
     check_function(where, function, *parameters, what=what, hint=hint, iterates=iterates)
+    return False
+
+
+def is_type_guard(function: Any) -> bool:
+    """Whether a function takes a value alone, and is annotated with a `TypeGuard` or a `TypeIs` of it as its result."""
+    with contextlib.suppress(ValueError, TypeError):
+        shown = inspect.signature(function)
+        told = shown.return_annotation
+        if _GUARD.match(told if isinstance(told, str) else repr(told)) and not _binds(shown, ("key", "value")):
+            return _binds(inspect.signature(_uncached(function), follow_wrapped=False), ("value",))
     return False
 
 

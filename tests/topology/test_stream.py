@@ -1,11 +1,14 @@
 """KStream: every method, by example, on the test driver."""
 
-from typing import Any
+import functools
+from typing import Any, TypeGuard
 
 import pytest
+from typing_extensions import TypeIs
 
 import eddy
 from eddy import TopologyTestDriver
+from eddy.errors import TopologyError
 from tests.topology.programs import S
 
 Stream = eddy.KStream[str, str]
@@ -26,6 +29,52 @@ AB = [("a", "1"), ("b", "2")]
 
 def test_filter_keeps_what_the_predicate_takes() -> None:
     assert run(lambda s: s.filter(lambda key, value: key == "a"), AB) == [("a", "1")]
+
+
+def is_one(value: object) -> "TypeGuard[str]":
+    return value == "1"
+
+
+def not_two(value: str) -> TypeIs[str]:
+    return value != "2"
+
+
+class IsOne:
+    def __call__(self, value: str) -> TypeGuard[str]:
+        return value == "1"
+
+
+def noted(function: Any) -> Any:
+    """A decorator that passes on what it gets."""
+
+    @functools.wraps(function)
+    def called(*given: Any) -> Any:
+        return function(*given)
+
+    return called
+
+
+@pytest.mark.parametrize("guard", [is_one, not_two, IsOne(), functools.cache(is_one), noted(is_one)])
+def test_filter_calls_a_type_guard_with_the_value(guard: Any) -> None:
+    assert run(lambda s: s.filter(guard), AB) == [("a", "1")]
+    assert run(lambda s: s.to_table("t").filter(guard).to_stream(), AB) == [("a", "1")]
+
+
+def test_filter_calls_a_guard_of_two_arguments_with_the_key() -> None:
+    def has_a(key: str, value: str) -> TypeGuard[str]:
+        return key == "a"
+
+    def has_one(value: str, other: str = "") -> TypeGuard[str]:
+        return value == "b" and other == "2"
+
+    assert run(lambda s: s.filter(has_a), AB) == [("a", "1")]
+    assert run(lambda s: s.filter(has_one), AB) == [("b", "2")]
+
+
+def test_filter_not_and_branches_refuse_a_guard_of_the_value() -> None:
+    for step in (lambda s: s.filter_not(is_one), lambda s: s.split(one=is_one)["one"]):
+        with pytest.raises(TopologyError, match=r"is_one of .* takes \(value\) and is called with \(key, value\)"):
+            run(step, [])
 
 
 def test_filter_not_keeps_the_rest() -> None:

@@ -1,9 +1,32 @@
 """Checked by mypy, not run: what an editor knows of a topology's types."""
 
 from datetime import timedelta
-from typing import assert_type
+from typing import TypeGuard, assert_type
+
+import msgspec
+from typing_extensions import TypeIs
 
 import eddy
+
+
+class Event(msgspec.Struct, frozen=True):
+    number: int
+
+
+class Order(Event, frozen=True):
+    country: str
+
+
+def is_order(value: Event) -> TypeIs[Order]:
+    return isinstance(value, Order)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and value > 0
+
+
+def has_key(key: str | None, value: object) -> TypeGuard[str]:
+    return key is not None
 
 
 def offset_of(value: bytes, record: eddy.RecordContext) -> int:
@@ -101,3 +124,14 @@ def program() -> None:
     assert_type(
         parents.outer_join(sizes, lambda parent, size: (parent, size)), eddy.KTable[str, tuple[str | None, int | None]]
     )
+
+    events = topology.stream("events", key=eddy.String, value=eddy.Struct(Event))
+    assert_type(events.filter(is_order), eddy.KStream[str, Order])
+    assert_type(events.filter(is_order).map_values(lambda order: order.country), eddy.KStream[str, str])
+    assert_type(topology.table("latest", eddy.String, eddy.Struct(Event)).filter(is_order), eddy.KTable[str, Order])
+    assert_type(events.to_table("kept").to_relation().filter(is_order), eddy.Relation[str, Order])
+    assert_type(words.filter(is_whole), eddy.KStream[str, int])
+    assert_type(words.filter(has_key), eddy.KStream[str, bytes])
+    assert_type(events.filter(lambda key, value: isinstance(value, Order)), eddy.KStream[str, Event])
+    words.filter(is_order)  # type: ignore[arg-type]
+    words.filter(lambda value: value == b"")  # type: ignore[arg-type, misc]

@@ -1,6 +1,6 @@
 """Adds the DSL's nodes to a plan: chooses names and serdes, and adds the exchanges that a step needs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ from eddy.topology.arguments import (
     check_name,
     check_plain,
     check_serdes,
+    is_type_guard,
     name_or,
     parameters_of,
     takes_key,
@@ -20,7 +21,7 @@ from eddy.topology.arguments import (
 from eddy.topology.dsl.with_record import check_records, of_pair, of_value_pair
 from eddy.topology.plan.plan import REKEYING, Exchange, Kind, Node, Plan, Transform
 
-__all__ = ["Builder", "pair", "same_topology", "serdes"]
+__all__ = ["Builder", "of_value", "pair", "same_topology", "serdes"]
 
 N = TypeVar("N", bound=Node)
 _VALUE_VERBS = frozenset({"map-values", "flat-map-values"})
@@ -91,6 +92,8 @@ class Builder:
             verb, function, keeps_key = _of_record(step, verb, function, source.kind)
         elif verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
             verb, function, keeps_key = *_of_the_pair(step, verb, function, source.kind), True
+        elif verb == "filter" and is_type_guard(function):
+            function = of_value(check_plain(where, function))
         elif verb != "negate" and verb not in _VALUE_VERBS:
             check_function(where, function, "key", "value", iterates=iterates)
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}
@@ -165,6 +168,16 @@ class Builder:
             value=value or source.value,
             **fields,
         )
+
+
+def of_value(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """`function(value)` as a function of a key and a value."""
+
+    def called(key: Any, value: Any) -> Any:
+        return function(value)
+
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    return called
 
 
 def _takes_record(verb: str, function: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from eddy.errors import TopologyError
 from eddy.serde import Serde
 from eddy.topology.arguments import check_function, check_serdes, name_or, takes_key
-from eddy.topology.dsl.builder import Builder, pair, same_topology
+from eddy.topology.dsl.builder import Builder, of_value, pair, same_topology
 from eddy.topology.plan import plan
 
 __all__ = ["GlobalKTable", "global_join"]
@@ -56,7 +56,7 @@ def global_join(
             "wave; a table is needed there. Join before it, or read the topic by topology.table('…')"
         )
     same_topology(verb, builder, [table._builder])
-    selects = select if takes_key(where, select, "value", what="select") else _of_value(select)
+    selects = select if takes_key(where, select, "value", what="select") else of_value(select)
     with_key = takes_key(where, joiner, "value", "other")
     check_function(where, joiner, *(["key"] if with_key else []), "value", "other", what="joiner")
     check_serdes(where, value=value)
@@ -73,7 +73,3 @@ def global_join(
         left=left,
     )
     return builder.joined(joined, joiner, value) if with_key else joined
-
-
-def _of_value(select: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda key, value: select(value)

@@ -1,7 +1,7 @@
 """Relation: a bag of rows (key, value) that are true now, with weights that can be retracted."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeGuard, TypeVar, overload
 
 from eddy.errors import DataError, TopologyError
 from eddy.operators.bound import Bound
@@ -24,6 +24,9 @@ from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 from eddy.topology.plan.valid_relations import check_clock
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = ["RecursiveRelation", "Relation", "RelationTable"]
 
 K = TypeVar("K")
@@ -40,8 +43,20 @@ class Relation(Generic[K, V]):
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
 
-    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":
-        """Keep the rows for which `predicate(key, value)` is true."""
+    @overload
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]": ...
+
+    @overload
+    def filter(self, predicate: Callable[[V], TypeGuard[V2]], name: str | None = None) -> "Relation[K, V2]": ...
+
+    @overload
+    def filter(self, predicate: "Callable[[V], TypeIs[V2]]", name: str | None = None) -> "Relation[K, V2]": ...
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
+        """Keep the rows for which `predicate(key, value)` is true.
+
+        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        """
         return self._transform("filter", predicate, name)
 
     def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "Relation[K, V]":

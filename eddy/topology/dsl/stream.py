@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.bound import Bound
@@ -30,6 +30,9 @@ from eddy.topology.dsl.with_record import FromKey, FromValue, FromValueByName, c
 from eddy.topology.plan import plan
 from eddy.topology.plan.expiring_tables import check_expiry
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = ["KStream"]
 
 K = TypeVar("K")
@@ -54,8 +57,17 @@ class KStream(AsyncMaps[K, V]):
     @overload
     def filter(self, predicate: Callable[[K, V, RecordContext], Any], name: str | None = None) -> "KStream[K, V]": ...
 
+    @overload
+    def filter(self, predicate: Callable[[V], TypeGuard[V2]], name: str | None = None) -> "KStream[K, V2]": ...
+
+    @overload
+    def filter(self, predicate: "Callable[[V], TypeIs[V2]]", name: str | None = None) -> "KStream[K, V2]": ...
+
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
-        """Keep the records for which `predicate(key, value)` is true."""
+        """Keep the records for which `predicate(key, value)` is true.
+
+        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        """
         return self._transform("filter", predicate, name)
 
     @overload

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, TypeVar, overload
 
 from eddy.errors import TopologyError
 from eddy.operators.rate_limit import MostWaiting
@@ -25,6 +25,8 @@ from eddy.topology.plan.windowed_steps import aggregate_of_windows
 from eddy.windows import check_span
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from eddy.topology.dsl.grouped import KGroupedTable
     from eddy.topology.dsl.reach import SubtreeTotals
     from eddy.topology.dsl.relation import Relation
@@ -42,8 +44,20 @@ W = TypeVar("W")
 class KTable(Processed[K, V]):
     """A table K -> V that changes. Functions are also called with the old value, to retract it."""
 
-    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":
-        """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result."""
+    @overload
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]": ...
+
+    @overload
+    def filter(self, predicate: Callable[[V], TypeGuard[V2]], name: str | None = None) -> "KTable[K, V2]": ...
+
+    @overload
+    def filter(self, predicate: "Callable[[V], TypeIs[V2]]", name: str | None = None) -> "KTable[K, V2]": ...
+
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
+        """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result.
+
+        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        """
         return self._transform("filter", predicate, name)
 
     def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]":

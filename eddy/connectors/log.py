@@ -24,7 +24,7 @@ from itertools import chain
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from eddy.errors import ConnectorError, DataError, TopologyError
+from eddy.errors import ConnectorError, DataError, RecordRefusedError, TopologyError
 from eddy.partitioner import Partitioner
 
 __all__ = [
@@ -298,6 +298,15 @@ class Log(Protocol):
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """The topics among `names` that exist, or all."""
+
+    def refusals(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers] | None,
+    ) -> dict[int, RecordRefusedError]:
+        """The records that `Producer.send` would refuse for a topic that exists, by index."""
 
     def partition_counts(self) -> dict[str, int]:
         """The number of partitions of each topic that exists, by one request."""

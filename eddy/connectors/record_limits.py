@@ -6,7 +6,7 @@ from typing import Any
 from eddy.connectors.log import Headers, TopicSpec
 from eddy.errors import ConnectorError, DataError, RecordRefusedError
 
-__all__ = ["DEFAULT_MAX_BYTES", "check_records"]
+__all__ = ["DEFAULT_MAX_BYTES", "check_records", "max_bytes", "record_sizes", "refusals"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """The most bytes of a record in a topic without `max.message.bytes`."""
@@ -36,14 +36,33 @@ def check_records(
             f"{where}: columns of {sorted(lengths)} entries; keys, values, timestamps and headers need "
             "equally many. Pass one entry a record."
         )
+    for error in refusals(where, spec, keys, values, headers, overhead_bytes).values():
+        raise error
+
+
+def refusals(
+    where: str,
+    spec: TopicSpec,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers] | None,
+    overhead_bytes: int = 0,
+) -> dict[int, RecordRefusedError]:
+    """The records that `spec` does not allow, by index. Cost: two maxima, unless a record is large or has headers."""
+    found: dict[int, RecordRefusedError] = {}
     if spec.compacted and None in keys:
-        raise RecordRefusedError(
-            f"{where}: record {list(keys).index(None)} of {len(keys)} has no key; a compacted topic keeps the latest "
-            "value of each key. Give it a key, or create the topic with cleanup.policy=delete."
-        )
-    limit = int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
+        found = {
+            row: RecordRefusedError(
+                f"{where}: record {row} of {len(keys)} has no key; a compacted topic keeps the latest value of each "
+                "key. Give it a key, or create the topic with cleanup.policy=delete."
+            )
+            for row, key in enumerate(keys)
+            if key is None
+        }
+    limit = max_bytes(spec)
     if headers is not None or _longest(keys) + _longest(values) + overhead_bytes > limit:
-        _check_sizes(where, keys, values, headers, limit, overhead_bytes)
+        found |= _too_large(where, keys, values, headers, limit, overhead_bytes)
+    return found
 
 
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
@@ -64,24 +83,44 @@ def _check_bytes(where: str, what: str, column: Any) -> None:
             )
 
 
+def max_bytes(spec: TopicSpec) -> int:
+    """The most bytes of a record, or of a batch of records, in a topic."""
+    return int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
+
+
+def record_sizes(
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[Headers] | None,
+    overhead_bytes: int,
+) -> list[int]:
+    """The bytes of each record, as they count for the limit of its topic."""
+    sizes = [len(key or b"") + len(value or b"") + overhead_bytes for key, value in zip(keys, values, strict=True)]
+    if headers is None:
+        return sizes
+    return [
+        size + sum(len(name) + len(data) + _PER_HEADER_BYTES for name, data in pairs)
+        for size, pairs in zip(sizes, headers, strict=True)
+    ]
+
+
 def _longest(column: Sequence[bytes | None]) -> int:
     return max(map(len, filter(None, column)), default=0)
 
 
-def _check_sizes(
+def _too_large(
     where: str,
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     headers: Sequence[Headers] | None,
     limit: int,
     overhead_bytes: int,
-) -> None:
-    for row, (key, value) in enumerate(zip(keys, values, strict=True)):
-        size = len(key or b"") + len(value or b"") + overhead_bytes
-        if headers is not None:
-            size += sum(len(name) + len(data) + _PER_HEADER_BYTES for name, data in headers[row])
-        if size > limit:
-            raise RecordRefusedError(
-                f"{where}: record {row} of {len(keys)}, key {(key or b'')[:80]!r}, has {size} bytes; the topic takes "
-                f"up to {limit}. Send less, or give the topic a higher max.message.bytes."
-            )
+) -> dict[int, RecordRefusedError]:
+    return {
+        row: RecordRefusedError(
+            f"{where}: record {row} of {len(keys)}, key {(keys[row] or b'')[:80]!r}, has {size} bytes; the topic takes "
+            f"up to {limit}. Send less, or give the topic a higher max.message.bytes."
+        )
+        for row, size in enumerate(record_sizes(keys, values, headers, overhead_bytes))
+        if size > limit
+    }

@@ -7,6 +7,7 @@ existing states. Only then does it create internal topics.
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from eddy.config import Config
@@ -141,7 +142,7 @@ def assemble(
             TimestampLimits(timestamp_limits(plan, topics.specs, exchanges), wall),
             placed=circuit.reads_places,
         ),
-        _sink_topics(topology, counts),
+        _sink_topics(topology, log, counts),
         Positions(log, name, read, internal.exchanges, written, internal.anchors, tables, *rest),
         read | internal.exchanges,
         [] if known == lines and metadata.incarnations else lines,
@@ -218,7 +219,7 @@ def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
     return bool(users) and all(node.role == "exchange" for node in users)
 
 
-def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTopic]:
+def _sink_topics(topology: Topology, log: Log, counts: dict[str, int]) -> dict[str, SinkTopic]:
     placed = sink_serdes(topology.plan, counts)
     topics = {}
     for sink in topology.plan.sinks():
@@ -226,9 +227,8 @@ def _sink_topics(topology: Topology, counts: dict[str, int]) -> dict[str, SinkTo
         # Equal keys such as 1 and 1.0 have equal bytes, so that a tombstone finds its record.
         if key.identify and not key.canonical and not stream:
             key = replace(key, encode=key.identify)
-        topics[sink.name] = SinkTopic(
-            sink.topic, key, value, counts[sink.topic], stream, _is_final(sink.inputs[0]), sink.partitioner
-        )
+        count, final, refused = counts[sink.topic], _is_final(sink.inputs[0]), partial(log.refusals, sink.topic)
+        topics[sink.name] = SinkTopic(sink.topic, key, value, count, stream, final, sink.partitioner, refused)
     return topics
 
 

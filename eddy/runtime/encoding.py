@@ -1,12 +1,12 @@
 """From batches to records: the rows that an epoch sends, each to the partition of its key."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from eddy.connectors.log import Headers, Producer
-from eddy.errors import DataError, EddyError, UnwritableRowError
+from eddy.errors import DataError, EddyError, RecordRefusedError, UnwritableRowError
 from eddy.operators.batch import Batch, Row, concat, keys_of
 from eddy.operators.circuit import Output
 from eddy.operators.errors.set_aside import Aside
@@ -22,11 +22,15 @@ from eddy.state.spec import Changes
 
 __all__ = ["DeadRow", "Encoder", "SinkTopic"]
 
+Columns = Sequence[bytes | None]
+Refusals = Callable[[Columns, Columns, Sequence[Headers] | None], Mapping[int, DataError]]
+
 
 class SinkTopic:
     """A sink's topic with its serdes and partition count.
 
     `final`: each row is written once, and never replaced. `partitioner(key, value, partitions)` is the author's.
+    `refusals(keys, values, headers)` are the records that the topic does not accept, by index.
     """
 
     def __init__(
@@ -38,10 +42,11 @@ class SinkTopic:
         facts: bool,
         final: bool = False,
         partitioner: Callable[[Any, Any, int], int] | None = None,
+        refusals: Refusals = lambda keys, values, headers: {},
     ) -> None:
         self.topic, self.key, self.value, self.partitions, self.facts = topic, key, value, partitions, facts
         self.final = facts or final
-        self.partitioner = partitioner
+        self.partitioner, self._refusals = partitioner, refusals
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
         """One row for each record to write: a fact is repeated by its weight; changes of a table become new values."""
@@ -93,7 +98,7 @@ class SinkTopic:
         for index, (key, value) in enumerate(batch.rows):
             error = errors.get(index)
             fits = error is None
-            if error is not None and (self.final or self._error((key, None)) is not None):
+            if error is not None and (self.final or self._error(batch, index, tombstone=True) is not None):
                 aside.report((key, value), 1, error, times[index])
             elif error is not None:
                 aside.withhold(key, value, error, time=times[index])
@@ -107,22 +112,34 @@ class SinkTopic:
         return batch, *self.columns(rows)
 
     def failures(self, batch: Batch) -> dict[int, DataError]:
-        """The rows that do not fit the serdes, by index."""
+        """The rows that do not fit the serdes, or that the topic does not accept, by index."""
         try:
-            self._check(batch.rows)
+            self._check(batch.rows, self.forwarded(batch.headers))
         except DataError:
-            errors = {index: self._error(row) for index, row in enumerate(batch.rows)}
+            errors = {index: self._error(batch, index) for index in range(len(batch))}
             return {index: error for index, error in errors.items() if error is not None}
         return {}
 
-    def _check(self, rows: Sequence[Row]) -> None:
-        self.columns(rows)
+    def forwarded(self, headers: list[Headers] | None) -> list[Headers] | None:
+        """The headers of records, without ids of the schemas by which other writers wrote what they are made of: keys
+        and values have their own.
+        """
+        if headers is None or not (self.key.id_header or self.value.id_header):
+            return headers
+        return [self.key.without_ids(self.value.without_ids(pairs)) for pairs in headers]
+
+    def _check(self, rows: Sequence[Row], headers: list[Headers] | None) -> None:
+        keys, values = self.columns(rows)
         if self.partitioner is not None:
             self.homes(rows, (), partition_of)
+        for error in self._refusals(keys, values, headers).values():
+            raise error
 
-    def _error(self, row: Row) -> DataError | None:
+    def _error(self, batch: Batch, index: int, tombstone: bool = False) -> DataError | None:
+        key, value = batch.rows[index]
+        headers = None if batch.headers is None else self.forwarded([batch.headers[index]])
         try:
-            self._check([row])
+            self._check([(key, None if tombstone else value)], headers)
         except DataError as error:
             return error
         return None
@@ -138,15 +155,6 @@ class DeadRow(NamedTuple):
     reason: str
     origins: Origins
     time: int = 0
-
-
-def _forwarded(headers: list[Headers] | None, sink: SinkTopic) -> list[Headers] | None:
-    """The headers of a sink's records, without ids of the schemas by which other writers wrote what they are made of:
-    keys and values have their own.
-    """
-    if headers is None or not (sink.key.id_header or sink.value.id_header):
-        return headers
-    return [sink.key.without_ids(sink.value.without_ids(pairs)) for pairs in headers]
 
 
 class Encoder:
@@ -172,7 +180,7 @@ class Encoder:
         else:
             keys, values = sink.columns(batch.rows)
         homes = sink.homes(batch.rows, keys, self._partitioner)
-        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), _forwarded(batch.headers, sink))
+        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), sink.forwarded(batch.headers))
         return len(keys)
 
     def exchange(self, gate: Gate, outgoing: Sequence[Outgoing], origins: Origins) -> int:
@@ -222,13 +230,12 @@ class Encoder:
         """Write rejected records unchanged, with their origin in headers."""
         for record in rejected:
             headers: Headers = (
-                *record.headers,
                 ("eddy.topic", record.topic.encode()),
                 ("eddy.partition", str(record.partition).encode()),
                 ("eddy.offset", str(record.offset).encode()),
                 ("eddy.error", record.reason.encode()),
             )
-            self._letter(topic, record.key, record.value, record.timestamp, headers)
+            self._letter(topic, record.key, record.value, record.timestamp, headers, record.headers)
 
     def dead_rows(self, topic: str, rows: Iterable[DeadRow]) -> None:
         """Write rows that were set aside, with the step and their source records in headers."""
@@ -244,11 +251,28 @@ class Encoder:
             )
             self._letter(topic, row.key, row.value, row.time, headers)
 
-    def _letter(self, topic: str, key: bytes | None, value: bytes | None, time: int, headers: Headers) -> None:
-        """Write a dead letter. A timestamp that its topic may not accept is written in a header instead."""
+    def _letter(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        time: int,
+        headers: Headers,
+        passed_on: Headers = (),
+    ) -> None:
+        """Write a dead letter. A timestamp that its topic may not accept is written in a header instead.
+
+        If its topic does not accept a record as large, the letter has no key, no value and no headers that are
+        `passed_on`, but a header with their sizes: one record must not end the worker.
+        """
         own = self.own_time(time)
-        more = (("eddy.timestamp", str(time).encode()),) if own < time else ()
-        self._producer.send(topic, 0, [key], [value], [own], [(*headers, *more)])
+        if own < time:
+            headers = (*headers, ("eddy.timestamp", str(time).encode()))
+        try:
+            self._producer.send(topic, 0, [key], [value], [own], [(*passed_on, *headers)])
+        except RecordRefusedError:
+            sizes = f"key {len(key or b'')}, value {len(value or b'')}"
+            self._producer.send(topic, 0, [None], [None], [own], [(*headers, ("eddy.left_out_bytes", sizes.encode()))])
 
     def cut_rows(self, topic: str, gate: Gate, batch: Batch, loop: str, limit: int) -> None:
         """Write rows that a recursion would have made beyond its limit."""

@@ -1,5 +1,6 @@
 """Records that cannot be taken in: under each policy, with their order, their transaction and a rebalance."""
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tests.bad_input.conftest import MakeRig
 from tests.bad_input.rig import Rig
 from tests.bad_input.topologies import added_up, echo, sums
 from tests.children import KilledError
+from tests.seeds import DAY
 
 Policy = Literal["skip", "dead-letter"]
 every_policy = pytest.mark.parametrize("policy", ["skip", "dead-letter"])
@@ -214,6 +216,38 @@ class TestOversize:
         assert rig.rows("out") == [(key, self.long(value)) for key, value in written if key != "c"]
         if policy == "dead-letter":
             assert [(key, value) for key, value, _ in rig.letters()] == [(b"c", b"z" * 30)]
+
+    @staticmethod
+    def noise(text: str) -> str:
+        """About 100 times as long, and no shorter when it is compressed."""
+        return random.Random(text).randbytes(len(text) * 50).hex()
+
+    @every_policy
+    def test_records_that_fit_are_written_although_a_batch_of_them_would_not(self, rig: Rig, policy: Policy) -> None:
+        rig.create("in", partitions=2)
+        rig.create("out", partitions=2, max_message_bytes=str(self.LIMIT))
+        dice = random.Random(f"{DAY} batches")
+        rows = [(f"k{n}", "x" * dice.randint(1, 15) + str(n)) for n in range(60)]
+        large = [("k1", "y" * 30), ("k2", "z" * 40)]
+        rig.write("in", [*rows[:30], *large, *rows[30:]])
+        rig.run(echo(rig, self.noise), eddy.Config(on_error=policy))
+        assert sorted(rig.rows("out")) == sorted((key, self.noise(value)) for key, value in rows)
+        if policy == "dead-letter":
+            assert sorted((key, value) for key, value, _ in rig.letters()) == [(b"k1", b"y" * 30), (b"k2", b"z" * 40)]
+
+    def test_a_limit_that_is_lowered_under_way_is_found_out(self, rig: Rig, make_rig: MakeRig) -> None:
+        rig.create("in")
+        rig.create("out")
+        worker = rig.worker(echo(rig, self.noise), eddy.Config(on_error="dead-letter"))
+        rig.write("in", [("a", "x" * 30)])
+        rig.settle(worker)
+        make_rig().configure(rig.topic("out"), max_message_bytes=str(self.LIMIT))
+        rig.write("in", [("b", "y" * 15), ("c", "z" * 30), ("d", "x" * 15)])
+        rig.settle(worker)
+        assert [key for key, _ in rig.rows("out")] == ["a", "b", "d"]
+        ((key, _, told),) = rig.letters()
+        assert (key, told["eddy.offset"]) == (b"c", "3")
+        assert str(self.LIMIT) in told["eddy.error"]
 
     def test_a_letter_may_be_as_large_as_any_record(self, rig: Rig) -> None:
         """The broker's own limit is what a source may have, and a letter is longer than its record."""

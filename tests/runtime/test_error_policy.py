@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -119,6 +120,64 @@ def test_what_a_topic_refuses_is_told_with_the_topic() -> None:
         assert driver.output("shares").read_key_values() == [("a", "x"), ("c", "xx")]
     assert {kind for kind, _ in asked} == {"process"}
     assert all("send to shares-0" in error and "2000001 bytes" in error for _, error in asked)
+
+
+LARGE = 2_000_000
+"""More bytes than a topic takes."""
+
+
+def long_after_an_exchange(of: str) -> eddy.Topology:
+    """Letters, repeated as often as a record says, as the records of a stream or the rows of a table."""
+    topology = eddy.Topology("app")
+    asked = topology.stream("asked", key=S, value=N)
+    if of == "stream":
+        asked.repartition(2).map_values(lambda key, number: key * number, value=S).to("long")
+    else:
+        latest = asked.select_key(lambda key, number: key).group_by_key().reduce(lambda old, new: new, "latest")
+        latest.map_values(lambda key, number: key * number, value=S).to("long")
+    return topology
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("of", ["stream", "table"])
+def test_after_an_exchange_a_row_that_its_topic_refuses_is_left_out_alone(of: str, workers: int) -> None:
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 2) for topic in ("asked", "long"))
+    rows = [("a", 1), ("b", LARGE), ("c", 2), ("d", LARGE), ("e", 3), ("f", 4), ("g", LARGE)]
+    for key, number in rows:  # each beside the others in its partition, and on both workers
+        write(log, "asked", [(key.encode(), N.encode(number))], partition_of(key.encode(), 2))
+    config = eddy.Config(on_error="dead-letter")
+    running = [eddy.Worker(long_after_an_exchange(of), log, config, member=str(n)) for n in range(workers)]
+    step_to_rest(running)
+    long = {key: value for key, value in read(log, "long", 2) if value is not None}
+    assert long == {key.encode(): (key * number).encode() for key, number in rows if number != LARGE}
+    letters = read(log, "app-dead-letter", 1)
+    assert sorted(len(value or b"") for _, value in letters) == [LARGE] * 3
+    for key, _ in (rows[1], rows[3]):
+        write(log, "asked", [(key.encode(), N.encode(5))], partition_of(key.encode(), 2))
+    step_to_rest(running)
+    assert {(b"b", b"bbbbb"), (b"d", b"ddddd")} <= set(read(log, "long", 2))
+    for worker in running:
+        worker.close()
+
+
+@pytest.mark.parametrize("kind", ["decode", "row"])
+def test_a_letter_that_its_topic_refuses_names_the_record_without_its_bytes(kind: str) -> None:
+    log, large = LocalLog(None), 17 << 20
+    log.create_topics(TopicSpec(topic, 1, {"max.message.bytes": str(large << 1)}) for topic in ("asked", "long"))
+    topology = eddy.Topology("app")
+    asked = topology.stream("asked", key=S, value=S)
+    asked = asked.repartition() if kind == "row" else asked
+    asked.map_values(lambda text: {"loud": text}[text[:4]], value=S).to("long")
+    bad = b"x" * large if kind == "row" else b"\xff" * large
+    write(log, "asked", [(b"a", b"loud"), (b"b", bad), (b"c", b"loud")])
+    with closing(eddy.Worker(topology, log, eddy.Config(on_error="dead-letter"))) as worker:
+        worker.run_until_idle()
+    assert [key for key, _ in read(log, "long", 1)] == [b"a", b"c"]
+    (letter,) = log.read(TopicPartition("app-dead-letter", 0), 0, 10, 10).headers or ()
+    told = dict(letter)
+    assert told["eddy.offset"] == b"1"
+    assert told["eddy.left_out_bytes"] == b"key 1, value %d" % large
 
 
 def test_a_record_is_tried_again_until_it_can_be_processed() -> None:
@@ -327,6 +386,11 @@ def write(log: Any, topic: str, rows: list[tuple[bytes, bytes]], partition: int 
     producer.begin()
     producer.send(topic, partition, [key for key, _ in rows], [value for _, value in rows], [0] * len(rows))
     producer.commit({}, None)
+
+
+def read(log: LocalLog, topic: str, partitions: int) -> list[tuple[bytes | None, bytes | None]]:
+    found = [log.read(TopicPartition(topic, partition), 0, 100, 100) for partition in range(partitions)]
+    return [pair for records in found for pair in zip(records.keys, records.values, strict=True)]
 
 
 def written(log: LocalLog, partition: int = 0) -> list[tuple[bytes | None, int]]:

@@ -28,10 +28,11 @@ from eddy.connectors.kafka.cluster_trouble import ClusterTrouble
 from eddy.connectors.kafka.consumer import KafkaConsumer
 from eddy.connectors.kafka.error_codes import error_of
 from eddy.connectors.kafka.follower import KafkaFollower
-from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.kafka.producer import OVERHEAD_BYTES, KafkaProducer
 from eddy.connectors.kafka.reader import KafkaReader
 from eddy.connectors.kafka.settings import KafkaSettings
 from eddy.connectors.log import (
+    Headers,
     Position,
     Records,
     TopicPartition,
@@ -40,8 +41,9 @@ from eddy.connectors.log import (
     check_topic_names,
     never,
 )
+from eddy.connectors.record_limits import refusals
 from eddy.connectors.writing import WritableLog
-from eddy.errors import ConfigurationError
+from eddy.errors import ConfigurationError, RecordRefusedError
 from eddy.partitioner import Partitioner
 
 __all__ = ["SWEEP_S", "KafkaLog"]
@@ -151,6 +153,16 @@ class KafkaLog(WritableLog):
         self._specs |= specs
         return specs
 
+    def refusals(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers] | None,
+    ) -> dict[int, RecordRefusedError]:
+        """As `Log.refusals`."""
+        return refusals(f"send to '{topic}'", self._spec_of(topic), keys, values, headers, OVERHEAD_BYTES)
+
     def partition_counts(self) -> dict[str, int]:
         """As `Log.partition_counts`."""
         return dict(self._admin.partitions())
@@ -167,7 +179,7 @@ class KafkaLog(WritableLog):
         """As `Log.delete_topics`."""
         wanted = set(check_topic_names(self.where, names))
         self._admin.delete(wanted)
-        self._specs = {name: spec for name, spec in self._specs.items() if name not in wanted}
+        self._forget(wanted)
 
     def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """As `Log.begin_offsets`."""
@@ -269,7 +281,11 @@ class KafkaLog(WritableLog):
         name = transactional_id or f"eddy-{uuid.uuid4().hex}"
         names = {"transactional.id": name, "client.id": name}
         settings = _COMMON | _PRODUCER | self.settings.for_producer() | names | self._reports()
-        return self._made(lambda s: KafkaProducer(s, self._spec_of, self._trouble), settings)
+        return self._made(lambda s: KafkaProducer(s, self._spec_of, self._forget, self._trouble), settings)
+
+    def _forget(self, topics: Iterable[str]) -> None:
+        """Forget the specs of topics, which have changed: the next use requests them."""
+        self._specs = {name: spec for name, spec in self._specs.items() if name not in set(topics)}
 
     def _spec_of(self, topic: str) -> TopicSpec:
         """The spec of a topic, as of its last request."""

@@ -3,6 +3,10 @@
 Records are passed to the client one by one without a callback, its fastest way; only the last one of each partition in
 a call requests its offset, and the order within the partition gives the offsets of the others.
 
+The client writes batches of up to `batch.size` bytes, and a broker refuses a batch that is larger than its topic's
+`max.message.bytes`, whatever the sizes of its records. So records of a topic with a lower limit are flushed before they
+may make such a batch. A limit that was lowered after the spec of the topic was read is read anew.
+
 If the end of a transaction took long, or the network failed meanwhile, a delayed request may end the *next* transaction
 (Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so one
 is made before the next `begin`; also after an abort that threw records away, which leaves gaps in their sequences.
@@ -15,7 +19,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -30,7 +34,7 @@ from eddy.connectors.kafka.error_codes import is_transient, kafka_error, the_err
 from eddy.connectors.kafka.membership import GuardedGroup, Member
 from eddy.connectors.kafka.slices import SLICE_S
 from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
-from eddy.connectors.record_limits import check_records
+from eddy.connectors.record_limits import check_records, max_bytes, record_sizes
 from eddy.errors import (
     ConfigurationError,
     ConnectorError,
@@ -40,7 +44,7 @@ from eddy.errors import (
     SlotTakenError,
 )
 
-__all__ = ["PATIENCE_S", "KafkaProducer"]
+__all__ = ["OVERHEAD_BYTES", "PATIENCE_S", "KafkaProducer"]
 
 _log = logging.getLogger("eddy.kafka")
 _PAUSE_S = 0.005
@@ -50,7 +54,9 @@ PATIENCE_S = 30.0
 _SUSPICIOUS_S = 1.0
 _CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _REFUSALS = {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD}
-_OVERHEAD_BYTES = 96
+_BATCH_BYTES = 1_000_000
+"""The client's own `batch.size`."""
+OVERHEAD_BYTES = 96
 """The largest overhead of a record, besides its key, value and headers, in a batch of its own."""
 
 
@@ -74,12 +80,19 @@ class _Reports:
 
 
 class KafkaProducer:
-    """A `Producer`. `spec_of` returns the spec of a topic, with no partitions if it does not exist."""
+    """A `Producer`. `spec_of` returns the spec of a topic, with no partitions if it does not exist, until `forget`."""
 
     def __init__(
-        self, settings: Mapping[str, object], spec_of: Callable[[str], TopicSpec], trouble: ClusterTrouble
+        self,
+        settings: Mapping[str, object],
+        spec_of: Callable[[str], TopicSpec],
+        forget: Callable[[Iterable[str]], None],
+        trouble: ClusterTrouble,
     ) -> None:
-        self._settings, self._spec_of, self._trouble = dict(settings), spec_of, trouble
+        self._settings, self._spec_of, self._forget, self._trouble = dict(settings), spec_of, forget, trouble
+        self._batch_bytes = int(str(settings.get("batch.size", _BATCH_BYTES)))
+        self._unflushed: dict[tuple[str, int], int] = {}
+        """The bytes since the last flush, by topic and partition, of topics with a limit below that of a batch."""
         self._where = f"producer '{settings['transactional.id']}'"
         self._pid = os.getpid()
         self._open = self._done = self._stuck = self._suspicious = self._closed = False
@@ -139,7 +152,7 @@ class KafkaProducer:
         partitions = [partition] * len(keys) if isinstance(partition, int) else partition
         if not 0 <= max(partitions) < spec.partitions:
             raise ConnectorError(f"{where} partition {max(partitions)}; the topic has {spec.partitions} partitions")
-        check_records(where, spec, keys, values, timestamps, headers, _OVERHEAD_BYTES)
+        check_records(where, spec, keys, values, timestamps, headers, OVERHEAD_BYTES)
         reports: list[object] = [None] * len(keys)
         for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
             reports[last] = self._reports.take
@@ -151,7 +164,21 @@ class KafkaProducer:
         columns: list[Sequence[Any]] = [values, keys, partitions, reports, reports, timestamps]
         if headers is not None:
             columns.append([list(pairs) for pairs in headers])
-        self._produce(topic, columns)
+        limit, start = max_bytes(spec), 0
+        if limit < self._batch_bytes:
+            sizes = record_sizes(keys, values, headers, OVERHEAD_BYTES)
+            for stop in self._stops(topic, limit, partitions, sizes):
+                self._produce(topic, [column[start:stop] for column in columns])
+                self.flush()
+                start = stop
+        self._produce(topic, [column[start:] for column in columns] if start else columns)
+
+    def _stops(self, topic: str, limit: int, partitions: Sequence[int], sizes: Sequence[int]) -> Iterator[int]:
+        """The records, by index, before which the client has to be flushed, so that no batch exceeds the limit."""
+        for row, (partition, size) in enumerate(zip(partitions, sizes, strict=True)):
+            if self._unflushed.get((topic, partition), 0) + size > limit:
+                yield row
+            self._unflushed[topic, partition] = self._unflushed.get((topic, partition), 0) + size
 
     def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
         """Pass records to the client, in a loop without Python bytecode; wait while its queue is full."""
@@ -190,7 +217,8 @@ class KafkaProducer:
                 )
         if self._reports.failed is not None:
             error, what = self._cause(self._reports.failed, "send")
-            raise self._refusal(error, what) or kafka_error(f"{self._where}: {what}", error)
+            raise self._refusal(error, what) or self._outdated(error) or kafka_error(f"{self._where}: {what}", error)
+        self._unflushed.clear()
         return dict(self._reports.ends)
 
     def _flush(self) -> int:
@@ -283,6 +311,7 @@ class KafkaProducer:
         self._open = False
         self._reports = _Reports()
         self._topics.clear()
+        self._unflushed.clear()
 
     def abort(self) -> None:
         """As `Producer.abort`. Raises: ConnectorError if the client is unusable."""
@@ -373,8 +402,8 @@ class KafkaProducer:
         Whether the worker's name is lost is decided by the consumer, which asks which member has it.
         """
         error, what = self._cause(the_error(exception), what)
-        if refusal := self._refusal(error, what):
-            return refusal
+        if known := self._refusal(error, what) or self._outdated(error):
+            return known
         made = kafka_error(f"{self._where}: {what}", error)
         fatal = error.fatal() or error.code() == KafkaError._FATAL
         if isinstance(made, SlotTakenError) or (fatal and not isinstance(made, FencedError | ConfigurationError)):
@@ -391,6 +420,18 @@ class KafkaProducer:
             f"{self._where}: {what} to {topics}: {error.str()} ({error.name()}); a record has a timestamp that "
             f"its topic does not accept. Set message.timestamp.after.max.ms or message.timestamp.before.max.ms "
             f"of the topic"
+        )
+
+    def _outdated(self, error: KafkaError) -> ConnectorError | None:
+        """The error for a batch that is larger than its topic accepts now; None for any other error."""
+        if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            return None
+        topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
+        self._forget(self._topics)
+        return ConnectorError(
+            f"{self._where}: send to {topics}: {error.str()} ({error.name()}); a topic accepts less than it did, or "
+            "its configs may not be read. They are read anew; give the user the right to DescribeConfigs of the topic",
+            retriable=True,
         )
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:

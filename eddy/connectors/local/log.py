@@ -24,6 +24,7 @@ from eddy.connectors.local.log_files import check_name, open_database
 from eddy.connectors.local.producer import LocalProducer
 from eddy.connectors.local.storage import Storage
 from eddy.connectors.log import (
+    Headers,
     Position,
     Records,
     TopicPartition,
@@ -32,9 +33,9 @@ from eddy.connectors.log import (
     check_topic_names,
     never,
 )
-from eddy.connectors.record_limits import DEFAULT_MAX_BYTES
+from eddy.connectors.record_limits import DEFAULT_MAX_BYTES, refusals
 from eddy.connectors.writing import WritableLog
-from eddy.errors import ConnectorError
+from eddy.errors import ConnectorError, RecordRefusedError
 from eddy.partitioner import Partitioner, partition_of
 
 __all__ = ["LocalLog"]
@@ -95,6 +96,16 @@ class LocalLog(WritableLog):
         wanted = None if names is None else check_topic_names(self._storage.where, names)
         found = self._storage.topics()
         return found if wanted is None else {name: found[name] for name in wanted if name in found}
+
+    def refusals(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers] | None,
+    ) -> dict[int, RecordRefusedError]:
+        """As `Log.refusals`."""
+        return refusals(f"send to '{topic}'", self._storage.topics(topic)[topic], keys, values, headers)
 
     def partition_counts(self) -> dict[str, int]:
         """As `Log.partition_counts`."""

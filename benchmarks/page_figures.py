@@ -3,10 +3,12 @@
 import contextlib
 import random
 import statistics
+from pathlib import Path
 from typing import Any
 
 import eddy
 from benchmarks.report import Section, Target, number
+from eddy.serve import page as page_scripts
 from eddy.serve.endpoint import endpoint_of
 from eddy.serve.table_server import served
 
@@ -23,7 +25,7 @@ _JUMP = """key => new Promise(resolve => {
   look();
 })"""
 _LAID = """async () => {
-  const { Picture } = await import("./picture.js");
+  const { Picture } = await import("./page/picture.js");
   const { steps } = await (await fetch("topology")).json();
   const picture = new Picture(steps, { choose: () => {}, tell: () => "" });
   picture.folds = false;
@@ -83,7 +85,8 @@ def measure_layout(section: Section, browser: Any, wanted: int = 100) -> None:
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(contextlib.closing(eddy.open_log()))
         eddy.create_topics(topology, log)
-        server = stack.enter_context(served(endpoint_of("0"), topology, log))
+        scripts = Path(page_scripts.__file__).parent  # which the page has as one, and the measure one by one
+        server = stack.enter_context(served(endpoint_of("0"), topology, log, own_page=scripts))
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.wait_for_selector(".node")

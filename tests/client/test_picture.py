@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import eddy
+import eddy.serve.page
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from tests.client.axe import check_accessible
@@ -148,9 +150,11 @@ def test_a_hundred_steps_are_laid_out_in_a_second(visit: Visit) -> None:
     assert len(topology.plan.nodes) >= 100
     with ExitStack() as stack:
         page = drawn(visit, Site(stack, topology).serve())
+        scripts = Path(eddy.serve.page.__file__).parent  # which the server sends as one
+        page.route("**/scripts/**", lambda route: route.fulfill(path=scripts / route.request.url.split("/scripts/")[1]))
         page.evaluate(
             """async () => {
-                const { Picture } = await import("./picture.js");
+                const { Picture } = await import("./scripts/picture.js");
                 const { steps } = await (await fetch("topology")).json();
                 globalThis.laid = async () => {
                     const picture = new Picture(steps, { choose: () => {}, tell: () => "" });

@@ -151,7 +151,7 @@ def test_many_more_rows_than_pixels_are_scrolled_evenly(visit: Visit, long: str)
     """An element has some ten million pixels at most. Here it has 20,000, so that few rows are too many."""
     page = visit(long.split("#")[0])
     page.route(
-        "**/list.js",
+        "**/page.js",
         lambda route: route.fulfill(
             response=(found := route.fetch()), body=found.text().replace("MAX_PX = 8_000_000", "MAX_PX = 20_000")
         ),
@@ -368,3 +368,32 @@ def test_a_search_that_is_stopped_and_continued_at_once_reads_no_part_twice(visi
     wait_for(lambda: page.evaluate("1") and len(held) == 4, PATIENCE_S)
     assert [f"after=k{turn:06}" in route.request.url for turn, route in enumerate(held[1:])] == [True] * 3
     wait_for(lambda: in_view(page) == [f"k{turn:06}" for turn in range(3)], PATIENCE_S)
+
+
+def test_rows_are_there_after_few_requests_and_wait_for_no_other_answer(visit: Visit, long: str) -> None:
+    """The topology and the figures are never answered here: the rows need neither."""
+    page = visit(long)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.split("/", 3)[3]))
+    for path in ("topology", "readyz", "metrics"):
+        page.route(f"**/{path}", lambda route: None)
+    page.reload()
+    assert follow_one_another(wait_for_rows(page))
+    first = next(number for number, path in enumerate(asked) if path.startswith("v1/tables/items"))
+    assert set(asked[:first]) <= {"", "page.css", "page.js", "v1/tables"}
+    assert asked.count("page.js") == 1
+
+
+def test_rows_that_are_slow_to_arrive_are_asked_for_once(visit: Visit, long: str) -> None:
+    page = visit(long)
+    held: list[Any] = []
+    page.route("**/v1/tables/items?&at=0&**", lambda route: held.append(route))
+    page.reload()
+    page.wait_for_selector("#status.good")
+    with page.expect_response("**/metrics"):
+        pass  # the poll after that which has said so
+    with page.expect_response("**/metrics"):
+        pass
+    assert len(held) == 1
+    held[0].continue_()
+    assert follow_one_another(wait_for_rows(page))

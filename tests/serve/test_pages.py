@@ -143,24 +143,40 @@ def test_page_and_client_are_small(ward: Ward) -> None:
     assert sum(sizes.values()) <= 40_000
 
 
-def test_scripts_are_sent_without_comments(ward: Ward) -> None:
-    for path, name in FILES.items():
-        if path.endswith(".js") and "dagre" not in path:
-            code = ward.get(path).text
-            assert not re.search(r"^ *(?://|/\*|\*)", code, re.MULTILINE), path
-            written = (Path(eddy.serve.page.__file__).parent / name).read_text()
-            lines = [line for line in written.splitlines() if not re.match(r" *(?://|/\*\*| \*|\*/)", line)]
-            assert [line for line in code.splitlines() if line] == [line for line in lines if line]
+def code_of(script: Path) -> list[str]:
+    """The lines of a script that are no comment, without `import` and `export`, which one script does not need."""
+    lines = re.sub(r"^export |^import .*\n", "", script.read_text(), flags=re.MULTILINE).splitlines()
+    return [line for line in lines if line and not re.match(r" *(?://|/\*\*| \*|\*/)", line)]
 
 
-def test_all_scripts_of_the_page_are_asked_for_at_once(ward: Ward) -> None:
-    needed, left = set[str](), ["page.js"]
-    while left:
-        found = set(re.findall(r'^import .* from "\./(.+)";$', ward.get(f"/{left.pop()}").text, re.MULTILINE)) - needed
-        needed |= found
-        left += found
-    assert len(needed) > 5
-    assert set(re.findall(r'<link rel="modulepreload" href="(.+)">', ward.get("/").text)) == needed
+def test_the_scripts_of_the_page_are_one_without_comments(ward: Ward) -> None:
+    scripts = sorted(Path(eddy.serve.page.__file__).parent.glob("*.js"))
+    sent = ward.get("/page.js").text.splitlines()
+    heads = [line for line in sent if re.match(r"const \$\w+ = \(\(\) => \{$", line)]
+    assert len(heads) == len(scripts) > 5
+    for script in scripts:
+        begin = sent.index(f"const ${script.stem} = (() => {{")
+        part = sent[begin + 1 : sent.index("})();", begin) - 1]
+        assert [line for line in part if line and not re.match(r"const \{ .* \} = \$\w+;$", line)] == code_of(script)
+    assert not re.search(r"^import |^export ", "\n".join(sent), re.MULTILINE)
+
+
+def test_each_script_is_before_those_that_use_it(ward: Ward) -> None:
+    made = set[str]()
+    for line in ward.get("/page.js").text.splitlines():
+        if used := re.match(r"const \{ .* \} = (\$\w+);$", line):
+            assert used[1] in made, line
+        elif end := re.match(r"const (\$\w+) = \(\(\) => \{$", line):
+            made.add(end[1])
+    assert len(made) > 5
+
+
+def test_the_client_is_sent_as_it_is_written_without_its_comments(ward: Ward) -> None:
+    code = ward.get("/client.js").text
+    assert "export class Connection" in code
+    written = (Path(eddy.serve.page.__file__).parent / "client.js").read_text().splitlines()
+    lines = [line for line in written if line and not re.match(r" *(?://|/\*\*| \*|\*/)", line)]
+    assert [line for line in code.splitlines() if line] == lines
 
 
 def raw(port: int, request: bytes) -> bytes:

@@ -1,7 +1,7 @@
 /** The page of a worker or a table server: its topology, tables and live queries. All data comes from this server. */
 
 import { Connection, parse as parsed } from "./client.js";
-import { card, make, number } from "./elements.js";
+import { card, dim, make, number } from "./elements.js";
 import { Picture } from "./picture.js";
 import { showQueries, showQuery } from "./queries.js";
 import { showLetters } from "./records.js";
@@ -9,6 +9,7 @@ import { showSql } from "./sql.js";
 import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
+const FIRST_POLL_MS = 1_000; // at the latest: the page itself goes before it
 const BEAT_MS = 2_500; // of a poll; without an answer the server is away
 const MANY = 8; // lags
 const ANSWER_MS = 60_000; // of other requests, such as a trace
@@ -16,7 +17,6 @@ const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 
 let token = sessionStorage.getItem("eddy-token");
-let topology = null;
 let figures = new Map();
 let connection = null;
 let leave = () => {};
@@ -85,7 +85,7 @@ function away(now) {
   if (now) status("bad", "away");
   else {
     connection?.retry();
-    if (topology === null || stuck) show();
+    if (stuck) show();
     else comeBack();
     poll();
   }
@@ -147,6 +147,7 @@ async function poll() {
   const mine = ++polls;
   try {
     const [ready, text] = await Promise.all([ask("readyz", { also: [503], ms: BEAT_MS }), ask("metrics", { parse: "text", ms: BEAT_MS })]);
+    describe().catch(() => {}); // the page of the topology says it
     health = ready;
     figures = parseFigures(text);
     const is = ready.state ?? (ready.ready ? "ready" : "starting");
@@ -191,6 +192,7 @@ const secondsOf = (step) => figures.get("step_seconds_total")?.find(({ labels })
 const rowsTaken = (step) => figures.get("step_rows_total")?.find(({ labels }) => labels.step === step)?.value;
 
 async function showTopology(main) {
+  const topology = await describe();
   const chosen = make("section", { class: "card", "aria-live": "polite" });
   const now = card();
   const trouble = card();
@@ -316,6 +318,23 @@ const PAGES = [
   [/^\/queries\/([^/]+)$/, onPage(showQuery)], [/^\/letters$/, onPage(showLetters)], [/^\/sql$/, onPage(showSql)],
 ];
 
+let described = null;
+/** The topology, which is asked for once. */
+function describe() {
+  described ??= ask("topology").then(
+    (found) => {
+      $("application").textContent = found.application;
+      document.title = `${found.application} · eddy`;
+      return found;
+    },
+    (error) => {
+      described = null;
+      throw error;
+    },
+  );
+  return described;
+}
+
 let turn = 0;
 let stuck = false;
 async function show() {
@@ -329,14 +348,8 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   stuck = false;
-  const main = make("div");
+  const main = make("div", {}, mine === 1 ? dim("Loading …") : "");
   try {
-    if (topology === null) {
-      topology = await ask("topology");
-      $("application").textContent = topology.application;
-      document.title = `${topology.application} · eddy`;
-    }
-    if (mine !== turn) return;
     $("main").replaceChildren(main);
     const [pattern, page] = PAGES.find(([each]) => each.test(path)) ?? [/^/, () => Promise.reject(new Refusal(404, "There is no such page."))];
     await page(main, ...pattern.exec(path).slice(1).map(decodeURIComponent), new URLSearchParams(parameters));
@@ -357,5 +370,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   $("main").focus();
 });
-show();
-poll();
+Promise.race([show(), new Promise((done) => setTimeout(done, FIRST_POLL_MS))]).then(poll);

@@ -1,6 +1,6 @@
 """The routes of the page: its files, the topology that it draws, and traces of rows.
 
-/                        the page; /page.css, and its scripts
+/                        the page; /page.css and /page.js, all its scripts as one
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
 /v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open;
@@ -30,6 +30,7 @@ from eddy.json_text import encode
 from eddy.program.open_tables import Tables
 from eddy.program.row_trace import RowTrace, Traces
 from eddy.serve.answers import refused
+from eddy.serve.page.bundle import bundle
 from eddy.serve.record_pages import record_routes
 from eddy.topology.plan.picture import PictureStep, steps
 from eddy.topology.topology import Topology
@@ -42,17 +43,7 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".
 FILES = {
     "/": "index.html",
     "/page.js": "page.js",
-    "/elements.js": "elements.js",
-    "/list.js": "list.js",
-    "/picture.js": "picture.js",
     "/dagre/dagre.js": "dagre/dagre.js",
-    "/queries.js": "queries.js",
-    "/records.js": "records.js",
-    "/rows.js": "rows.js",
-    "/sql.js": "sql.js",
-    "/tables.js": "tables.js",
-    "/trace.js": "trace.js",
-    "/tree.js": "tree.js",
     "/page.css": "page.css",
     "/client.js": "client.js",
     "/client.d.ts": "client.d.ts",
@@ -100,7 +91,7 @@ def page_routes() -> list[BaseRoute]:
 
 def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     file = Path(__file__).parent / name
-    content = file.read_bytes()
+    content = bundle(file) if name == "page.js" else file.read_bytes()
     if file.suffix == ".js" and not name.startswith("dagre/"):  # whose licence is a comment
         content = _COMMENT.sub(b"", content)
     packed = gzip.compress(content, mtime=0)

@@ -38,8 +38,8 @@ export async function showTables(main, page) {
 /** The rows of a table. `parameters` of its address: `columns`, `search` and `order`. */
 export function showTable(main, page, name, parameters) {
   const view = new TableView(main, page, name, parameters);
-  view.open();
   page.follow(() => view.follow(), () => view.comeBack());
+  return view.open();
 }
 
 /** The columns of a value: the members of an object, or else the one column `value`. */
@@ -49,6 +49,8 @@ class TableView {
   #keys; // how keys are written in requests: text, bytes or json
   #typed;
   #seen;
+  #opening = null; // the rows of which the first are asked for
+  #learning = null;
   #known = new Set(); // the columns of the rows that were shown
   #chosen;
 
@@ -118,23 +120,36 @@ class TableView {
     await (this.isFound ? this.#search(asked) : this.#all(asked));
   }
 
+  /** Open it again where no rows have arrived, unless they are asked for just now. */
+  async #reopen() {
+    if (this.#opening !== this.rows) await this.open();
+  }
+
   async #all(asked) {
     const rows = (this.rows = new Rows(this.page.ask, `${this.path}?${asked}`, {
       changed: (shift) => rows === this.rows && this.#changed(shift),
       failed: (error) => rows === this.rows && this.#say(error),
     }));
+    this.#opening = rows;
     try {
-      if (this.#keys === undefined) await this.#learn();
-      await rows.load(0);
-      if (rows !== this.rows) return;
-      this.#changed(0);
-      if (!this.prefix.value) this.#count(rows);
+      await Promise.all([rows.load(0).then(() => rows === this.rows && this.#first()), this.#learned()]);
+      if (rows === this.rows && !this.prefix.value) this.#count(rows);
     } catch (error) {
       if (rows === this.rows) this.#say(error);
+    } finally {
+      if (rows === this.#opening) this.#opening = null;
     }
   }
 
-  /** Ask how keys are written, and which files are. */
+  /** Ask once how keys are written, and which files are. */
+  #learned() {
+    this.#learning ??= this.#learn().catch((error) => {
+      this.#learning = null;
+      throw error;
+    });
+    return this.#learning;
+  }
+
   async #learn() {
     const { tables, formats } = await this.page.ask("v1/tables");
     const offers = [["csv", "CSV"], ["jsonl", "JSON Lines"], ["parquet", "Parquet"]].map(([form, title]) => {
@@ -158,7 +173,7 @@ class TableView {
   }
 
   async #search(asked) {
-    if (this.#keys === undefined) this.#learn().catch(() => {}); // the search says so, too
+    this.#learned().catch(() => {}); // the search says so, too
     const rows = (this.rows = new FoundRows(this.page.ask, `${this.path}?${asked}`, { isSorted: asked.has("order"), changed: () => rows === this.rows && this.#found() }));
     this.list.count = 0;
     await rows.run();
@@ -181,6 +196,12 @@ class TableView {
         await new Promise((done) => setTimeout(done, AGAIN_MS));
       }
     }
+  }
+
+  /** The first rows have arrived: they are drawn at once, not in the next frame. */
+  #first() {
+    this.#changed(0);
+    this.list.paint();
   }
 
   #changed(shift) {
@@ -290,8 +311,14 @@ class TableView {
     return this.#keys === "json" ? stringify(key) : shown(key);
   }
 
-  #choose(row) {
+  async #choose(row) {
     if (!row) return;
+    try {
+      await this.#learned();
+    } catch (error) {
+      this.#say(error);
+      return;
+    }
     const { key, value } = row;
     const text = this.#textOf(key);
     const whole = `{\n  "key": ${stringify(key)},\n  "value": ${stringify(value, 2).replaceAll("\n", "\n  ")}\n}`;
@@ -302,18 +329,19 @@ class TableView {
   async follow() {
     const versions = this.page.figure("views_versions_total");
     if (this.isFound) return;
-    if (this.rows.isEmpty) await this.open();
+    if (this.rows.isEmpty) await this.#reopen();
     else if (versions !== this.#seen) await this.#refresh();
     this.#seen = versions;
   }
 
   async comeBack() {
     if (this.isFound) return;
-    if (this.rows.isEmpty) this.open();
+    if (this.rows.isEmpty) await this.#reopen();
     else await this.#refresh().catch(() => {}); // it is said above the page
   }
 
   async #refresh() {
+    await this.#learned();
     await this.rows.refresh(...this.list.inView, (key) => this.#textOf(key));
   }
 }

@@ -77,6 +77,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 
     `files` are by topic; None if an earlier release began the backfill. `tick` is the wall-clock time of its results in
     milliseconds, -1 if no rows expire by it. `tables` are the offsets up to which it reads global tables, by topic.
+    `topic_ids` are the ids of both kinds of topics, as far as the log knows them.
     """
 
     inputs: dict[str, list[int]]
@@ -85,6 +86,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     files: dict[str, FilesRead] | None = None
     tick: int = -1
     tables: dict[str, list[int]] = {}
+    topic_ids: dict[str, int] = {}
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -66,13 +66,17 @@ def test_file_in_utf_16_is_named(run: Command, folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("command", [("topics", "list"), ("consume", "t"), ("get", "family.py", "descendants")])
 def test_name_of_a_broker_that_does_not_resolve_is_told_at_once(start: Start, command: tuple[str, ...]) -> None:
+    """It takes hardly longer than a command that asks no broker, which a busy machine starts as slowly."""
+
     def attempt() -> float:
         began = time.monotonic()
+        start("version").ends()
+        start_s, began = time.monotonic() - began, time.monotonic()
         told = start(*command, "--bootstrap", HOST).ends(75).errors
         assert f"error [CONNECTOR]: kafka {HOST}: " in told
         assert "no broker answers: the name 'nowhere.invalid' cannot be resolved: " in told
         assert "check the address: --bootstrap HOST:PORT" in told
-        return time.monotonic() - began
+        return time.monotonic() - began - start_s
 
     quickest(attempt, 5.0)
 

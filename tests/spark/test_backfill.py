@@ -138,6 +138,40 @@ def test_killed_at_every_stage_it_goes_on_when_run_again(tmp_path: Path, spark: 
     scratch.close()
 
 
+def test_it_does_not_go_on_with_a_topic_that_was_made_anew(tmp_path: Path, spark: Any) -> None:
+    """Neither where that happened after a kill nor where it happens while the results are written."""
+    rig = fed(tmp_path, spark, words_alone)
+
+    def make_anew(stage: str) -> None:
+        if stage == "write outputs":
+            rig.log.delete_topics(["words"])
+            rig.log.create_topics([TopicSpec("words", 3)])
+            rig.write("words", [*FIRST["words"], *THEN["words"]])
+
+    refused = pytest.raises(
+        ConfigurationError, match=r"topic 'words' was deleted and made anew .*Begin anew: --replace"
+    )
+    with refused:
+        rig.backfill(stage=make_anew)
+    positions = [TopicPartition("words", p) for p in range(3)]
+    before = rig.held()
+    with refused:
+        rig.backfill()
+    assert (rig.held(), rig.log.committed("all", positions)) == (before, {})
+    rig.log.delete_topics(["loud"])
+    rig.log.create_topics([TopicSpec("loud", 3)])
+    rig.backfill(replace=True)
+    rig.work()
+    assert rig.verify().status == 0
+    assert {key: N.decode(row) for key, (_, row) in rig.latest("counts").items()} == {
+        b"to": 2,
+        b"be": 3,
+        b"or": 1,
+        b"not": 1,
+    }
+    rig.close()
+
+
 def test_killed_behind_its_commit_it_finds_that_all_is_done(tmp_path: Path, spark: Any) -> None:
     rig = fed(tmp_path, spark, words_alone)
     first = rig.backfill()

@@ -177,7 +177,7 @@ def test_killed_it_refuses_a_table_that_was_made_anew(rigs: Callable[..., Rig]) 
         rig.backfill(stage=kill)
     rig.log.delete_topics(["countries"])
     rig.log.create_topics([TopicSpec("countries", 3)])
-    with pytest.raises(ConfigurationError, match="topic 'countries' of a global table was deleted and made anew"):
+    with pytest.raises(ConfigurationError, match="topic 'countries' was deleted and made anew"):
         rig.backfill()
     rig.backfill(replace=True)
     assert rig.rows("named") == []

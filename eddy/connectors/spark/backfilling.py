@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import gt
 from typing import Any
 
 import msgspec
@@ -102,6 +101,8 @@ class Backfill:
             if (done := self._done(application, files)) is not None:
                 return done
             unfinished = self._may_begin(application, files)
+            topic_ids = unfinished.topic_ids if unfinished else self._topic_ids(application)
+            self._check_made_anew(topic_ids)
             pinned = Cut(unfinished.inputs, {}, tables=unfinished.tables) if unfinished else self._pinned(application)
             tick = unfinished.tick if unfinished else self._tick(application)
             letters_end = unfinished.outputs[application.internal.dead_letter][0] if unfinished else None
@@ -118,7 +119,7 @@ class Backfill:
                     states.unionByName(outputs).count()
             if unfinished:
                 self._check_compacted(application, frames, pinned)
-            begun = unfinished or self._begin(application, pinned, files, tick)
+            begun = unfinished or self._begin(application, pinned, topic_ids, files, tick)
             writing = Writing(self.open_log, f"{self.topology.name}-backfill", begun.outputs, computed.latest)
             written: dict[str, int] = {}
             for what, frame in (("changelogs", states), ("outputs", outputs)):
@@ -204,11 +205,6 @@ class Backfill:
                     f"{where}: an unfinished backfill was made with another topology. Restore that topology to "
                     f"continue it, or begin anew: --replace"
                 )
-            if gone := self._gone_tables(application, begun):
-                raise ConfigurationError(
-                    f"{where}: topic '{gone[0]}' of a global table was deleted and made anew since an unfinished "
-                    "backfill has pinned its end; its rows are needed. Begin anew: --replace"
-                )
             if begun.files is not None and not _same(begun.files, files):
                 raise ConfigurationError(
                     f"{where}: one has begun from other files: {described(begun.files) or 'none'}; those given now are "
@@ -234,11 +230,6 @@ class Backfill:
             )
         application.internal.make(log, create=False)
         return None
-
-    def _gone_tables(self, application: Application, begun: Unfinished) -> list[str]:
-        """The topics of global tables that end before the offsets that a backfill has pinned."""
-        ends = self._ends(application.table_partitions())
-        return [topic for topic, pinned in begun.tables.items() if any(map(gt, pinned, ends[topic]))]
 
     def _check_replaced(self, application: Application, files: Mapping[str, FilesRead]) -> None:
         """Refuse to delete rows that an earlier backfill read from files, unless the files are given again."""
@@ -284,6 +275,19 @@ class Backfill:
             raise ConfigurationError(
                 f"backfill of application '{self.topology.name}': topic '{topic}' may have lost records since the "
                 f"backfill began, so that what it has written does not fit: {why}. Begin anew: --replace"
+            )
+
+    def _topic_ids(self, application: Application) -> dict[str, int]:
+        """The ids of the inputs and the topics of global tables, as far as the log knows them."""
+        return self.log.topic_ids({tp.topic for tp in (*application.inputs(), *application.table_partitions())})()
+
+    def _check_made_anew(self, topic_ids: Mapping[str, int]) -> None:
+        """Refuse to continue where an input is no longer the topic that it was when the backfill began."""
+        now = self.log.topic_ids(topic_ids)()
+        if anew := sorted(topic for topic, id_ in topic_ids.items() if now.get(topic, id_) != id_):
+            raise ConfigurationError(
+                f"backfill of application '{self.topology.name}': topic '{anew[0]}' was deleted and made anew since "
+                "the backfill began, so that what it has written does not fit. Begin anew: --replace"
             )
 
     def _check_states(self, computed: Computed) -> None:
@@ -358,7 +362,14 @@ class Backfill:
         """The wall-clock time in milliseconds if rows of the plan expire by it, otherwise -1."""
         return round(self.wall() * 1000) if application.circuit.reads.wall else -1
 
-    def _begin(self, application: Application, pinned: Cut, files: dict[str, FilesRead], tick: int) -> Unfinished:
+    def _begin(
+        self,
+        application: Application,
+        pinned: Cut,
+        topic_ids: dict[str, int],
+        files: dict[str, FilesRead],
+        tick: int,
+    ) -> Unfinished:
         """Delete state to be replaced, make the internal topics, and record that the backfill begins."""
         self.stage("begin")
         internal = application.internal
@@ -375,7 +386,7 @@ class Backfill:
         for sink in application.topology.plan.sinks():
             outputs[sink.topic] = application.counts[sink.topic]
         begins = self._ends(TopicPartition(topic, p) for topic, count in outputs.items() for p in range(count))
-        begun = Unfinished(pinned.inputs, begins, _lines(application), files, tick, pinned.tables)
+        begun = Unfinished(pinned.inputs, begins, _lines(application), files, tick, pinned.tables, topic_ids)
         with _transaction(self.log, internal) as producer:
             write_unfinished(producer, internal.plan, begun)
         return begun
@@ -392,9 +403,10 @@ class Backfill:
                 [TopicPartition(t, p) for t, count in counts.items() for p in range(count)], counts
             )
             offsets = self.log.begin_offsets(tp for tp, found in counters.items() if found.tick >= 0) | offsets
-        ids, noted = self.log.topic_ids(begun.inputs)(), {tp: counters.get(tp, Counters()).copy() for tp in offsets}
+        self._check_made_anew(begun.topic_ids)
+        noted = {tp: counters.get(tp, Counters()).copy() for tp in offsets}
         for tp, found in noted.items():
-            found.topic = ids.get(tp.topic, -1)
+            found.topic = begun.topic_ids.get(tp.topic, -1)
         joins = computed.computation.global_joins
         versions = [version for found in joins.versions.values() for version in found] if joins else []
         for first in versions:

@@ -14,7 +14,7 @@ from benchmarks.report import Section, machine, print_section, print_targets
 from benchmarks.runs import busy_cores
 
 _NAMES = (
-    *("descendants", "live", "fixpoint", "sql", "end-to-end", "restart", "larger-than-cache"),
+    *("descendants", "live", "fixpoint", "sql", "permissions", "end-to-end", "restart", "larger-than-cache"),
     *(
         "poison",
         "processors",

@@ -20,36 +20,22 @@ Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023,
 from collections.abc import Callable, Sequence
 from itertools import compress, starmap
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed, keyed
+from eddy.operators.matches import Bags, Lookup, Merge, matches, merged_matches
 from eddy.operators.operator import Operator, RowWise, State
 from eddy.operators.stateless import check_rows
 from eddy.operators.upsert import by_key, replacement
-from eddy.state.arrangement import Arrangement, Bag, pairs_of
+from eddy.state.arrangement import Arrangement, pairs_of
 from eddy.state.table_state import Table
 
-__all__ = ["Arrange", "Bags", "Join", "Materialize", "StreamTableJoin", "TableJoin", "matches", "merged_matches"]
+__all__ = ["Arrange", "Join", "Materialize", "StreamTableJoin", "TableJoin"]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
-Lookup = Table[Any, Any] | Arrangement[Any, Any]
-
-
-class Bags(Protocol):
-    """Rows by key, as an arrangement has them."""
-
-    def get_many(self, keys: list[Any]) -> Sequence[Bag | None]:
-        """The bag of each key."""
-
-
-Merge = Callable[[Any, Any, Any], Row]
-
-
-_BLOCK = 1_024
-"""The number of rows that are looked up in a table at a time: so few remain in the processor's cache."""
 _MANY = 256
 """If both sides have at least this many rows, equal rows are merged before the join."""
 
@@ -151,7 +137,7 @@ class Join(Operator):
                 self._postpone(right, merge)
             terms.append(self.later.pop(iteration, EMPTY))
         elif right.rows:
-            terms.append(matches(right, self._left, lambda key, right, left: merge(key, left, right)))
+            terms.append(matches(right, self._left, merge, from_right=True))
         return terms
 
     def _both(self, left: Batch, right: Batch, merge: Merge) -> Batch:
@@ -208,71 +194,6 @@ def _split(batch: Batch) -> Batch:
     """Rows and headers in columns of their own."""
     items: list[Any] = batch.rows
     return Batch([item.body for item in items], batch.weights, batch.time, None, [item.headers for item in items])
-
-
-def matches(batch: Batch, state: Lookup | Bags, merge: Callable[[Any, Any, Any], Row]) -> Batch:
-    """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`."""
-    if len(batch.rows) == 1 and isinstance(state, Table):  # the most frequent frontier of a single change
-        ((key, value),) = batch.rows
-        other = state.get(key)
-        return EMPTY if other is None else Batch([merge(key, value, other)], batch.weights, batch.time)
-    if isinstance(state, Table):
-        return _table_matches(batch, state, merge)
-    keys = list(map(_KEY, batch.rows))
-    bags = state.get_many(keys)
-    rows, weights = [], []
-    for (key, value), weight, bag in compress(zip(batch.rows, batch.weights, bags, strict=True), bags):
-        for other, factor in pairs_of(bag):
-            rows.append(merge(key, value, other))
-            weights.append(weight * factor)
-    return Batch(rows, weights, batch.time)
-
-
-def _table_matches(batch: Batch, table: Table[Any, Any], merge: Callable[[Any, Any, Any], Row]) -> Batch:
-    """The matches in a table, by blocks of rows."""
-    rows: list[Row] = []
-    weights: list[int] = []
-    for start in range(0, len(batch.rows), _BLOCK):
-        lefts, factors = batch.rows[start : start + _BLOCK], batch.weights[start : start + _BLOCK]
-        keys = list(map(_KEY, lefts))
-        others = table.get_many(keys)
-        if None in others:
-            mask = [other is not None for other in others]
-            lefts, factors = list(compress(lefts, mask)), list(compress(factors, mask))
-            keys, others = list(compress(keys, mask)), list(compress(others, mask))
-        rows += map(merge, keys, map(_VALUE, lefts), others)
-        weights += factors
-    return Batch(rows, weights, batch.time)
-
-
-def merged_matches(
-    batch: Batch,
-    state: Lookup | Bags,
-    merge: Merge,
-    where: str,
-    is_set_aside: Callable[[Row], bool] | None = None,
-) -> Batch:
-    """As `matches`, without the pairs (key, (left, right)) that are set aside, or on which `merge` raises."""
-
-    def merged(key: Any, left: Any, right: Any) -> Row | None:
-        if is_set_aside is not None and is_set_aside((key, (left, right))):
-            return None
-        try:
-            row = merge(key, left, right)
-            check_rows([row], where)
-        except Exception:
-            return None
-        return row
-
-    if is_set_aside is None:
-        try:
-            found = matches(batch, state, merge)
-            check_rows(found.rows, where)
-            return found
-        except Exception:  # an error of one of the pairs
-            pass
-    found = matches(batch, state, merged)  # type: ignore[arg-type]
-    return found.select([row is not None for row in found.rows]) if None in found.rows else found
 
 
 class Arrange(Operator):

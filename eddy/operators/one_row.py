@@ -10,7 +10,7 @@ rows are refused, `several` has rows of withheld keys only.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from eddy.operators.batch import Batch, ZSet, retracted
+from eddy.operators.batch import Batch, ZSet, keys_of, retracted
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed
@@ -93,6 +93,8 @@ class OneRow(Keyed):
 
     def _step(self, batch: Batch, found: Callable[[Any, Mapping[Any, int]], None]) -> Batch:
         delta = batch.zset(self.name)
+        if batch.headers is None and (moved := self._moved(delta, batch.time)) is not None:
+            return moved
         keys = list(dict.fromkeys(key for key, _ in delta))
         olds = self.table.get_many(keys)
         news = dict(zip(keys, olds, strict=True))
@@ -102,6 +104,23 @@ class OneRow(Keyed):
             news |= self._alone(rows, {key: old for key, old in zip(keys, olds, strict=True) if key in mixed}, found)
         self.table.put_many(news, olds)
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
+
+    def _moved(self, delta: ZSet, time: int) -> Batch | None:
+        """The step where each row is one that leaves the table, or the only one that its key has then; else None."""
+        goes = [row for row, weight in delta.items() if weight == -1]
+        comes = [row for row, weight in delta.items() if weight == 1]
+        news, came = dict.fromkeys(keys_of(goes)), dict(comes)
+        values: list[Any] = [value for _, value in goes]
+        if len(news) + len(came) < len(delta) or None in values or None in came.values():
+            return None
+        news |= came
+        keys = list(news)
+        absent = keys[len(goes) :]
+        olds = self.table.get_many(keys)
+        if olds != values + [None] * len(absent) or any(self.several.get_many(absent)):
+            return None
+        self.table.put_many(news, olds)
+        return Batch(goes + comes, [-1] * len(goes) + [1] * len(comes), time)
 
     def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
         """Replace values in `news` by the delta. Returns: the keys for which it takes more than their one value."""

@@ -8,6 +8,8 @@ linear: f(w) of a sum is not the sum of f(w), which is why they need an arrangem
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import add
 from typing import Any
 
 from eddy.operators.batch import Batch
@@ -44,12 +46,11 @@ class WeightFunction(Keyed):
         """Return f(new) - f(old) for each row of the delta."""
         batch = self.with_keys(inputs[0])
         delta = batch.zset(self.name)
-        rows = list(delta)
-        olds = self.arrangement.weights(rows)
-        self.arrangement.integrate(delta)
-        f = self._f
-        moves = [f(old + move) - f(old) for old, move in zip(olds, delta.values(), strict=True)]
-        return Batch(rows, moves, batch.time).select(moves)
+        olds = self.arrangement.shift(delta)
+        news = list(map(add, olds, delta.values()))
+        f = {weight: self._f(weight) for weight in {*olds, *news}}
+        moves = [f[new] - f[old] for new, old in zip(news, olds, strict=True)]
+        return Batch(list(compress(delta, moves)), list(filter(None, moves)), batch.time)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set the rows aside that the arrangement cannot write."""

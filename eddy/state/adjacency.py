@@ -19,9 +19,9 @@ class Adjacency(Arrangement[Any, Any]):
         if not self._complete:
             self.get_many([key for key, _ in delta])
             self._touched.update(key for key, _ in delta)
-        self._undo.append(delta)
+        olds: list[int] = []
+        self._undo.append((delta, olds))
         fresh: dict[Any, Any] = self._fresh
-        olds = []
         for (key, value), weight in delta.items():
             bag = fresh.get(key)
             if bag is None:
@@ -41,10 +41,6 @@ class Adjacency(Arrangement[Any, Any]):
     def neighbours(self) -> dict[Any, dict[Any, int]]:
         """The bags in memory, by node."""
         return self._fresh  # type: ignore[return-value]
-
-    def integrate(self, delta: Mapping[tuple[Any, Any], int]) -> None:
-        """Add the weights of `delta`, a consolidated Z-set of rows."""
-        self.shift(delta)
 
     def _set(self, key: Any, value: Any, weight: int) -> None:
         bag: Any = self._fresh.setdefault(key, {})

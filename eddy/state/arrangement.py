@@ -5,11 +5,12 @@ weight from the second row on. In the store every row is a key of its own (`row_
 that one new row of a key with a million rows writes one row. Rows that are equal in Python, such as 1 and 1.0, are one
 row.
 
-Invariant: `_undo` holds the deltas of the current epoch, so the state before it is the current state minus these.
+Invariant: `_undo` holds the deltas of the current epoch, each with the weights before it, so the state before the epoch
+is the current state minus the deltas.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any, Generic, TypeVar
 
 from eddy.state.cache import Cache
@@ -34,37 +35,57 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     """Bags of values by key. Without a store it is in memory only and unbounded."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
-        self._undo: list[Mapping[tuple[K, V], int]] = []
+        self._undo: list[tuple[Mapping[tuple[K, V], int], list[int]]] = []
         self._touched: set[K] = set()
         super().__init__(spec, store)
 
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
-        """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends.
+        """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends."""
+        self.shift(delta)
+
+    def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
+        """Add the weights of `delta`, as `integrate` does. Returns the previous weight of each row.
 
         Cost: a few dict operations a row of `delta`; the size of a bag does not matter.
         """
         if not self._complete:
             self.get_many([key for key, _ in delta])
             self._touched.update(key for key, _ in delta)
-        self._undo.append(delta)
+        olds: list[int] = []
+        self._undo.append((delta, olds))
         fresh = self._fresh
         if not fresh and self._complete and len(delta) >= _MANY:
             bags = dict(zip(map(_KEY, delta), zip(map(_VALUE, delta), delta.values(), strict=True), strict=True))
             if len(bags) == len(delta):  # the first rows, one for each key
                 fresh.update(bags)
-                return
+                olds += [0] * len(delta)
+                return olds
+        pair: tuple[Any, int] = _NO_PAIR
         for (key, value), weight in delta.items():
             bag = fresh.get(key)
+            old = 0
             if bag is None:
-                fresh[key] = (value, weight)
+                if value is not pair[0] or weight != pair[1]:
+                    pair = (value, weight)
+                fresh[key] = pair  # one object for the keys of a set
             elif type(bag) is dict:
-                self._set(key, value, bag.get(value, 0) + weight)
+                old = bag.get(value, 0)
+                if total := old + weight:
+                    bag[value] = total
+                elif len(bag) > 2:
+                    del bag[value]
+                else:
+                    self._set(key, value, 0)
             elif bag[0] != value:
                 fresh[key] = {bag[0]: bag[1], value: weight}
-            elif total := bag[1] + weight:
-                fresh[key] = (value, total)
             else:
-                del fresh[key]
+                old = bag[1]
+                if total := old + weight:
+                    fresh[key] = (value, total)
+                else:
+                    del fresh[key]
+            olds.append(old)
+        return olds
 
     def weights(self, rows: Sequence[tuple[K, V]]) -> list[int]:
         """The weight of each row, 0 for an absent one."""
@@ -75,9 +96,16 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         """The changes of the current epoch, as rows for the store and the changelog."""
         if not self._undo:
             return _UNCHANGED
+        rows, news = self._new_weights()
+        return weighted_rows(self.spec, list(map(_KEY, rows)), list(map(_VALUE, rows)), news)
+
+    def _new_weights(self) -> tuple[list[tuple[K, V]], list[int]]:
+        """The rows whose weights have changed in the current epoch, and their weights."""
+        if len(self._undo) == 1:
+            ((delta, olds),) = self._undo
+            return list(delta), list(map(add, olds, delta.values()))
         rows = [row for row, weight in self._changed().items() if weight]
-        news = [weight_in(self._fresh.get(key), value) for key, value in rows]
-        return weighted_rows(self.spec, [key for key, _ in rows], [value for _, value in rows], news)
+        return rows, [weight_in(self._fresh.get(key), value) for key, value in rows]
 
     def commit(self) -> None:
         """End the current epoch; its changes are in the store."""
@@ -89,9 +117,9 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        for delta in self._undo:
-            for (key, value), weight in delta.items():
-                self._set(key, value, weight_in(self._fresh.get(key), value) - weight)
+        for delta, olds in reversed(self._undo):
+            for (key, value), old in zip(delta, olds, strict=False):  # fewer, if values could not be compared
+                self._set(key, value, old)
         self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, V], int]]:
@@ -115,9 +143,9 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     def _changed(self) -> Mapping[tuple[K, V], int]:
         """The rows changed in the current epoch, with the change of their weights."""
         if len(self._undo) == 1:
-            return self._undo[0]
+            return self._undo[0][0]
         total: dict[tuple[K, V], int] = {}
-        for delta in self._undo:
+        for delta, _ in self._undo:
             for row, weight in delta.items():
                 total[row] = total.get(row, 0) + weight
         return total
@@ -161,6 +189,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
 
 _UNCHANGED = Changes([], [], [])
+_NO_PAIR = (object(), 0)
 
 
 def pairs_of(bag: Bag | None) -> Collection[tuple[Any, int]]:

@@ -29,7 +29,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         self._sorted: dict[K, Any] = {}
         super().__init__(spec, store)
 
-    def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
+    def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
         """Add the weights of `delta`, as an arrangement does.
 
         Cost: a call of `position` for each row, and O(log n) if its key has n values. If a value has another position
@@ -37,17 +37,17 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
-        rows = [row for row in positions if row[0] in self._sorted]
-        before = self.weights(rows)
-        super().integrate(delta)
-        for row, weight in zip(rows, before, strict=True):
-            found, entry = self._sorted.get(row[0]), (positions[row], row[1])
-            if found is None:
+        olds = super().shift(delta)
+        for (row, weight), old in zip(delta.items(), olds, strict=True):
+            found = self._sorted.get(row[0])
+            if found is None or row[1] is None:
                 continue
-            if not weight:
+            entry = (positions[row], row[1])
+            if not old:
                 found.add(entry)
-            elif not weight + delta[row] and not _removed(found, entry):
+            elif not old + weight and not _removed(found, entry):
                 del self._sorted[row[0]]
+        return olds
 
     def in_order(self, key: K, descending: bool) -> Iterator[tuple[V, int]]:
         """Yield the values of a key, other than None, with their weights.
@@ -86,7 +86,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        for delta in self._undo:
+        for delta, _ in self._undo:
             for key, _ in delta:
                 self._sorted.pop(key, None)
         super().rollback()

@@ -59,13 +59,6 @@ def weight_bytes(weight: int) -> bytes:
     return _WEIGHT.pack(_LEAST) + size.to_bytes(2, "big") + weight.to_bytes(size, "big", signed=True)
 
 
-def _heads(weights: Sequence[int]) -> list[bytes]:
-    try:
-        return list(map(_WEIGHT.pack, weights)) if _LEAST not in weights else list(map(weight_bytes, weights))
-    except struct.error:
-        return list(map(weight_bytes, weights))
-
-
 def weight_at(data: bytes) -> tuple[int, int]:
     """The weight at the beginning of `data`, and its length in bytes."""
     (weight,) = _WEIGHT.unpack_from(data)
@@ -86,14 +79,16 @@ def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], w
     key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
     originals = spec.value.encode_many(values) if spec.value.identify else value_data
     _check_sizes(spec, key_data, originals)
-    pack = _LENGTH.pack
+    heads = {weight: weight_bytes(weight) for weight in set(weights)}
+    new: list[bytes] = [heads[weight] for weight in weights]
+    if originals is not value_data:
+        parts = zip(new, originals, value_data, strict=True)
+        new = [head + original if original != value else head for head, original, value in parts]
+    lengths = {length: _LENGTH.pack(length) for length in set(map(len, key_data))}
     return Changes(
         spec.partitions_of(key_data),
-        [pack(len(key)) + key + value for key, value in zip(key_data, value_data, strict=True)],
-        [
-            (head + (original if original != value else b"") if weight else None)
-            for value, original, weight, head in zip(value_data, originals, weights, _heads(weights), strict=True)
-        ],
+        [lengths[len(key)] + key + value for key, value in zip(key_data, value_data, strict=True)],
+        new if 0 not in heads else [data if weight else None for data, weight in zip(new, weights, strict=True)],
     )
 
 

@@ -30,37 +30,35 @@ class Table(Cache[K, V], Generic[K, V]):
         """Set the values of `news`; None deletes. `olds` are the values that `get_many` returned for its keys."""
         self._undo.append((list(news), olds))
         self._changed = None
-        fresh = self._fresh
-        if None not in news.values():
-            fresh.update(news)  # type: ignore[arg-type]
-            return
-        for key, new in news.items():
-            if new is None:
-                fresh.pop(key, None)
-            else:
-                fresh[key] = new
+        self._fresh.update(news)  # type: ignore[arg-type]
+        if None in news.values():
+            for key in [key for key, new in news.items() if new is None]:
+                del self._fresh[key]
 
     def changes(self) -> Changes:
         """The changes of the current epoch, as rows for the store and the changelog."""
-        keys = list(self._changed_keys())
+        keys, olds = self._undo[0] if len(self._undo) == 1 else self._before()
         news = list(map(self._fresh.get, keys))
-        if None in news:
-            keys, news = self._without_unstored(keys, news)
+        if None in news:  # the store has no row of a key that was new in the epoch
+            stored = [new is not None or old is not None for new, old in zip(news, olds, strict=True)]
+            keys, news = list(compress(keys, stored)), list(compress(news, stored))
         encoded = self.spec.key.identify_many(keys)
-        if None not in news:
-            return Changes(self.spec.partitions_of(encoded), encoded, self.spec.value.encode_many(news))
-        present = [new is not None for new in news]
-        encodings = iter(self.spec.value.encode_many(list(compress(news, present))))
-        values = [next(encodings) if there else None for there in present]
-        return Changes(self.spec.partitions_of(encoded), encoded, values)
+        return Changes(self.spec.partitions_of(encoded), encoded, self._encoded(news))
 
-    def _without_unstored(self, keys: list[K], news: list[V | None]) -> tuple[list[K], list[V | None]]:
-        """The changes without keys that came and went in the current epoch, of which no store has a row."""
+    def _before(self) -> tuple[list[K], list[V | None]]:
+        """The keys changed in the current epoch, and their values before it."""
         before: dict[K, V | None] = {}
         for changed, olds in reversed(self._undo):
             before.update(zip(changed, olds, strict=True))
-        stored = [new is not None or before[key] is not None for key, new in zip(keys, news, strict=True)]
-        return list(compress(keys, stored)), list(compress(news, stored))
+        keys = list(self._changed_keys())
+        return keys, [before[key] for key in keys]
+
+    def _encoded(self, values: list[V | None]) -> list[bytes | None]:
+        if None not in values:
+            return [*self.spec.value.encode_many(values)]
+        present = [value is not None for value in values]
+        encodings = iter(self.spec.value.encode_many(list(compress(values, present))))
+        return [next(encodings) if there else None for there in present]
 
     def commit(self) -> None:
         """End the current epoch; its changes are in the store."""

@@ -61,6 +61,30 @@ def test_many_equal_rows_that_cannot_be_hashed_are_refused(row: tuple[object, ob
         Batch([row] * 10_000, [1] * 10_000).consolidated("step 'x'")
 
 
+many_rows = st.lists(st.tuples(st.one_of(st.integers(0, 10_000), keys), st.just(())), min_size=14, max_size=60)
+
+
+@given(many_rows, st.lists(st.tuples(st.integers(0, 99), st.integers(-2, 2)), max_size=3), st.data())
+def test_many_rows_of_any_weights_are_merged_as_few_are(
+    some: list[tuple[object, object]], again: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Also where they are all different, where the first sixteen are, and where a weight is 0."""
+    rows = some + [some[at % len(some)] for at, _ in again]
+    weights = data.draw(st.lists(st.integers(-2, 2), min_size=len(some), max_size=len(some))) + [w for _, w in again]
+    total: dict[object, int] = {}
+    for row, weight in zip(rows, weights, strict=True):
+        total[row] = total.get(row, 0) + weight
+    made = consolidate(rows, weights, "here")
+    assert made == {row: weight for row, weight in total.items() if weight}
+
+
+def test_many_different_rows_that_cannot_be_hashed_are_refused() -> None:
+    for unhashable in (3, 40):
+        rows: list[tuple[object, object]] = [(n, [] if n == unhashable else ()) for n in range(50)]
+        with pytest.raises(DataError, match=rf"step 'x': row \({unhashable}, \[\]\) cannot be hashed"):
+            consolidate(rows, [1 + n % 2 for n in range(50)], "step 'x'")
+
+
 def test_merge_into_adds_in_place_and_drops_zeros() -> None:
     zset = {("a", 1): 1, ("b", 1): 2}
     merge_into(zset, [("a", 1), ("c", 1), ("b", 1)], [-1, 1, 1])

@@ -44,6 +44,20 @@ def test_a_row_that_is_not_there_cannot_go() -> None:
         bench.epoch(**{"in": batch([(("a", 1), 1), (("a", 2), -1)])})
 
 
+def test_rows_that_replace_one_another_leave_before_others_come() -> None:
+    bench = Bench(built(one_row))
+    bench.epoch(**{"in": facts([("a", 1), ("b", 2), ("c", 3)])})
+    moved = batch([(("d", 4), 1), (("a", 9), 1), (("b", 2), -1), (("a", 1), -1)])
+    assert bench.epoch(**{"in": moved}) == {("d", 4): 1, ("a", 9): 1, ("b", 2): -1, ("a", 1): -1}
+    assert bench.states()["o"] == {"a": 9, "c": 3, "d": 4}
+
+
+def test_a_row_that_cannot_be_hashed_is_refused_also_where_each_key_has_one() -> None:
+    bench = Bench(built(one_row))
+    with pytest.raises(DataError, match=r"o: row \('b', \[2\]\) cannot be hashed"):
+        bench.epoch(**{"in": facts([("a", 1), ("b", [2])])})
+
+
 @pytest.mark.parametrize("memory", MEMORIES)
 @given(story=stories(records=records))
 @example(story=[("commit", {"records": [("a", 1), ("b", 1), ("c", 1)]}), ("undo", {"records": [("a", None)]})])

@@ -34,6 +34,49 @@ def test_a_bag_is_looked_up_by_key() -> None:
     assert rows.weights([("a", 2), ("a", 9), ("b", 1), ("c", 1)]) == [3, 0, -1, 0]
 
 
+@pytest.mark.parametrize("first", [0, 300])
+@given(
+    story=st.lists(
+        st.tuples(
+            st.sampled_from(["commit", "undo", "age"]),
+            st.lists(
+                st.dictionaries(
+                    st.tuples(st.integers(0, 4), st.integers(0, 3)), st.integers(-2, 2).filter(bool), max_size=6
+                ),
+                max_size=3,
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_shift_gives_the_weights_before_and_changes_gives_those_after(first: int, story: Any) -> None:
+    store = MemoryStore()
+    rows: Rows = Arrangement(spec(), store)
+    before: dict[Any, int] = {}
+    start = {(key, 9): 1 for key in range(first)}
+    for what, deltas in [("commit", [start]), *story]:
+        now = dict(before)
+        for delta in deltas:
+            assert rows.shift(delta) == [now.get(row, 0) for row in delta]
+            for row, weight in delta.items():
+                now[row] = now.get(row, 0) + weight
+        touched = {row for delta in deltas for row in delta}
+        if what == "undo":
+            rows.rollback()
+        else:
+            changes = write(rows, store)
+            weights = {row: now[row] for row in touched if now[row] != before.get(row, 0)}
+            assert len(changes) == len(weights)
+            assert sorted(data is None for _, _, data in changes) == sorted(not w for w in weights.values())
+            before = now
+            if what == "age":
+                rows.age()
+        assert dict(rows.items()) == {row: weight for row, weight in before.items() if weight}
+    assert dict(Arrangement[Any, Any](spec(), store).items()) == {
+        row: weight for row, weight in before.items() if weight
+    }
+
+
 def test_a_row_goes_when_its_weight_comes_to_zero() -> None:
     rows: Rows = Arrangement(spec())
     rows.integrate({("a", 1): 1, ("a", 2): 1})

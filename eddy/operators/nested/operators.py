@@ -20,8 +20,8 @@ from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
 from eddy.operators.context import Context
 from eddy.operators.endless import EndlessError
 from eddy.operators.exchange import Budget
-from eddy.operators.join import Lookup, matches, merged_matches
 from eddy.operators.keyed import Keyed, keyed
+from eddy.operators.matches import Lookup, matches, merged_matches
 from eddy.operators.operator import Operator, State
 from eddy.operators.reduce import Function
 from eddy.operators.stateless import check_rows

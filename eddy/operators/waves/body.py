@@ -8,7 +8,8 @@ from eddy.operators.batch import EMPTY, Batch, Row, keys_of
 from eddy.operators.context import OUTSIDE, Context
 from eddy.operators.errors.guarded import Guarded, unguarded
 from eddy.operators.exchange import Exchange, Gate
-from eddy.operators.join import Arrange, Bags, Join, Lookup, StreamTableJoin
+from eddy.operators.join import Arrange, Join, StreamTableJoin
+from eddy.operators.matches import Bags, Lookup
 from eddy.operators.operator import State, Step
 from eddy.state.arrangement import Bag
 from eddy.state.table_state import Table

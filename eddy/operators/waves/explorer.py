@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from eddy.operators.batch import Row
-from eddy.operators.join import Bags
+from eddy.operators.matches import Bags
 from eddy.operators.waves.body import Asked, Body, Explored, Lookups
 from eddy.state.arrangement import Bag, pairs_of
 

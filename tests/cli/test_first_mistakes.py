@@ -66,7 +66,7 @@ def test_file_in_utf_16_is_named(run: Command, folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("command", [("topics", "list"), ("consume", "t"), ("get", "family.py", "descendants")])
 def test_name_of_a_broker_that_does_not_resolve_is_told_at_once(start: Start, command: tuple[str, ...]) -> None:
-    """It takes hardly longer than a command that asks no broker, which a busy machine starts as slowly."""
+    """Not after the 13 s for which a broker that does not answer is waited for, whatever a process costs to start."""
 
     def attempt() -> float:
         began = time.monotonic()
@@ -78,7 +78,7 @@ def test_name_of_a_broker_that_does_not_resolve_is_told_at_once(start: Start, co
         assert "check the address: --bootstrap HOST:PORT" in told
         return time.monotonic() - began - start_s
 
-    quickest(attempt, 5.0)
+    quickest(attempt, 10.0)
 
 
 class TestBeforeTheFirstRun:

@@ -245,7 +245,7 @@ def test_epoch_without_records_that_failed_gives_way_to_records(log: LocalLog) -
     with closing(eddy.Worker(counts(), log, clock=lambda: now)) as worker:
         worker.run_until_idle()
         worker.lifecycle.on(Event.REJECTED)
-        worker._isolation = Isolation(Part([]), now)  # private: an outage at this moment
+        worker._failing._isolation = Isolation(Part([]), now)  # private: an outage at this moment
         now += 10.0
         write(log, "a")
         in_turn([worker], 3)

@@ -2,8 +2,8 @@
 
 A step does the work of the worker's state; `lifecycle` has the table of states. A failed epoch is undone: transaction
 aborted, states rolled back, consumer moved back to the committed positions. If a record caused the failure, the epoch's
-records are kept in memory and retried without it, or in parts; the error policy decides about it (docs/adr/0020). If
-memory may differ from the log, the worker joins again.
+records are retried without it, or in parts (`failing_records.py`). If memory may differ from the log, the worker joins
+again.
 """
 
 import logging
@@ -15,19 +15,19 @@ from typing import Any
 
 from eddy.config import Config
 from eddy.connectors.log import Consumer, Log, Records, TopicPartition
-from eddy.errors import ConnectorError, DataError, FencedError, NoTopicMatchesError, UnwritableRowError
+from eddy.errors import ConnectorError, DataError, FencedError, NoTopicMatchesError
 from eddy.runtime.assembly import Assembly, assemble, open_store
 from eddy.runtime.calling_consumer import CallingConsumer
 from eddy.runtime.epoch import Epoch, Stopwatch
 from eddy.runtime.epoch_collections import without_collections
 from eddy.runtime.epoch_room import EpochRoom
-from eddy.runtime.isolation import Isolation, Part
+from eddy.runtime.failing_records import FailingRecords
+from eddy.runtime.isolation import Part
 from eddy.runtime.key_value_store import KeyValueStore, table_store
 from eddy.runtime.lifecycle import Event, Lifecycle, WorkerState
 from eddy.runtime.listeners import Listeners
 from eddy.runtime.partitioner_check import refuse_growth
 from eddy.runtime.producers import OwnProducer
-from eddy.runtime.provenance import records_to_blame
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.retries import Retries, TopicMadeAnewError, is_unknown, may_retry
 from eddy.runtime.shares import Share, Strangers
@@ -85,10 +85,9 @@ class Worker:
             *(self._told.restored, Stopwatch(clock), clock, wall, observe),
         )
         self._watch = TopicWatch(topology, log, self.config.topics_interval_s, clock)
+        self._room = EpochRoom(self.config)
         self._adopt(*self._assembled())
         self._epoch: Epoch | None = None
-        self._isolation: Isolation | None = None
-        self._room = EpochRoom(self.config)
         self._owned: frozenset[TopicPartition] = frozenset()
         self._strangers = Strangers(log, self.group)
 
@@ -116,6 +115,7 @@ class Worker:
         self.circuit, self.internal, self.positions = parts.circuit, parts.internal, parts.positions
         self.recovery, self.clocks = parts.recovery, parts.clocks
         self._cuts, self._holding = parts.cuts, parts.holding
+        self._failing = FailingRecords(parts, self._room)
         self._watch.adopt(made.matching)
 
     def _join_topics(self) -> None:
@@ -221,7 +221,7 @@ class Worker:
         """Change the state. Records are kept in memory only while they are isolated."""
         self.lifecycle.on(event)
         if self.state is not WorkerState.ISOLATING:
-            self._isolation = None
+            self._failing.drop()
 
     def _begin(self) -> Epoch:
         self._epoch = Epoch(self._parts)
@@ -313,13 +313,16 @@ class Worker:
             if epoch.committed:
                 raise
             self._undo()
-            self._isolate(error, part)
+            self._failing.check(error)
+            self._on(Event.REJECTED)
+            self._failing.narrow(error, part)
             return 0
         self.trouble = None
         took_s = self._clock() - began
         self.statistics.epoch_s.add(took_s)
         self._room.learn(taken, took_s)
-        self._advance()
+        if not self._failing.committed() and self.state is WorkerState.ISOLATING:
+            self._on(Event.ISOLATED)
         loops = self.circuit.statistics().values()
         self.statistics.waves = sum(loop.waves for loop in loops)
         self.statistics.loop_rows = sum(loop.rows for loop in loops)
@@ -333,62 +336,13 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry; None if none is left, or after `max_epoch_s`: then its records are polled again.
-
-        An epoch without records is retried by a poll, too, since there may be records meanwhile.
-        """
-        if self._isolation is None:
+        """The part to retry; None if none is left, or if it took too long: then its records are polled again."""
+        if not self._failing:
             return None
-        part = self._isolation.next
-        if len(part) and (part.tries or self._clock() - self._isolation.began_s <= self.config.max_epoch_s):
-            return part
-        self._room.narrow(len(part))
-        self._rewind()
-        self._on(Event.REWOUND)
-        return None
-
-    def _isolate(self, error: DataError, part: Part) -> None:
-        """Let the next step retry without the failing records, or in parts.
-
-        Raises: DataError naming the record, if it may not be rejected. Later records may mend it: then the next step
-        retries together with them.
-        """
-        policy = self._parts.rejections.policy
-        if policy.refused:
-            raise error
-        isolation = self._isolation or Isolation(part, self._clock())
-        self._on(Event.REJECTED)
-        self._isolation = isolation
-        if isinstance(error, UnwritableRowError) and self.circuit.be_careful(error.place):
-            return
-        if policy.leaves_out and not self.circuit.care.on:
-            self.circuit.care.on = True
-            if self.circuit.may_set_aside:
-                return
-        numbers = part.numbers()
-        alone = {numbers[0]: error} if len(numbers) == 1 else None
-        blamed = alone or self._blamed(part, error)
-        internal = any(part.where(number)[0].topic in self.internal.exchanges for number in blamed)
-        if isolation.narrow(blamed, policy.leaves_out and not internal):
-            return
-        if alone is None:
-            raise error
-        raise self._parts.decoder.refusal(*part.where(numbers[0]), error) from error
-
-    def _blamed(self, part: Part, error: DataError) -> dict[int, DataError]:
-        context = self.clocks.context(part, self._parts.decoder.rejected)
-        return records_to_blame(self.circuit, self._parts.decoder, self._parts.sinks, part, error, context)
-
-    def _advance(self) -> None:
-        """Continue after a committed part: with the next part, or a poll."""
-        if self._isolation is not None:
-            self._isolation.advance()
-            if self._isolation:
-                return
-            self._on(Event.ISOLATED)
-        self._room.widen()
-        self.circuit.care.on = False
-        self._parts.rejections.forget()
+        if (part := self._failing.next()) is None:
+            self._rewind()
+            self._on(Event.REWOUND)
+        return part
 
     def _take_over(self) -> None:
         """Adopt the assignment: determine the owned partitions, and plan to restore their states."""

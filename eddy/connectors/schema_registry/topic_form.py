@@ -131,53 +131,56 @@ def avro_form(
     """Avro. Values of a type are converted to dicts and back; fields beyond the schema are an error."""
     subject, schema, parsed = registration.subject_of(topic, part), _schema(text, "AVRO", references), json.loads(text)
     write_options, read_options = registration.options(subject)
-    type, check = serde.type, check_of(parsed)
-    is_record, has_lists = type is not None and type not in SCALARS, has_arrays_in_unions(parsed)
-    to_dict: _Function | None = None
-    if is_record:
-
-        def to_dict(value: Any, context: SerializationContext) -> Any:
-            if not isinstance(value, type):
-                raise TypeError(f"{value!r} is not a valid {type.__name__}")
-            made = msgspec.to_builtins(value, builtin_types=LOGICAL)
-            if has_lists:
-                made = listed(made)
-            if check is not None:
-                check(made)
-            return made
-
-    elif check is not None:
-        checked = check
-
-        def to_dict(value: Any, context: SerializationContext) -> Any:
-            checked(value)
-            return value
-
-    mend = bytes_defaults(parsed)
-
-    def from_dict(value: Any, context: SerializationContext) -> Any:
-        value = value if mend is None else mend(value)
-        return msgspec.convert(value, type, builtin_types=LOGICAL) if is_record else value
-
+    record = serde.type if serde.type is not None and serde.type not in SCALARS else None
+    write_options["validate.strict.allow.default"] = record is None
+    to_dict, from_dict = _avro_writer(record, parsed), _avro_reader(record, parsed)
     confluent = _Confluent(
         f"topic '{topic}': subject '{subject}'",
         SerializationContext(topic, _FIELDS[part]),
-        lambda: AvroSerializer(
-            client_of(registration.settings),
-            schema,
-            to_dict,
-            {**write_options, "validate.strict.allow.default": not is_record},
-        ),
+        lambda: AvroSerializer(client_of(registration.settings), schema, to_dict, write_options),
         lambda: AvroDeserializer(
-            client_of(registration.settings),
-            schema,
-            from_dict if is_record or mend is not None else None,
-            has_several_records(parsed),
-            read_options,
+            client_of(registration.settings), schema, from_dict, has_several_records(parsed), read_options
         ),
     )
-    normal = (lambda value: stored.decode(stored.encode(value))) if is_record else None
-    return _serde(serde.name, type, serde.hashable, stored, confluent, part, normal)
+    normal = None if record is None else (lambda value: stored.decode(stored.encode(value)))
+    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, normal)
+
+
+def _avro_writer(record: Any, parsed: Any) -> _Function | None:
+    """Checks values by the schema, and converts those of the type `record` to dicts. None if neither is needed."""
+    check, has_lists = check_of(parsed), has_arrays_in_unions(parsed)
+
+    def of_record(value: Any, context: SerializationContext) -> Any:
+        if not isinstance(value, record):
+            raise TypeError(f"{value!r} is not a valid {record.__name__}")
+        made = msgspec.to_builtins(value, builtin_types=LOGICAL)
+        if has_lists:
+            made = listed(made)
+        if check is not None:
+            check(made)
+        return made
+
+    def checked(value: Any, context: SerializationContext) -> Any:
+        if check is not None:
+            check(value)
+        return value
+
+    if record is not None:
+        return of_record
+    return None if check is None else checked
+
+
+def _avro_reader(record: Any, parsed: Any) -> _Function | None:
+    """Mends the defaults of bytes, and converts dicts to the type `record`. None if neither is needed."""
+    mend = bytes_defaults(parsed)
+    if record is None and mend is None:
+        return None
+
+    def read(value: Any, context: SerializationContext) -> Any:
+        value = value if mend is None else mend(value)
+        return value if record is None else msgspec.convert(value, record, builtin_types=LOGICAL)
+
+    return read
 
 
 SCALARS = frozenset({str, bytes, int, float, bool})

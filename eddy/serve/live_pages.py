@@ -3,6 +3,7 @@
 GET  /v1/queries                  the queries, with their arguments
 GET  /v1/queries/NAME?arg=value   the result, once
 GET  /v1/live?query=JSON          a stream of events: the rows of queries, and patches as they change
+GET  /v1/live-text?query=JSON     the same; a query may also be a text, over the tables that the caller may read
 POST /v1/live/STREAM              opens, closes and moves queries of a stream
 GET  /v1/open-queries             the queries that are kept up to date, with their clients and costs
 
@@ -87,6 +88,7 @@ class LivePages:
             Route("/v1/queries", self.listed),
             Route("/v1/queries/{name}", self.once),
             Route("/v1/live", self.live),
+            Route("/v1/live-text", self.live_text),
             Route("/v1/live/{stream}", self.changed, methods=["POST"]),
             Route("/v1/open-queries", self.open_now),
         ]
@@ -153,6 +155,24 @@ class LivePages:
 
     async def live(self, request: Request) -> Any:
         """A stream of events."""
+        return await self._streamed(request, None)
+
+    async def live_text(self, request: Request) -> Any:
+        """A stream of events, of queries as texts, too.
+
+        It is a path of its own, since `authorize` may allow named queries alone.
+        """
+        return await self._streamed(request, [name for name in self._tables.names if self._may_read(request, name)])
+
+    def _may_read(self, request: Request, table: str) -> bool:
+        """Whether the caller may read some rows of a table."""
+        try:
+            rows_allowed(lambda name: self._authorize(request, name), table)
+        except ForbiddenError:
+            return False
+        return True
+
+    async def _streamed(self, request: Request, of_texts: list[str] | None) -> Any:
         claims = self._claims(request)
         asked = [_decoded(_asked, text.encode()) for text in request.query_params.getlist("query")]
         if request.method == "HEAD":
@@ -166,7 +186,7 @@ class LivePages:
         except QueryLimitError:
             publisher.figures.refused += 1
             raise
-        stream = self._opened(publisher, client, self._caller(request, claims, publisher))
+        stream = self._opened(publisher, client, self._caller(request, claims, publisher, of_texts))
         try:
             await self._begin(stream, request, asked)
         except BaseException:
@@ -286,8 +306,10 @@ class LivePages:
                 self.publisher = Publisher(self._tables.live_server(), self.limits)
         return self.publisher
 
-    def _caller(self, request: Request, claims: Claims, publisher: Publisher) -> Caller:
-        return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server)
+    def _caller(
+        self, request: Request, claims: Claims, publisher: Publisher, of_texts: list[str] | None = None
+    ) -> Caller:
+        return Caller(self._queries, claims, lambda table: self._authorize(request, table), publisher.server, of_texts)
 
     def _claims(self, request: Request) -> Claims:
         return self._queries.claims(Headers(request.headers))

@@ -14,15 +14,19 @@ Visit = Callable[..., Any]
 
 
 @pytest.fixture
-def page(visit: Visit) -> Iterator[Any]:
+def site() -> Iterator[Site]:
     with ExitStack() as stack:
-        site: Site = folders_site(stack)
-        url = site.serve()
-        site.write({"home": {"name": "home"}} | {f"f{n}": {"name": f"<b>{n}</b>", "parent": "home"} for n in range(12)})
-        shown = visit(f"{url}#/", viewport={"width": 1280, "height": 800})
-        shown.click("nav a:has-text('SQL')")
-        shown.wait_for_selector("#sql")
-        yield shown
+        yield folders_site(stack)
+
+
+@pytest.fixture
+def page(visit: Visit, site: Site) -> Any:
+    url = site.serve()
+    site.write({"home": {"name": "home"}} | {f"f{n}": {"name": f"<b>{n}</b>", "parent": "home"} for n in range(12)})
+    shown = visit(f"{url}#/", viewport={"width": 1280, "height": 800})
+    shown.click("nav a:has-text('SQL')")
+    shown.wait_for_selector("#sql")
+    return shown
 
 
 def completions(page: Any) -> list[str]:
@@ -88,3 +92,62 @@ def test_live_query_is_completed_and_followed(page: Any) -> None:
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".number-now:has-text('12')")
     wait_for(lambda: page.url.endswith("#/queries/below?parent=home"), PATIENCE_S)
+
+
+def chosen(page: Any) -> str:
+    """The text that is chosen in the box."""
+    script = "(box) => box.value.slice(box.selectionStart, box.selectionEnd)"
+    return str(page.locator("#sql").evaluate(script))
+
+
+def open_now(page: Any) -> list[str]:
+    """The code of the queries that have clients."""
+    found = page.request.get(page.url.split("#")[0] + "v1/open-queries").json()["queries"]
+    return [each["text"] for each in found if each["clients"]]
+
+
+def test_a_query_without_a_name_is_completed_opened_seen_live_and_closed(
+    page: Any, site: Site, screenshots: Callable[[Any, str], None]
+) -> None:
+    page.focus("#sql")
+    assert typed(page, "fol") == ["folders"]
+    page.keyboard.press("Tab")
+    assert "where(" in typed(page, ".wh")
+    page.keyboard.press("Tab")
+    assert typed(page, "folders.pa") == ["parent"]
+    page.keyboard.press("Tab")
+    page.keyboard.type(" == 'home')")
+    assert "order_by(" in typed(page, ".or")
+    page.keyboard.press("Tab")
+    page.keyboard.type("folders.name)")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".dot.good:has-text('live')")
+    page.wait_for_selector("text=12 rows at the top")
+    page.wait_for_selector(".row:has-text('<b>0</b>')")
+    site.write({"new": {"name": "a new one", "parent": "home"}})
+    page.wait_for_selector(".row.marked:has-text('a new one')")
+    check_accessible(page)
+    screenshots(page, "live-text")
+    assert open_now(page) == ["folders.where(folders.parent == 'home').order_by(folders.name)"]
+    page.click("text=Close")
+    page.wait_for_selector(".dot.bad:has-text('closed')")
+    wait_for(lambda: not open_now(page), PATIENCE_S, "the end of the query")
+    page.reload()
+    page.wait_for_selector("text=13 rows at the top")
+    page.click("nav a:has-text('Tables')")
+    wait_for(lambda: not open_now(page), PATIENCE_S, "the end of the query of a page that was left")
+
+
+def test_errors_of_a_query_without_a_name_are_shown_at_their_place(page: Any) -> None:
+    page.fill("#sql", "folders\n  .where(folders.naem.lick('x'))")
+    page.click("text=Run")
+    page.wait_for_selector(".error:has-text('line 2, column 23: lick: folders.naem has no method of that name')")
+    assert chosen(page) == "lick"
+    page.fill("#sql", "fodlers.count()")
+    page.click("text=Run")
+    page.wait_for_selector(".error:has-text(\"line 1, column 1: 'fodlers': there is no such table\")")
+    assert chosen(page) == "fodlers"
+    page.fill("#sql", "folders.where(folders.parent == 'home').count()")
+    page.click("text=Run")
+    page.wait_for_selector(".number-now:has-text('12')")
+    assert page.locator(".error").count() == 0

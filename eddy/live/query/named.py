@@ -6,9 +6,9 @@
     def tree(root: str, claims: eddy.Claims) -> eddy.Query:
         return folders.where((folders.id == root) & (folders.owner == claims["user"])).nest(children=children)
 
-A client sends the name and the arguments, never a query of its own. Arguments have the types of their annotations, as
-msgspec converts them. A parameter of the type `Claims` is not an argument: it gets the claims of the caller, which
-`Queries(claims=)` finds in the request.
+A client sends the name and the arguments; `query_text.py` reads queries of its own. Arguments have the types of their
+annotations, as msgspec converts them. A parameter of the type `Claims` is not an argument: it gets the claims of the
+caller, which `Queries(claims=)` finds in the request.
 """
 
 import inspect

@@ -27,6 +27,7 @@ from eddy.live.query.renaming import renamed
 from eddy.live.query.syntax import QueriedTable, Select
 from eddy.live.server.changes import TableChanges
 from eddy.live.server.naming import Naming, check_columns
+from eddy.live.server.rows_apart import RowsApart
 from eddy.state.spaces import Spaces
 from eddy.tables.catalog import Catalog, ServedTable
 from eddy.tables.served_rows import RowsSnapshot, ServedRows
@@ -143,6 +144,11 @@ class LoadedTables:
         """The name of the served table for a name in a query, which may be one of `filtered`."""
         name = _base(name)
         return self._filters[name].table if name in self._filters else name
+
+    def hides_rows(self, name: str) -> bool:
+        """Whether the table of this name has only some rows of the served one."""
+        found = self._filters.get(_base(name))
+        return found is not None and not (isinstance(found.allowed, RowsApart) and found.allowed.allowed is None)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
         """A name for the table's rows for which `allowed` of key and value is true. `unfiltered` releases it.

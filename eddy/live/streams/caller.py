@@ -2,16 +2,19 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from eddy.errors import QueryError
 from eddy.live.query.named import Claims, Queries
-from eddy.live.query.planning import tables_of
+from eddy.live.query.planning import selects_of
 from eddy.live.query.query import Query
+from eddy.live.query.query_text import query_of_text
 from eddy.live.query.refusals import ForbiddenError, QueryArgumentError, QueryFailedError
 from eddy.live.query.renaming import renamed
+from eddy.live.query.syntax import QueriedTable
 from eddy.live.server.live_server import LiveServer
+from eddy.live.server.rows_apart import RowsApart
 from eddy.live.streams.events import Asked
 
 __all__ = ["Caller", "Headers", "MayRead", "rows_allowed"]
@@ -62,43 +65,69 @@ class Headers(Mapping[str, str]):
 
 
 class Caller:
-    """One caller, for one request or stream. It has to be closed."""
+    """One caller, for one request or stream. It has to be closed.
 
-    def __init__(self, queries: Queries, claims: Claims, may_read: MayRead, server: LiveServer) -> None:
+    Queries as texts are over the tables `of_texts`; None refuses them.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        claims: Claims,
+        may_read: MayRead,
+        server: LiveServer,
+        of_texts: Collection[str] | None = None,
+    ) -> None:
         self._queries, self._claims, self._may_read, self._server = queries, claims, may_read, server
-        self._names: dict[str, str] = {}
+        self._of_texts = of_texts
+        self._names: dict[QueriedTable | str, str] = {}
         self._lock = threading.Lock()
         self._is_closed = False
 
     def query(self, asked: Asked) -> Query:
         """The query that the caller requests. Raises: QueryError."""
-        query = self._queries[asked.name].bind(asked.args, self._claims)
+        query, is_text = self._asked(asked), asked.text is not None
         if asked.skip is not None or asked.limit is not None:
             if query.syntax.aggregates and not query.syntax.group:
-                raise QueryArgumentError(f"query '{asked.name}': it has one row, and no window to move")
+                raise QueryArgumentError(f"{asked.told}: it has one row, and no window to move")
             query = query if asked.skip is None else query.skip(asked.skip)
             query = query if asked.limit is None else query.limit(asked.limit)
-        return self._allowed(query)
+        return self._allowed(query, is_text=is_text)
+
+    def _asked(self, asked: Asked) -> Query:
+        if asked.text is None:
+            return self._queries[asked.name].bind(asked.args, self._claims)
+        if asked.name or asked.args:
+            raise QueryArgumentError("live queries: a query has a name with its args, or a text; one of both is needed")
+        if self._of_texts is None:
+            raise QueryArgumentError("live queries: a text is not read here. Ask for it at: /v1/live-text")
+        return query_of_text(asked.text, self._of_texts)
 
     def of_text(self, name: str, given: Mapping[str, str]) -> Query:
         """The query of this name with arguments as text. Raises: QueryError."""
         return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
 
-    def _allowed(self, query: Query) -> Query:
+    def _allowed(self, query: Query, *, is_text: bool = False) -> Query:
         """The query over the rows of its tables that the caller may read. Raises: ForbiddenError."""
-        select = query.syntax
+        select, names = query.syntax, dict[str, str]()
+        tables = {each.table.name: each.table for each in selects_of(select)}
         with self._lock:
             if self._is_closed:
                 raise QueryError("live query: its caller was closed")
-            for table in sorted(tables_of(select)):
-                if table not in self._names:
-                    self._names[table] = self._name(table)
-        filtered = {table: name for table, name in self._names.items() if name != table}
+            for name, table in sorted(tables.items()):
+                asked = table if is_text else name
+                if asked not in self._names:
+                    self._names[asked] = self._name(name, table if is_text else None)
+                names[name] = self._names[asked]
+        filtered = {table: name for table, name in names.items() if name != table}
         return Query(renamed(select, filtered)) if filtered else query
 
-    def _name(self, table: str) -> str:
-        allowed = rows_allowed(self._may_read, table)
-        return table if allowed is None else self._server.tables.filtered(table, allowed)
+    def _name(self, name: str, apart: QueriedTable | None) -> str:
+        """The name of the rows of a table that the caller may read; of a text they are apart."""
+        allowed = rows_allowed(self._may_read, name)
+        if apart is not None:
+            return self._server.tables.filtered(name, RowsApart(apart.key, apart.value, allowed))
+        return name if allowed is None else self._server.tables.filtered(name, allowed)
 
     def close(self) -> None:
         """Release the filtered tables that the caller's queries read."""
@@ -106,5 +135,5 @@ class Caller:
             self._is_closed = True
             names, self._names = self._names, {}
         for table, name in names.items():
-            if name != table:
+            if name != table:  # as of a text it is never
                 self._server.tables.unfiltered(name)

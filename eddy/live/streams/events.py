@@ -37,16 +37,22 @@ _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A query that a client requests, with an id that the client chooses.
+    """A query that a client requests, with an id that the client chooses: of a name, or as a text.
 
     None for `skip` or `limit` keeps the query's own.
     """
 
     id: _Id
-    name: str
+    name: str = ""
     args: dict[str, Any] = {}
+    text: str | None = None
     skip: _Rows = None
     limit: _Rows = None
+
+    @property
+    def told(self) -> str:
+        """The query in messages."""
+        return f"query '{self.name}'" if self.text is None else "query"
 
 
 class WindowChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

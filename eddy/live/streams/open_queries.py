@@ -27,7 +27,7 @@ class OpenQuery(msgspec.Struct, frozen=True):
     """One query.
 
     Args:
-        names: the names by which clients of streams have asked for it.
+        names: the names by which clients of streams have asked for it; none if they have asked by a text.
         text: the code that makes it.
         is_filtered: whether it is over a part of its tables: the rows that its callers may read.
         clients: the streams that follow it; `readers` are programs that have it open by `tables.live`.
@@ -68,7 +68,9 @@ def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> Ope
     with server.lock:
         is_open = set(server.readers())
         found = sorted((live for live in shown if live in is_open), key=_seconds, reverse=True)
-        return OpenQueries([_told(live, served[live]) for live in found[:MAX_LISTED]], len(found))
+        hides = server.tables.hides_rows
+        told = [_told(live, served[live], any(map(hides, served[live]))) for live in found[:MAX_LISTED]]
+        return OpenQueries(told, len(found))
 
 
 def _served(live: LiveView[Any], server: LiveServer) -> dict[str, str]:
@@ -81,15 +83,15 @@ def _seconds(live: LiveView[Any]) -> float:
     return sum(operator.seconds for operator in {*live.view.operators, live.view.operator})
 
 
-def _told(live: LiveView[Any], served: dict[str, str]) -> OpenQuery:
+def _told(live: LiveView[Any], served: dict[str, str], is_filtered: bool) -> OpenQuery:
     assert live.view is not None
     subscribers = list(live.subscribers) if isinstance(live, Published) else []
     operators = {each for each in live.view.operators if not isinstance(each, TableRows)}
     return OpenQuery(
-        names=sorted({each.asked.name for each in subscribers}),
+        names=sorted({each.asked.name for each in subscribers} - {""}),
         text=repr(Query(renamed(live.select, served))),
         tables=sorted(set(served.values())),
-        is_filtered=any(name != table for name, table in served.items()),
+        is_filtered=is_filtered,
         clients=len({id(each.connection) for each in subscribers}),
         readers=0 if isinstance(live, Published) else 1,
         rows=sum(map(len, live.entries.values())),

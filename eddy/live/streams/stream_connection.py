@@ -22,6 +22,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
+import msgspec
+
 from eddy.errors import EddyError, NotReadyError, QueryError
 from eddy.live.query.query import Query
 from eddy.live.query.refusals import QueryFailedError
@@ -202,7 +204,7 @@ class Connection:
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
             return True  # the query has ended, and the client gets an event
-        asked = Asked(window.id, subscription.asked.name, subscription.asked.args, window.skip, window.limit)
+        asked = msgspec.structs.replace(subscription.asked, id=window.id, skip=window.skip, limit=window.limit)
         try:
             published = self._acquired(asked, subscription.first)
         except NotReadyError:
@@ -258,8 +260,8 @@ class Connection:
 
     def _fail(self, first: Asked, error: Exception) -> None:
         if not isinstance(error, EddyError):
-            _log.error("query '%s' has failed", first.name, exc_info=error)
-            error = QueryFailedError(f"query '{first.name}': it has failed; the server's log has the error")
+            _log.error("%s has failed", first.told, exc_info=error)
+            error = QueryFailedError(f"{first.told}: it has failed; the server's log has the error")
         with self._publisher.lock:
             self.failed.append((first, error))
         self.wake()

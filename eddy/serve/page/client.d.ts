@@ -53,6 +53,8 @@ export interface LiveOptions<T = any> extends Window {
 export interface ConnectionOptions {
   /** Shown as `Authorization: Bearer …`. */
   token?: string;
+  /** Whether queries may also be texts, where the server lets this caller read the tables themselves. */
+  texts?: boolean;
   fetch?: typeof fetch;
   /** The first pause before a connection is made again; each further one is twice as long, up to 30 seconds. */
   retryMs?: number;
@@ -67,6 +69,8 @@ export class View<T = Row[]> {
   readonly id: string;
   readonly name: string;
   readonly args: Readonly<Record<string, unknown>>;
+  /** The query itself, where it was opened by `liveText`; then it has no name and no args. */
+  readonly text: string | undefined;
   readonly skip: number;
   readonly limit: number | null;
   readonly state: State;
@@ -89,6 +93,8 @@ export class View<T = Row[]> {
 export class Connection {
   constructor(url: string | URL, options?: ConnectionOptions);
   live<T = Row[]>(name: string, args?: Record<string, unknown>, options?: LiveOptions<T>): View<T>;
+  /** Open a query of its own, as a text. The connection needs `texts`. */
+  liveText<T = Row[]>(text: string, options?: LiveOptions<T>): View<T>;
   retry(): void;
   close(): void;
 }

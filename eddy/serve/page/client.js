@@ -284,11 +284,13 @@ export class View {
   #rows;
   #first = deferred();
 
-  constructor(connection, id, name, args, { skip, limit } = {}) {
+  constructor(connection, id, { name, args, text }, { skip, limit } = {}) {
     this.#connection = connection;
     this.id = id;
     this.name = name;
     this.args = args;
+    /** The query itself, where it has no name. */
+    this.text = text;
     /** Whether it has a window of its own, in place of the query's limit. */
     this.windowed = skip !== undefined || limit !== undefined;
     this.skip = skip ?? 0;
@@ -406,6 +408,7 @@ function deferred() {
 /** One connection to a server, with any number of live queries. It is open while it has any. */
 export class Connection {
   #url;
+  #path;
   #token;
   #fetch;
   #retryMs;
@@ -420,8 +423,12 @@ export class Connection {
   #wake = () => {};
   #sent = new Set();
 
-  /** `url` is that of the server, without `/v1`; `token` is shown to it, if it asks for one. */
-  constructor(url, { token, fetch = globalThis.fetch, retryMs = FIRST_RETRY_MS } = {}) {
+  /**
+   * `url` is that of the server, without `/v1`; `token` is shown to it, if it asks for one. With `texts` queries may also
+   * be texts, where the server lets this caller read the tables themselves.
+   */
+  constructor(url, { token, texts = false, fetch = globalThis.fetch, retryMs = FIRST_RETRY_MS } = {}) {
+    this.#path = texts ? "/v1/live-text" : "/v1/live";
     this.#url = String(url).replace(/\/+$/, "");
     this.#token = token;
     this.#fetch = fetch.bind(globalThis);
@@ -430,7 +437,16 @@ export class Connection {
 
   /** Open a named query; see `View`. */
   live(name, args = {}, options = {}) {
-    const view = new View(this, `q${++this.#count}`, name, args, options);
+    return this.#begin({ name, args }, options);
+  }
+
+  /** Open a query of its own, such as `folders.where(folders.size > 9)`; see `View`. The connection needs `texts`. */
+  liveText(text, options = {}) {
+    return this.#begin({ text }, options);
+  }
+
+  #begin(query, options) {
+    const view = new View(this, `q${++this.#count}`, query, options);
     if (options.onChange) view.subscribe(() => options.onChange(view));
     this.#views.set(view.id, view);
     if (this.#name !== null) this.#change("open", view.id);
@@ -521,7 +537,7 @@ export class Connection {
     const alive = () => within(heartbeatS * 3_000);
     try {
       within(ANSWER_MS);
-      const answer = await this.#request(`/v1/live?${parameters}`, { signal: abort.signal });
+      const answer = await this.#request(`${this.#path}?${parameters}`, { signal: abort.signal });
       alive();
       if (!answer.ok) await refuse(answer);
       await readEvents(answer.body, alive, (id, event, data) => {
@@ -626,8 +642,9 @@ export class Connection {
   }
 }
 
-function asked({ id, name, args, windowed, skip, limit }) {
-  return windowed ? { id, name, args, skip, limit } : { id, name, args };
+function asked({ id, name, args, text, windowed, skip, limit }) {
+  const query = text === undefined ? { id, name, args } : { id, text };
+  return windowed ? { ...query, skip, limit } : query;
 }
 
 /** Raise a refusal of the server; one that may pass is another error, unless it is `final`. */

@@ -18,7 +18,7 @@ const $ = (id) => document.getElementById(id);
 
 let token = sessionStorage.getItem("eddy-token");
 let figures = new Map();
-let connection = null;
+let connections = []; // to the server: of named queries, and of texts
 let leave = () => {};
 let comeBack = () => {};
 
@@ -77,14 +77,14 @@ function away(now) {
   if (now === isAway) return;
   isAway = now;
   if (now) {
-    connection?.drop();
+    for (const each of connections) each?.drop();
     for (const each of asking) each.abort();
   }
   $("away").hidden = !now;
   $("away").textContent = now ? "The server does not answer. Trying again; what you see may be old." : "";
   if (now) status("bad", "away");
   else {
-    connection?.retry();
+    for (const each of connections) each?.retry();
     if (stuck) show();
     else comeBack();
     poll();
@@ -109,8 +109,8 @@ function askForToken(isRefused) {
     event.preventDefault();
     token = input.value.trim();
     sessionStorage.setItem("eddy-token", token);
-    connection?.close();
-    connection = null;
+    for (const each of connections) each?.close();
+    connections = [];
     show();
     poll();
   });
@@ -306,7 +306,8 @@ function onPage(open) {
   const handle = {
     ask, save, figure,
     follow: (each, back = () => {}) => ([afterPoll, comeBack] = [each, back]),
-    live: (name, values) => (connection ??= new Connection(base, { token })).live(name, values),
+    live: (name, values) => (connections[0] ??= new Connection(base, { token })).live(name, values),
+    liveText: (text) => (connections[1] ??= new Connection(base, { token, texts: true })).liveText(text),
     leaving: (end) => (leave = end),
     again: () => show(),
   };

@@ -33,7 +33,7 @@ function openNow(queries) {
   ];
   return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Open queries" }, make("table", {},
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "query"), ...columns.map(([head]) => make("th", { class: "number", scope: "col" }, head)))),
-    make("tbody", {}, ...queries.map((query) => make("tr", {}, make("td", {}, query.names.join(", ") || (query.readers ? "in a program" : "read once"), query.is_filtered ? ", over some rows " : " ", make("code", { class: "dim" }, query.text)), ...columns.map(([, told]) => make("td", { class: "number" }, told(query))))))));
+    make("tbody", {}, ...queries.map((query) => make("tr", {}, make("td", {}, query.names.join(", ") || (query.readers ? "in a program" : query.clients ? "without a name" : "read once"), query.is_filtered ? ", over some rows " : " ", make("code", { class: "dim" }, query.text)), ...columns.map(([, told]) => make("td", { class: "number" }, told(query))))))));
 }
 
 const timed = (seconds) => (seconds < 1 ? `${number(Number((seconds * 1_000).toPrecision(3)))} ms` : `${number(Number(seconds.toPrecision(3)))} s`);
@@ -78,8 +78,12 @@ export async function showQuery(main, page, name, parameters) {
   main.replaceChildren(make("h1", {}, make("a", { href: "#/queries" }, "Live queries"), ` / ${name}`), query.arguments.length ? argumentForm(page, query, given) : "", place, note);
   if (lacking) return;
   const values = Object.fromEntries(Object.entries(given).map(([each, text]) => [each, valueOf(text, types[each])]));
-  const view = page.live(name, values);
-  const tree = new Tree(view, name, Number(levels));
+  page.leaving(followView(page.live(name, values), { name, levels: Number(levels), place, note }));
+}
+
+/** Show the rows of a view in `place`, and its state in `note`. Returns a function that ends it. `failed` gets its error. */
+export function followView(view, { name, levels = 0, place, note, failed = () => {} }) {
+  const tree = new Tree(view, name, levels);
   let frame = 0;
   const draw = () => {
     frame = 0;
@@ -88,13 +92,17 @@ export async function showQuery(main, page, name, parameters) {
       tree.follow();
       if (place.firstChild !== tree.element) place.replaceChildren(tree.element);
       tree.list.paint();
-    } else if (view.error) place.replaceChildren(make("p", { class: "error" }, view.error.message));
+    } else if (view.error) {
+      place.replaceChildren(make("p", { class: "error" }, view.error.message));
+      failed(view.error);
+    }
     note.replaceChildren(span(`dot ${view.state === "complete" ? "good" : "bad"}`, view.error ? "ended" : (says[view.state] ?? view.state)),
       view.version ? make("span", {}, view.version.exact ? "exact" : "committed, not exact") : "", make("span", {}, tree.summary));
   };
   const stop = view.subscribe(() => (frame ||= requestAnimationFrame(draw)));
-  page.leaving(() => {
+  return () => {
+    cancelAnimationFrame(frame);
     stop();
     view.close();
-  });
+  };
 }

@@ -37,6 +37,7 @@ class Client:
 
     def __init__(self, port: int, patience_s: float = 30.0, headers: dict[str, str] | None = None) -> None:
         self.port, self._patience_s, self.headers = port, patience_s, headers or {}
+        self.path = "/v1/live"
         self.asked: dict[str, dict[str, Any]] = {}
         self.last_id = ""
         self.stream = self.server = ""
@@ -60,7 +61,7 @@ class Client:
         headers = self.headers | ({"Last-Event-ID": self.last_id} if self.last_id else {})
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self._patience_s)
         try:
-            connection.request("GET", f"/v1/live?{query}", headers={"Accept": "text/event-stream", **headers})
+            connection.request("GET", f"{self.path}?{query}", headers={"Accept": "text/event-stream", **headers})
             self._socket = connection.sock
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:

@@ -122,6 +122,63 @@ def test_rows_are_those_that_the_caller_may_read_at_every_table(site: Site) -> N
     assert ids(client.rows("s")) == {"f1": ["n1", "n3"]}
 
 
+def test_queries_as_texts_are_over_the_rows_that_the_caller_may_read(site: Site) -> None:
+    """And a path of its own reads them, so that `authorize` may allow named queries alone."""
+    site.write("folders", {"f1": b'{"owner": "ann"}', "f2": b'{"owner": "eve"}'})
+    site.write("notes", {"n1": b'{"owner": "bob", "folder": "f1"}', "n2": b'{"owner": "eve", "folder": "f1"}'})
+    texts = {"f": "live_table('folders', key='id').count()", "n": "live_table('notes', key='id').select('id')"}
+
+    def client(user: str, path: str = "/v1/live-text") -> Client:
+        made = Client(site.port, PATIENCE_S, {"X-User": user})
+        made.path = path
+        made.asked.update((id_, {"id": id_, "text": text}) for id_, text in texts.items())
+        site.stack.callback(made.close)
+        made.connect()
+        made.until(lambda: texts.keys() <= made.whole | made.errors.keys())
+        return made
+
+    root, bob, plain = client("root"), client("bob"), client("root", "/v1/live")
+    assert (root.rows("f"), [row["id"] for row in root.rows("n")]) == (2, ["n1", "n2"])
+    assert [row["id"] for row in bob.rows("n")] == ["n1"]
+    assert "'folders': there is no table" not in bob.errors["f"]["message"]
+    assert bob.errors["f"]["message"].endswith("table 'folders': there is none of that name")
+    assert {error["message"] for error in plain.errors.values()} == {
+        "live queries: a text is not read here. Ask for it at: /v1/live-text"
+    }
+    token = site.write("notes", {"n3": b'{"owner": "bob", "folder": "f1"}', "n1": None})  # type: ignore[dict-item]
+    for each in (root, bob):
+        each.until(lambda: each.version.get("token") == token)  # noqa: B023
+    assert ([row["id"] for row in root.rows("n")], [row["id"] for row in bob.rows("n")]) == (["n2", "n3"], ["n3"])
+    former = bob.stream
+    bob.close()
+    bob.connect()  # goes on from its last event
+    bob.until(lambda: bob.stream != former and bob.whole == {"n"})
+    assert [row["id"] for row in bob.rows("n")] == ["n3"]
+    bob.ask({"id": "w", "text": texts["n"], "skip": 0, "limit": 0}, {"id": "b", "name": "only_notes", "text": "notes"})
+    bob.until(lambda: {"w", "b"} <= bob.whole | bob.errors.keys())
+    assert bob.rows("w") == []
+    assert bob.errors["b"]["message"].startswith("live queries: a query has a name with its args, or a text")
+
+
+def test_a_text_does_not_decide_how_named_queries_name_columns(site: Site) -> None:
+    """All queries of a loaded table have one name for its key: a text reads rows apart."""
+    site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+    for user in ("root", "ann"):
+        text = Client(site.port, PATIENCE_S, {"X-User": user})
+        text.path = "/v1/live-text"
+        text.asked["key"] = {"id": "key", "text": "notes.select('key')"}
+        text.asked["number"] = {"id": "number", "text": "live_table('notes', key='number').select('number')"}
+        site.stack.callback(text.close)
+        text.connect()
+        text.until(lambda: text.whole | text.errors.keys() == {"key", "number"})  # noqa: B023
+        named = site.client(user, asked("n", "only_notes"))
+        named.until(lambda: named.whole | named.errors.keys() == {"n"})  # noqa: B023
+        assert (text.rows("key"), text.rows("number")) == ([{"key": "n1"}], [{"number": "n1"}])
+        assert [row["id"] for row in named.rows("n")] == ["n1"]
+    shown = fetch(site.port, "/v1/open-queries", headers={"X-User": "root"}).json["queries"]
+    assert sorted(each["is_filtered"] for each in shown) == [False] * 3 + [True] * 3  # ann's are over some rows
+
+
 def test_refused_tables_and_failing_functions_end_the_query_alone(site: Site) -> None:
     site.write("notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
     client = site.client("bob", asked("s", "shared"), asked("n", "only_notes"))

@@ -11,7 +11,8 @@ are kept where a record passes through unmerged; None means that every row has `
 headers. Consolidating merges equal rows, so it keeps only `time`, and the headers of the last of them.
 `places`, one a row, are kept likewise, from the source to the first exchange, where a processor reads them.
 `event_times`, one a row, are kept from an exchange to the step that gives its records windows: the event time of the
-source partition up to and with the row's record, None where it is not known.
+source partition up to and with the row's record, None where it is not known; a `PlacedTime` before a step that needs
+the order of records.
 """
 
 from collections import Counter
@@ -26,6 +27,7 @@ __all__ = [
     "EMPTY",
     "Batch",
     "Place",
+    "PlacedTime",
     "Row",
     "ZSet",
     "concat",
@@ -45,6 +47,20 @@ ZSet = dict[Row, int]
 
 Place = tuple[str, int, int]
 """The topic, partition and offset of a source's record."""
+
+
+class PlacedTime(int):
+    """The event time of a source partition up to and with a record, whose place it has."""
+
+    place: Place
+
+    @classmethod
+    def at(cls, time: int, place: Place) -> "PlacedTime":
+        """The event time at a record."""
+        made = cls(time)
+        made.place = place
+        return made
+
 
 keys_of: Callable[[Iterable[Row]], "map[Any]"] = lambda rows: map(itemgetter(0), rows)  # noqa: E731
 

@@ -11,13 +11,13 @@ owned partitions use the topic, too, while earlier rows of their partition are s
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.keyed import Keyed, keyed
-from eddy.operators.windows.source_times import event_times
+from eddy.operators.windows.source_times import event_times, placed_times
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
@@ -222,19 +222,25 @@ class Exchange(Keyed):
     An epoch's rows are sent consolidated, unless they are `facts`: so whatever part of them the other worker reads
     first, no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
     recursion rows are processed by depth: received rows wait in `later` until the recursion reaches their depth. With
-    `timed`, a later step gives its records windows: each carries the event time of its source partition.
+    `times`, a later step gives its records windows: each carries the event time of its source partition, and with
+    "placed" its place.
     """
 
     def __init__(
-        self, name: str, gate: Gate, facts: bool = False, needs_keys: bool = False, timed: bool = False
+        self,
+        name: str,
+        gate: Gate,
+        facts: bool = False,
+        needs_keys: bool = False,
+        times: Literal["", "plain", "placed"] = "",
     ) -> None:
-        self.name, self.gate, self._facts, self._needs_keys, self._timed = name, gate, facts, needs_keys, timed
+        self.name, self.gate, self._facts, self._needs_keys, self._times = name, gate, facts, needs_keys, times
         self.later: dict[int, Batch] = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Split the local rows into owned rows and rows to send; received rows are owned."""
         batch, received = inputs
-        batch = batch.with_event_times([*event_times(context, batch)]) if self._timed else batch.without_places()
+        batch = batch.with_event_times(self._carried(context, batch)) if self._times else batch.without_places()
         if self._needs_keys:
             batch = self.with_keys(batch)
         if self.gate.shared and not self._facts:
@@ -243,6 +249,9 @@ class Exchange(Keyed):
         if received.rows:
             self.later = by_iteration(received)
         return concat((self.later.pop(context.iteration, EMPTY), own))
+
+    def _carried(self, context: Context, batch: Batch) -> list[int | None]:
+        return [*(placed_times if self._times == "placed" else event_times)(context, batch)]
 
     def forget_later(self) -> None:
         """The epoch is undone."""

@@ -1,11 +1,12 @@
 """The form of rows in loop and repartition topics: a head precedes a row's value in its record.
 
-    version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  [event time (8)]  value
+    version (1)  flags (1)  weight (8)  iteration (4)  [size (2)  weight]  [event time (8)  [place]]  value
 
     flags   1  there is a value
             2  the weight is beyond 64 bits: the first weight is 0, and the second one, with its size, is the weight
             4  reserved for the number of an epoch, 8 bytes after the weight
             8  there is the event time of the source partition up to and with the row's record, in milliseconds
+           16  and the record's place: partition (4)  offset (8)  size (2)  topic
 
 Numbers are big-endian and signed. Records of earlier versions begin with a weight, whose first byte was never equal to
 the version.
@@ -17,19 +18,22 @@ from itertools import repeat
 from typing import NamedTuple
 
 from eddy.errors import DataError
+from eddy.operators.batch import PlacedTime
 
 __all__ = ["Head", "row_heads", "row_values"]
 
 _VERSION = 0x82
 _HEAD, _OLD_HEAD, _EVENT_TIME = struct.Struct(">BBqi"), struct.Struct(">qi?"), struct.Struct(">q")
-_HAS_VALUE, _IS_LARGE, _HAS_TIME = 1, 2, 8
+_PLACE = struct.Struct(">iqH")
+_HAS_VALUE, _IS_LARGE, _HAS_TIME, _HAS_PLACE = 1, 2, 8, 16
 _SIZE_BYTES = 2
 
 
 class Head(NamedTuple):
     """The head of a row. Its value begins at byte `size`, None if there is no value.
 
-    `event_time`: that of the source partition up to and with its record; None if the row does not carry it.
+    `event_time`: that of the source partition up to and with its record; None if the row does not carry it. It is a
+    `PlacedTime` if the row carries the place of its record, too.
     """
 
     weight: int
@@ -59,8 +63,14 @@ def row_values(
 
 
 def _value(weight: int, iteration: int, body: bytes | None, event_time: int | None) -> bytes:
-    flags = (_HAS_VALUE if body is not None else 0) | (_HAS_TIME if event_time is not None else 0)
-    rest = (b"" if event_time is None else _EVENT_TIME.pack(event_time)) + (body or b"")
+    flags, carried = _HAS_VALUE if body is not None else 0, b""
+    if event_time is not None:
+        flags, carried = flags | _HAS_TIME, _EVENT_TIME.pack(event_time)
+    if isinstance(event_time, PlacedTime):
+        topic, partition, offset = event_time.place
+        name = topic.encode()
+        flags, carried = flags | _HAS_PLACE, carried + _PLACE.pack(partition, offset, len(name)) + name
+    rest = carried + (body or b"")
     try:
         return _HEAD.pack(_VERSION, flags, weight, iteration) + rest
     except struct.error:
@@ -88,7 +98,7 @@ def _head(value: bytes) -> Head:
     _, flags, weight, iteration = _HEAD.unpack_from(value)
     size = _HEAD.size
     event_time = None
-    if flags & ~(_HAS_VALUE | _IS_LARGE | _HAS_TIME):
+    if flags & ~(_HAS_VALUE | _IS_LARGE | _HAS_TIME | _HAS_PLACE):
         raise DataError(
             f"a row of an internal topic has flags {flags:#x}, which this version of eddy does not know; a "
             f"later version has written it. Continue with that version"
@@ -100,4 +110,8 @@ def _head(value: bytes) -> Head:
     if flags & _HAS_TIME:
         (event_time,) = _EVENT_TIME.unpack_from(value, size)
         size += _EVENT_TIME.size
+    if flags & _HAS_PLACE:
+        partition, offset, length = _PLACE.unpack_from(value, size)
+        size += _PLACE.size + length
+        event_time = PlacedTime.at(event_time or 0, (value[size - length : size].decode(), partition, offset))
     return Head(weight, iteration, size if flags & _HAS_VALUE else None, event_time)

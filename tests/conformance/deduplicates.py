@@ -25,6 +25,18 @@ def once_by_key(t: eddy.Topology) -> None:
 
 @case(
     [[*of("one", ("a", "x0"), ("a", "y1"), ("b", "x12")), *of("two", ("c", "x2"), ("d", "z11")), *TICKS]],
+    out=[("x", "a"), ("x", "b"), ("y", "a"), ("z", "d")],
+)
+def once_by_new_keys_after_exchanges(t: eddy.Topology) -> None:
+    streams = (
+        told(topic, t).repartition(2, topic).map(lambda k, v: (v[0], k), key=S, value=S) for topic in ("one", "two")
+    )
+    one, two = (stream.repartition(3, f"again-{number}") for number, stream in enumerate(streams))
+    one.merge(two).deduplicate(within=TEN, name="once").to("out")
+
+
+@case(
+    [[*of("one", ("a", "x0"), ("a", "y1"), ("b", "x12")), *of("two", ("c", "x2"), ("d", "z11")), *TICKS]],
     out=[("A", "x0"), ("A", "y1"), ("B", "x12"), ("D", "z11")],
 )
 def once_by_a_function_of_two_topics(t: eddy.Topology) -> None:

@@ -57,6 +57,16 @@ def join_as_of_the_time_of_a_record_behind_an_exchange(t: eddy.Topology) -> None
     joined.map(lambda key, value: (value[1].upper(), value[0]), key=S, value=S).to("out")
 
 
+@case([JOINED], out=[("a", ("o4", "p2")), ("a", ("o5", "p2")), ("a", ("o0", None)), ("b", ("o1", None))])
+def left_join_as_of_a_time_with_values_of_new_keys(t: eddy.Topology) -> None:
+    orders, paid = sides(t)
+    again = paid.map(lambda key, value: (f"{value} {key}", value), key=S).repartition(3, "apart")
+    again = again.map(lambda key, value: (key.split()[1], value), key=S)
+    orders.left_join(again, lambda order, payment: (order, payment), eddy.AsOf(FOUR), name="rated").to(
+        "out", value=Native
+    )
+
+
 @case([JOINED], out=[*PAIRS, ("b", ("o1", None)), ("b", (None, "p7")), ("c", (None, "p3"))])
 def outer_join_of_streams_after_repartitions(t: eddy.Topology) -> None:
     orders, paid = (side.repartition(3, name) for side, name in zip(sides(t), ("orders", "paid"), strict=True))

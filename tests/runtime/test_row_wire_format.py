@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddy.errors import DataError
+from eddy.operators.batch import Place, PlacedTime
 from eddy.runtime.row_wire_format import row_heads
 from tests.runtime.row_wire_format import of_version_1, packed
 
@@ -38,6 +39,19 @@ def test_a_row_carries_an_event_time(rows: list[tuple[int, int, bytes | None, in
     values = [packed(*row) for row in rows]
     assert read(*values) == [row[:3] for row in rows]
     assert [head.event_time for head in row_heads(values)] == [row[3] for row in rows]
+
+
+places = st.tuples(st.text(max_size=5), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
+
+
+@given(st.lists(st.tuples(weights, iterations, bodies, st.integers(-1, 2**62), st.none() | places), max_size=5))
+def test_a_row_carries_the_place_of_its_record(rows: list[tuple[int, int, bytes | None, int, Place | None]]) -> None:
+    times = [time if place is None else PlacedTime.at(time, place) for *_, time, place in rows]
+    values = [packed(*row[:3], time) for row, time in zip(rows, times, strict=True)]
+    assert read(*values) == [row[:3] for row in rows]
+    found = [head.event_time for head in row_heads(values)]
+    assert found == [row[3] for row in rows]
+    assert [getattr(time, "place", None) for time in found] == [row[4] for row in rows]
 
 
 def test_a_row_of_a_later_version_is_refused() -> None:

@@ -30,8 +30,8 @@ OUT = TopicPartition("out", 0)
 SIZE, GRACE, END = 10, 4, 1_000
 Row = tuple[str, int, int]
 """Key, value, timestamp."""
-Kind = Literal["count", "rekeyed", "sent", "sessions", "once", "once by value", "join"]
-KINDS: tuple[Kind, ...] = ("count", "rekeyed", "sent", "sessions", "once", "once by value", "join")
+Kind = Literal["count", "rekeyed", "sent", "sessions", "once", "once by value", "once sent", "join"]
+KINDS: tuple[Kind, ...] = ("count", "rekeyed", "sent", "sessions", "once", "once by value", "once sent", "join")
 
 
 def ms(number: int) -> timedelta:
@@ -41,7 +41,9 @@ def ms(number: int) -> timedelta:
 def topology_of(kind: Kind) -> eddy.Topology:
     topology = eddy.Topology("app")
     stream = topology.stream(pattern="in-.*", key=S, value=N)
-    if kind in ("once", "once by value"):
+    if kind in ("once", "once by value", "once sent"):
+        if kind == "once sent":
+            stream = stream.repartition(2, "first")
         by = (lambda key, value: value % 3) if kind == "once by value" else None
         stream.deduplicate(by, within=ms(SIZE), grace=ms(GRACE), name="once").to("out", value=eddy.Native)
         return topology
@@ -93,7 +95,7 @@ class Oracle:
         key, _, at = row
         place = topic, partition_of(key.encode(), self.partitions)
         time = self.times[place] = max(self.times[place], at)
-        if self.kind in ("once", "once by value"):
+        if self.kind[:4] == "once":
             late = at + SIZE + GRACE <= time
         elif self.kind in ("join", "sessions"):
             late = at + SIZE + GRACE < time
@@ -141,6 +143,8 @@ class Oracle:
             if all(abs(row[2] - at) >= SIZE for at in passed.setdefault(by(row), [])):
                 passed[by(row)].append(row[2])
                 yield row
+
+    _once_sent = _once
 
     def _once_by_value(self) -> Iterable[Any]:
         return self._once(lambda row: row[1] % 3)

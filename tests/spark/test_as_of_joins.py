@@ -16,7 +16,10 @@ from tests.spark.rig import Rig, plant
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
-TOPICS = ("orders", "rates", "rated", "all", "by-good", "counts")
+TOPICS = ("orders", "rates", "rated", "all", "by-good", "by-kind", "sent", "counts")
+
+NAMES = ("rated", "all", "by-good", "by-kind", "sent")
+MARKS = ("by-kind-marks", "by-kind-versions-marks", "sent-versions-marks-rates-repartition")
 
 
 def ms(number: int) -> timedelta:
@@ -24,7 +27,7 @@ def ms(number: int) -> timedelta:
 
 
 def joins() -> eddy.Topology:
-    """Joins of both kinds, where the source's partitions are and behind an exchange; a count after one of them."""
+    """Joins of both kinds, where the source's partitions are and behind exchanges; a count after one of them."""
     topology = eddy.Topology("app")
     orders = topology.stream("orders", S, S).filter(lambda key, value: value != "tick")
     rates = topology.stream("rates", S, S).filter(lambda key, value: value != "tick")
@@ -36,6 +39,14 @@ def joins() -> eddy.Topology:
     goods = orders.select_key(lambda key, value: value, key=S)
     goods.left_join(rates, lambda one, other: (one, other), eddy.AsOf(ms(20), grace=ms(2)), name="by-good").to(
         "by-good", value=eddy.Native
+    )
+    kinds = rates.select_key(lambda key, value: value or "x", key=S)
+    goods.left_join(kinds, lambda one, other: (one, other), eddy.AsOf(ms(20), grace=ms(2)), name="by-kind").to(
+        "by-kind", value=eddy.Native
+    )
+    sent = rates.merge(orders.repartition(name="orders")).repartition(name="rates")
+    orders.join(sent, lambda one, other: (one, other), eddy.AsOf(ms(20), grace=ms(2)), name="sent").to(
+        "sent", value=eddy.Native
     )
     return topology
 
@@ -65,14 +76,11 @@ class JoinsRig(Rig):
     def equal(self) -> None:
         verdict = self.verify()
         assert verdict.status == 0, list(verdict.lines())
-        assert set(verdict.notes) == {f"sink '{name}'" for name in ("rated", "all", "by-good")}  # their order
+        assert set(verdict.notes) == {f"sink '{name}'" for name in NAMES}  # their order
         states = {
-            f"{name}-{side}{kind}"
-            for name in ("rated", "all", "by-good")
-            for side in ("waiting", "versions")
-            for kind in ("", "-calendar")
+            f"{name}-{side}{kind}" for name in NAMES for side in ("waiting", "versions") for kind in ("", "-calendar")
         }
-        assert {part.name for part in verdict.compared} >= states | {"by-good-marks", *TOPICS[2:]}
+        assert {part.name for part in verdict.compared} >= states | {"by-good-marks", *MARKS, *TOPICS[2:]}
 
 
 @pytest.fixture

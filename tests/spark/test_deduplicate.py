@@ -20,7 +20,9 @@ from tests.spark.rig import Rig, plant
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
-TOPICS = ("calls", "texts", "by-value", "by-key", "both", "counts", "spread")
+TOPICS = ("calls", "texts", "by-value", "by-key", "both", "counts", "spread", "sent", "alike")
+
+NAMES = ("value", "key", "two", "rows", "sent", "alike")
 
 
 def ms(number: int) -> timedelta:
@@ -28,7 +30,10 @@ def ms(number: int) -> timedelta:
 
 
 def once() -> eddy.Topology:
-    """By a function over two topics and of rows of one record, by key of one topic and of two; windows after one."""
+    """By a function over two topics and of rows of one record, by key of one topic and of two; windows after one.
+
+    Also after exchanges, of two topics one of which is sent, and of equal rows of a record that two have parted.
+    """
     topology = eddy.Topology("app")
     calls, texts = (
         topology.stream(topic, S, S).filter(lambda key, value: value != "tick") for topic in ("calls", "texts")
@@ -42,6 +47,11 @@ def once() -> eddy.Topology:
     both.deduplicate(within=ms(12), name="two").to("both")
     rows = texts.flat_map_values(lambda value: [] if value is None else [(value, n) for n in (1, 2)], value=eddy.Native)
     rows.deduplicate(lambda key, row: (row[1], key), within=ms(5), name="rows").to("spread", value=eddy.Native)
+    half = calls.repartition(name="half").merge(texts).filter(lambda key, value: value is not None)
+    half.deduplicate(lambda key, value: value, within=ms(9), grace=ms(3), name="sent").to("sent")
+    apart = rows.map(lambda key, row: (f"{row[1]}{key}", row[0]), key=S, value=S).repartition(2, "apart")
+    alike = apart.select_key(lambda key, value: key[1:], key=S).repartition(name="again")
+    alike.deduplicate(within=ms(6), grace=ms(2), name="alike").to("alike")
     return topology
 
 
@@ -72,8 +82,8 @@ class OnceRig(Rig):
         verdict = self.verify()
         assert verdict.status == 0, list(verdict.lines())
         suffixes = ("passed", "calendar", "waiting", "waiting-calendar")
-        states = {f"{name}-{suffix}" for name in ("value", "key", "two", "rows") for suffix in suffixes}
-        states |= {"value-marks", "rows-marks"}
+        states = {f"{name}-{suffix}" for name in NAMES for suffix in suffixes}
+        states |= {"value-marks", "rows-marks", "sent-marks", "alike-marks"}
         assert {part.name for part in verdict.compared} >= states | {*TOPICS[2:]}
         self.seen |= {part.name for part in verdict.compared if part.keys}
 
@@ -115,7 +125,7 @@ def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
         now += 8
         assert rig.outcome() == scratch.outcome()
     rig.equal()
-    filled = {f"{name}-passed" for name in ("value", "key", "two", "rows")} | {"value-waiting", "two-waiting"}
+    filled = {f"{name}-passed" for name in NAMES} | {f"{name}-waiting" for name in ("value", "two", "sent", "alike")}
     assert rig.seen | scratch.seen >= filled
 
 

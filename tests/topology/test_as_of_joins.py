@@ -204,18 +204,6 @@ def test_what_is_no_span_is_refused_where_it_is_written(make: Callable[[], objec
     [
         (lambda s, t: s.join(t.table("rates", S, S), both, HOUR), "join the stream of which the table is made"),
         (lambda s, t: s.outer_join(t.stream("rates", S, S), both, HOUR), "outer_join after 's'.* is never unmatched"),
-        (
-            lambda s, t: s.join(t.stream("rates", S, S).select_key(lambda key, value: value, key=S), both, HOUR),
-            r"join 's-rates-join': windows=AsOf\(…\) takes the last record of 'rates', whose keys a step has changed",
-        ),
-        (
-            lambda s, t: s.join(t.stream("rates", S, S).repartition(3, "sent"), both, HOUR),
-            "step 'sent-repartition' has sent them to others; call join before it, or write them to a topic",
-        ),
-        (
-            lambda s, t: s.join(t.stream("rates", S, S).merge(t.stream("more", S, S)), both, HOUR),
-            "has records of 2 topics, and nothing orders two topics",
-        ),
         (lambda s, t: s.join(t.stream("rates", N, S), both, HOUR), "'s' writes its keys as string, 'rates' as int64"),
         (lambda s, t: s.join(s.to_table("t").to_stream(), both, HOUR), "not records of a source"),
         (lambda s, t: s.join(eddy.Topology("other").stream("x", S, S), both, HOUR), "topology 'app', the other"),

@@ -183,12 +183,15 @@ def test_a_record_whose_value_cannot_be_told_is_the_records_own_error(by: Callab
         assert [value for _, value, _ in passed(driver)] == ["7", "8"]
 
 
-def test_a_record_that_the_state_cannot_write_is_set_aside() -> None:
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_record_that_the_state_cannot_write_is_left_out(sent: bool) -> None:
     topology = eddy.Topology("app")
-    odd = topology.stream("in", S, S).map_values(lambda value: {1} if value == "0" else value)
+    stream = topology.stream("in", S, S)
+    odd = (stream.repartition(2) if sent else stream).map_values(lambda value: {1} if value == "0" else value)
     odd.deduplicate(lambda key, value: key, within=ms(9), name="once").map_values(str, value=S).to("out")
     with eddy.TopologyTestDriver(topology, config=eddy.Config(on_error="skip")) as driver:
         driver.input("in").pipe_all([("k", "0"), ("k", "7")], 5)
+        driver.advance_event_time(6)
         assert driver.output("out").read_key_values() == [("k", "7")]
         assert driver.worker.statistics.set_aside + driver.worker.statistics.skipped == 1
 
@@ -202,7 +205,6 @@ def refused(build: Callable[[eddy.KStream[str, str]], Any]) -> str:
 def test_what_is_refused() -> None:
     assert "within=datetime.timedelta(0); a timedelta" in refused(lambda s: s.deduplicate(within=ms(0)))
     assert "key=string is the serde of what by= returns" in refused(lambda s: s.deduplicate(within=ms(1), key=S))
-    assert "call deduplicate before it" in refused(lambda s: s.repartition(3).deduplicate(within=ms(1)))
     assert "a stream of records is needed" in refused(lambda s: s.to_table("t").to_stream().deduplicate(within=ms(1)))
     assert "inside recursively" in refused(
         lambda s: s.recursively(lambda rows: rows.filter(second).deduplicate(within=ms(1)), name="r")
@@ -247,12 +249,12 @@ def test_open_windows_name_the_partition_that_is_waited_for() -> None:
         assert driver.worker.circuit.open_windows(Context(event_time=times)) == [OpenWindow("once", "in", 1, 7)]
 
 
-def test_after_an_exchange_a_topic_of_the_author_has_an_order() -> None:
-    """The way that the refusal names."""
+def test_after_an_exchange_records_have_the_order_of_their_source() -> None:
     topology = eddy.Topology("app")
-    topology.stream("in", S, S).select_key(lambda key, value: value, key=S).to("by-value")
-    topology.stream("by-value", S, S).deduplicate(within=ms(10), name="once").to("out")
+    by_value = topology.stream("in", S, S).select_key(lambda key, value: value, key=S).repartition(3)
+    by_value.deduplicate(within=ms(10), name="once").to("out")
     with eddy.TopologyTestDriver(topology, partitions=2) as driver:
         for key, value, at in [("a", "x", 1), ("b", "x", 2), ("c", "y", 3), ("d", "x", 20)]:
             driver.input("in").pipe(key, value, timestamp_ms=at)
+        driver.advance_event_time(21)
         assert sorted(driver.output("out").read_key_values()) == [("x", "x"), ("x", "x"), ("y", "y")]

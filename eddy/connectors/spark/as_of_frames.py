@@ -1,6 +1,6 @@
 """Joins of a stream with the values of another one as of each record's time, by Spark's own window functions.
 
-    version    the last record of a key and a time
+    version    the last record of a key and a time, by `s`
     value      the value of the last version of a record's key that is not after the record
     over       the frontier of the right side has reached t: the value is final
     old        a version that is followed by another one up to both frontiers
@@ -12,7 +12,7 @@ late. Only the spans are the worker's: `eddy/as_of.py`.
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, LookedUpEntry
@@ -52,13 +52,18 @@ class AsOfFrames:
         versions = self._due(right, lows, self.right).withColumn("n", f.row_number().over(latest)).where("n = 1")
         versions = self.frames.kept(versions.drop("n"))
         serde = node.inputs[1].value or Native
-        deleted = f.lit(serde.encode((None,)))
-        self._keep(records, versions, deleted)
+        self._keep(records, versions.withColumn("deleted", self._deleted("v", serde)))
         made = _with_values(records.where("over"), versions)
         if not node.left:
-            made = made.where(f.col("r").isNotNull() & (f.col("r") != deleted))
+            made = made.where(f.col("r").isNotNull() & ~self._deleted("r", serde))
         entry = LookedUpEntry(node.name, key, node.inputs[0].value or Native, serde, _unwrapped)
         return PendingRows(made, entry)
+
+    def _deleted(self, column: str, serde: Serde[Any]) -> Column:
+        """Whether a version has no value: the bytes of a pair with an order begin with the array and nil."""
+        if self.node.ordered:
+            return f.substring(column, 1, 2) == f.lit(serde.encode((None, b""))[:2])
+        return f.col(column) == f.lit(serde.encode((None,)))
 
     def _frontiers(self) -> tuple[list[int], list[int]]:
         """The frontiers of the left and the right side, by partition."""
@@ -74,14 +79,14 @@ class AsOfFrames:
         told = self.frames.through(present, due, CLOSING)
         return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
 
-    def _keep(self, records: DataFrame, versions: DataFrame, deleted: Any) -> None:
+    def _keep(self, records: DataFrame, versions: DataFrame) -> None:
         """The states, as a worker has them."""
         name = self.node.name
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         waiting = records.where(~f.col("over"))
         newest = Window.partitionBy("g", "over").orderBy(f.col("t").desc())
         ranked = versions.withColumn("n", f.row_number().over(newest))
-        kept = ranked.where(~f.col("over") | ((f.col("n") == 1) & (f.col("v") != deleted)))
+        kept = ranked.where(~f.col("over") | ((f.col("n") == 1) & ~f.col("deleted")))
         self.states = {
             f"{name}-waiting": ("arrangement", self.frames.consolidated(waiting.select(*names(ROWS)))),
             f"{name}-waiting-calendar": ("encoded", waiting.select("k", *entry).distinct()),
@@ -107,5 +112,5 @@ def _with_values(records: DataFrame, versions: DataFrame) -> DataFrame:
     return found.select(*(made.get(name, f.col(name)).alias(name) for name in names(FACTS)), "a.r", "a.rc")
 
 
-def _unwrapped(value: Any, other: tuple[Any] | None) -> tuple[Any, Any]:
+def _unwrapped(value: Any, other: tuple[Any, ...] | None) -> tuple[Any, Any]:
     return value, None if other is None else other[0]

@@ -1,7 +1,9 @@
 """The first records of their `by` values on Spark: from the order of all records, and their timestamps.
 
-    order     (event time of the partition, number of the topic, partition, offset, number of the row), as `s` has it
-    known     an order that all source partitions have reached, by the event times of the computation
+    order     (event time of the partition, number of the topic, partition, offset, number of the row), as `s` has it;
+              after an exchange a hash of the row in place of its number
+    known     an order that all source partitions have reached, by the event times of the computation; after an exchange
+              an order before the least event time of them
     passes    in this order, each record of a `by` value that is not near an earlier record of the value that passes
 
 Only the span, and the time until a record is late, are computed by the worker's code: `eddy/join_windows.py`.
@@ -9,7 +11,7 @@ Only the span, and the time until a record is late, are computed by the worker's
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Any
 
@@ -34,12 +36,13 @@ from eddy.connectors.spark.step_frames import PendingRows
 from eddy.errors import ConfigurationError, DataError
 from eddy.join_windows import JoinSide
 from eddy.partitioner import Partitioner, partitions_of
+from eddy.row_hash import row_hash
 from eddy.serde import Int64, Native, Serde, Tuple
 from eddy.state.calendar import MOST_MS
 from eddy.topology.plan.placement import Placement
 from eddy.topology.plan.plan import Deduplicate
 
-__all__ = ["DeduplicatedFrames", "OrderStep"]
+__all__ = ["DeduplicatedFrames", "OrderStep", "Orders", "VersionsStep"]
 
 _FATES = f"{FACTS}, fate int, home int"
 """Facts with their fate, and the partition of their keys."""
@@ -48,45 +51,38 @@ _MOMENTS = f"{ROWS}, due long"
 _ENTRIES = "k binary, key binary, value binary"
 _KNOWN = slice(1, 17)
 """The bytes of `s` that have the event time + 1, the number of the topic, and the partition."""
-_PLACE, _OFFSET = Struct(">QII"), slice(17, 25)
+_PLACE, _OFFSET, _SENT = Struct(">QII"), slice(17, 25), slice(0, 25)
 _ORDER = Struct(">qIIqI")
 
 
 @dataclass(frozen=True)
-class OrderStep:
-    """The step that gives records their order. `numbers` has the number of each topic, by its number in the plan.
+class Orders:
+    """Gives records their orders. `numbers` has the number of each topic, by its number in the plan.
 
-    `files`: whether records of files may be among them, which have no offset.
+    `sent` has the serdes of keys and values, if records were sent through exchanges. `files`: whether records of files
+    may be among them, which have no offset.
     """
 
-    name: str
-    lag_ms: int
+    where: str
     numbers: Mapping[int, int]
     files: bool
+    sent: tuple[Serde[Any], Serde[Any]] | None
+    counts: Counter[bytes] = field(default_factory=Counter)
 
-    def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Rows (B, (K, V)) → rows (B, (order, timestamp, K, V)), without those that are late. Raises: DataError."""
-        rows: list[Row] = []
-        weights: list[int] = []
-        stamps: list[Stamp] = []
-        counts: Counter[bytes] = Counter()
-        assert given.stamps is not None
-        for (by, (key, value)), weight, stamp in zip(given.rows, given.weights, given.stamps, strict=True):
-            time, place, _ = stamp
-            if by is None:
-                continue
-            if time is None or time < 0:
-                raise DataError(f"deduplicate '{self.name}': the record of {by!r} has timestamp {time}")
-            after, number, partition = _PLACE.unpack(place[_KNOWN])
-            nth = counts[place[: _OFFSET.stop]]
-            counts[place[: _OFFSET.stop]] += 1
-            if time + self.lag_ms > after - 1:
-                offset = self._offset(place)
-                order = _ORDER.pack(after - 1, self.numbers[number], partition, offset, nth)
-                rows.append((by, (order, time, key, value)))
-                weights.append(weight)
-                stamps.append(stamp)
-        return DecodedRows(rows, weights, stamps)
+    def of(self, row: Row, stamp: Stamp) -> tuple[bytes, Stamp]:
+        """The order of a row, and the stamp by which it sorts in this order."""
+        time, place, headers = stamp
+        assert time is not None
+        after, number, partition = _PLACE.unpack(place[_KNOWN])
+        nth, last = 0, b""
+        if self.sent is not None:
+            last = row_hash(self.sent, row, time)
+            stamp = (time, place[_SENT] + last, headers)
+        else:
+            nth = self.counts[place[_SENT]]
+            self.counts[place[_SENT]] += 1
+        order = _ORDER.pack(after - 1, self.numbers[number], partition, self._offset(place), nth)
+        return order + last, stamp
 
     def _offset(self, place: bytes) -> int:
         """The offset of a record; 0 in a file, where it is never written."""
@@ -95,9 +91,63 @@ class OrderStep:
         if self.files:
             return 0
         raise ConfigurationError(
-            f"deduplicate '{self.name}': it orders the records of several partitions by their offsets, and those of "
-            "files have none; the records of the topic are needed. Leave --input out, or let a worker read the input"
+            f"{self.where}: it orders the records of several partitions by their offsets, and those of files have "
+            "none; the records of the topic are needed. Leave --input out, or let a worker read the input"
         )
+
+
+@dataclass(frozen=True)
+class OrderStep:
+    """The step that gives records their order."""
+
+    name: str
+    lag_ms: int
+    orders: Orders
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """Rows (B, (K, V)) → rows (B, (order, timestamp, K, V)), without those that are late. Raises: DataError."""
+        rows: list[Row] = []
+        weights: list[int] = []
+        stamps: list[Stamp] = []
+        orders = replace(self.orders, counts=Counter())
+        assert given.stamps is not None
+        for (by, row), weight, stamp in zip(given.rows, given.weights, given.stamps, strict=True):
+            time, place, _ = stamp
+            if by is None:
+                continue
+            if time is None or time < 0:
+                raise DataError(f"deduplicate '{self.name}': the record of {by!r} has timestamp {time}")
+            order, stamp = orders.of(row, stamp)
+            if time + self.lag_ms > _PLACE.unpack(place[_KNOWN])[0] - 1:
+                rows.append((by, (order, time, *row)))
+                weights.append(weight)
+                stamps.append(stamp)
+        return DecodedRows(rows, weights, stamps)
+
+
+@dataclass(frozen=True)
+class VersionsStep:
+    """The step that gives the versions of values their order, for a join as of a time."""
+
+    orders: Orders
+
+    def __call__(self, given: DecodedRows) -> DecodedRows:
+        """Rows (K, (V | None,)) → rows (K, (V | None, order)); windows follow, which judge times. Raises: DataError."""
+        orders = replace(self.orders, counts=Counter())
+        rows: list[Row] = []
+        weights: list[int] = []
+        stamps: list[Stamp] = []
+        assert given.stamps is not None
+        for (key, value), weight, stamp in zip(given.rows, given.weights, given.stamps, strict=True):
+            if key is None:
+                continue
+            if stamp[0] is None or stamp[0] < 0:
+                raise DataError(f"{self.orders.where}: the record of {key!r} has timestamp {stamp[0]}")
+            order, stamp = orders.of((key, value[0]), stamp)
+            rows.append((key, (*value, order)))
+            weights.append(weight)
+            stamps.append(stamp)
+        return DecodedRows(rows, weights, stamps)
 
 
 @dataclass
@@ -117,16 +167,18 @@ class DeduplicatedFrames:
 
     def of(self, facts: DataFrame) -> PendingRows:
         """The records that pass."""
-        (source,) = self.node.inputs
         present = self.frames.by_key(facts.where("k IS NOT NULL"), "s")
-        fates = _Fates(
-            self.node.assigned.windows, self._known(), source.role != "exchange", self.partitioner, self.place.key.tail
-        )
+        fates = _Fates(self.node.assigned.windows, self._known(), self._own, self.partitioner, self.place.key.tail)
         told = self.frames.kept(self.frames.through(present, fates, _FATES))
         passes = told.where(f.col("fate") == _PASSES)
         self._keep(told.where(f.col("fate") == _WAITS), passes)
         made = passes.select(*names(FACTS)).withColumn("w", f.lit(1).cast("long"))
         return PendingRows(made, RowsEntry(self.node.by, self._value, True), (_plain,))
+
+    @property
+    def _own(self) -> bool:
+        """Whether records are in the partitions of their source, whatever their keys."""
+        return self.node.inputs[0].role != "exchange" and not self.node.assigned.sent
 
     @property
     def _value(self) -> Serde[Any]:
@@ -136,6 +188,9 @@ class DeduplicatedFrames:
         """By partition, the last place that all source partitions have reached."""
         topics, count = self.node.assigned.topics_of_windows, self.place.partitions
         places = [(time + 1, self.numbers[topic], p) for topic in topics for p, time in enumerate(self.times[topic])]
+        if self.node.assigned.sent:
+            least = int.from_bytes(_PLACE.pack(min(places)[0], 0, 0), "big")
+            return [max(0, least - 1).to_bytes(_PLACE.size, "big")] * count
         if self.node.inputs[0].role == "exchange":
             return [_PLACE.pack(*min(places))] * count
         return [_PLACE.pack(*min(place for place in places if place[2] == home)) for home in range(count)]
@@ -148,7 +203,10 @@ class DeduplicatedFrames:
         moments = _KeptMoments(windows.lag_ms + windows.later_ms + 1, passed, self.partitioner, place.key.tail)
         times = passes.groupBy("k").agg(f.sort_array(f.collect_list("t")).alias("times"))
         kept = self.frames.kept(self.frames.through(times, moments, _MOMENTS))
-        homes = None if source.role == "exchange" else keys_in_partitions(place.partitions, self.partitioner)
+        homes = keys_in_partitions(place.partitions, self.partitioner) if self._own else None
+        if node.assigned.sent:  # equal rows of one record have one order
+            others = [name for name in waiting.columns if name != "w"]
+            waiting = waiting.groupBy(*others).agg(f.sum("w").alias("w")).select(*waiting.columns)
         rows = _WaitingRows(node.by, self._value, Tuple(node.by, Int64, *node.record, Int64, Native), homes)
         there = self.frames.kept(self.frames.through(waiting, rows, _ENTRIES))
         mark = f.lit(b"\x01").alias("value")

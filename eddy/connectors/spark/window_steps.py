@@ -14,7 +14,7 @@ from eddy.connectors.spark.closing_times import marks_of
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.declared_folds import listed_of
 from eddy.connectors.spark.decoded_rows import KeptStep
-from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, OrderStep
+from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, Orders, OrderStep, VersionsStep
 from eddy.connectors.spark.fold_functions import ValueFunction
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.global_joins import JoinedTables
@@ -94,11 +94,18 @@ class WindowSteps(ABC):
 
     def ordered(self, node: nodes.OrderRecords) -> None:
         """The records that are not late, each in its order."""
+        orders = self._orders(f"deduplicate '{node.label}'", node)
+        self.scope[node] = self.scope[node.inputs[0]].then(OrderStep(node.label, node.windows.lag_ms, orders))
+
+    def versions_ordered(self, node: nodes.OrderVersions) -> None:
+        """The records that are not late, each under its key with its moment, with its order beside its value."""
+        ordered = self.scope[node.inputs[0]].then(VersionsStep(self._orders(f"join '{node.label}'", node)))
+        self.scope[node] = assigned(ordered, self.frames, node, *self.serdes(node))
+
+    def _orders(self, where: str, node: nodes.OrderRecords | nodes.OrderVersions) -> Orders:
         numbers, topics = topic_numbers(self.plan), sorted(node.topics_of_windows)
         local = {numbers[topic]: number for number, topic in enumerate(topics)}
-        files = len(topics) == 1 and not node.rekeyed
-        step = OrderStep(node.label, node.windows.lag_ms, local, files)
-        self.scope[node] = self.scope[node.inputs[0]].then(step)
+        return Orders(where, local, len(topics) == 1 and not node.rekeyed, node.record if node.sent else None)
 
     def deduplicated(self, node: nodes.Deduplicate) -> None:
         """The first records of their values, as far as their order is known."""
@@ -132,7 +139,8 @@ class WindowSteps(ABC):
     def joined_as_of(self, join: nodes.AsOfJoin) -> None:
         """Facts, joined with the values of another stream at their times."""
         self._joined_in_time(join, AsOfFrames)
-        self._capture_marks(join, join.inputs[0], "marks", join.assigned[0].marked)
+        for marks, source, moments in zip(("marks", "versions-marks"), join.inputs, join.assigned, strict=True):
+            self._capture_marks(join, source, marks, moments.marked)
 
     def _joined_in_time(self, join: Any, made_by: Callable[..., JoinedStreams | AsOfFrames]) -> None:
         left, right = (

@@ -76,15 +76,18 @@ class _Asked(NamedTuple):
 class AsOfJoin(Operator):
     """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)). Output: records (K, (V, W | None)).
 
-    `left`: a left record without a right value is sent, too. The rows of `waiting` are left records whose time the
-    right frontier has not reached. For each key, `versions` has the last right record up to both frontiers, unless its
-    value is None, and all later right records; the calendar of `versions` has the later ones.
+    `left`: a left record without a right value is sent, too. `ordered`: right records are (W | None, order), and of the
+    records with one key and time the last one by this order counts, not the last one that arrives. The rows of
+    `waiting` are left records whose time the right frontier has not reached. For each key, `versions` has the last
+    right record up to both frontiers, unless its value is None, and all later right records; the calendar of `versions`
+    has the later ones.
 
     Cost: a scan of a key's versions for all of its records that are joined in an epoch.
     """
 
-    def __init__(self, name: str, waiting: DueRecords, versions: DueRecords, left: bool) -> None:
+    def __init__(self, name: str, waiting: DueRecords, versions: DueRecords, left: bool, ordered: bool) -> None:
         self.name, self._waiting, self._versions, self._left = name, waiting, versions, left
+        self._ordered = ordered
 
     def states(self) -> Sequence[State]:
         """The states of both sides."""
@@ -139,6 +142,8 @@ class AsOfJoin(Operator):
     def _take_versions(self, batch: Batch) -> Sequence[tuple[Windowed[Any], int]]:
         """Keep the last record of each key and time. Returns these keys with their partitions."""
         state = self._versions.rows
+        if self._ordered:
+            batch = self._last_ones(batch)
         arrived = Arrived.at(state, batch)
         last = {data: index for index, data in enumerate(arrived.encoded.keys)}
         if len(last) < len(batch):
@@ -147,6 +152,19 @@ class AsOfJoin(Operator):
             state.take(home, plain, key[1])
         state.add(arrived.encoded, [1] * len(arrived.keys))
         return list(zip(arrived.keys, arrived.encoded.homes, strict=True))
+
+    def _last_ones(self, batch: Batch) -> Batch:
+        """The records of a batch in their order, without those of which a later one has come before."""
+        state = self._versions.rows
+        batch = batch.at(sorted(range(len(batch)), key=lambda index: batch.rows[index][1][1]))
+        arrived, decode = Arrived.at(state, batch), state.spec.value.decode
+        kept: list[bool] = []
+        for (_, (_, order)), key, home, plain in zip(
+            batch.rows, arrived.keys, arrived.encoded.homes, arrived.encoded.plain, strict=True
+        ):
+            there = state.scan(home, plain, key[1], key[1])
+            kept.append(not there or decode(there[0][1])[1] < order)
+        return batch if all(kept) else batch.select(kept)
 
     def _asked(
         self, context: Context, arrived: Arrived, made: JoinedRows

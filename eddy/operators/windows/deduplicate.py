@@ -34,6 +34,8 @@ from eddy.state.table_state import Table
 __all__ = ["Deduplicate", "PassedMoments", "WaitingRecords"]
 
 _ALL = 1 << 62
+_WEIGHT = 4
+"""The place of the weight in a record that waits."""
 
 
 class _Candidate(NamedTuple):
@@ -69,9 +71,12 @@ class WaitingRecords:
         return next((order for _, order in self.calendar.due(partition, up_to_ms, 1)), None)
 
     def add(self, home: int, record: _Candidate) -> None:
-        """Let a record wait."""
+        """Let a record wait; equal rows that one record has made, and an exchange has parted, have one order."""
         order, by, at_ms, key, value, weight, headers, _ = record
-        self.rows.partition(home).put(order, (by, at_ms, key, value, weight, headers))
+        there = self.rows.partition(home)
+        if (equal := there.value(order)) is not None:
+            weight += equal[_WEIGHT]
+        there.put(order, (by, at_ms, key, value, weight, headers))
         self.calendar.move_encoded([home], [order], [None], [event_time_of(order)])
 
     def take(self, home: int, up_to: bytes) -> list[_Candidate]:

@@ -8,6 +8,13 @@ Within a partition the order is by offset, whatever the timestamps, since the ev
 A record that is read later has at least the event time of its partition, and a greater offset. So no later record is at
 or before `known`, and the order is a function of each partition's records alone.
 
+Records that an exchange has sent carry their places. Rows that one record has made may be in different partitions after
+it, and so have no numbers; they are in the order of their bytes:
+
+    order of a row       (event time, number of the topic or pattern, partition, offset, 0; of a pattern the name of its
+                         topic; a hash of the row and its timestamp)
+    known                before the least event time of all partitions whose rows the exchanges send
+
 The topics of a pattern share one number, so that a new topic does not change the number of another one. A later record
 of a pattern may have a lesser offset than a record of another of its topics, so for a pattern only the orders before
 `known` are final.
@@ -17,23 +24,59 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from struct import Struct
+from typing import Any
 
 from eddy.join_windows import JoinSide
-from eddy.operators.batch import Batch, Place, Row
+from eddy.operators.batch import Batch, Place, PlacedTime, Row
 from eddy.operators.context import Arrivals, Context, Moment, Wake
 from eddy.operators.windows.assignment import AssignWindows
 from eddy.operators.windows.frontier import Marked, SourceFrontier, is_pattern
 from eddy.operators.windows.lateness import check_time
 from eddy.operators.windows.source_times import event_times, timestamps
+from eddy.row_hash import row_hash
+from eddy.serde import Serde
 
-__all__ = ["KnownOrder", "OrderRecords", "event_time_of", "is_known"]
+__all__ = ["KnownOrder", "OrderRecords", "OrderVersions", "Orders", "event_time_of", "is_known"]
 
+_NO_TOPIC = 2**32 - 1
 _UP_TO, _ORDER = Struct(">qII"), Struct(">qIIqI")
 
 
 def event_time_of(order: bytes) -> int:
     """The event time in an order."""
     return int(_UP_TO.unpack_from(order)[0])
+
+
+class Orders:
+    """Gives rows their orders. `topics` are those of their records, by label.
+
+    `sent` has the serdes of keys and values, if the records were sent through exchanges; None if none of them was.
+    """
+
+    def __init__(self, topics: Mapping[str, Sequence[str]], sent: tuple[Serde[Any], Serde[Any]] | None) -> None:
+        numbers = _numbers(topics)
+        self._numbers = {topic: numbers[label] for label, of in topics.items() for topic in of}
+        self._tails = {topic: topic.encode() for label, of in topics.items() if is_pattern(label) for topic in of}
+        self._sent = sent
+
+    def of(self, rows: Sequence[Row], batch: Batch, stamps: Sequence[int], times: Sequence[int]) -> list[bytes]:
+        """The orders of rows that were made of those of a batch, given their timestamps and event times.
+
+        Raises: any exception of the serdes.
+        """
+        counts: Counter[Place] = Counter()
+        found: list[bytes] = []
+        for row, place, stamp, time in zip(rows, batch.places_of_rows(), stamps, times, strict=True):
+            place = time.place if isinstance(time, PlacedTime) else place
+            head, tail = _ORDER.pack(time, _NO_TOPIC, 0, 0, 0), b""
+            if place is not None:  # otherwise sent by a release, or a plan, in which no such step followed the exchange
+                topic, partition, offset = place
+                number, tail = 0 if self._sent else counts[place], self._tails.get(topic, b"")
+                head = _ORDER.pack(time, self._numbers[topic], partition, offset, number)
+                counts[place] += 1
+            row_bytes = b"" if self._sent is None else row_hash(self._sent, row, stamp)
+            found.append(head + tail + row_bytes)
+        return found
 
 
 class OrderRecords(AssignWindows):
@@ -43,45 +86,60 @@ class OrderRecords(AssignWindows):
     A record at t is late at the event time t + `windows.lag_ms` of its partition.
     """
 
-    def __init__(self, name: str, windows: JoinSide, topics: Mapping[str, Sequence[str]]) -> None:
-        super().__init__(name, windows, list(chain.from_iterable(topics.values())))
-        numbers = _numbers(topics)
-        self._lag = windows.lag_ms
-        self._numbers = {topic: numbers[label] for label, of in topics.items() for topic in of}
-        self._tails = {topic: topic.encode() for label, of in topics.items() if is_pattern(label) for topic in of}
+    def __init__(self, name: str, windows: JoinSide, sources: Sequence[str], orders: Orders) -> None:
+        super().__init__(name, windows, sources)
+        self._lag, self._orders = windows.lag_ms, orders
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Give each row its order. Raises: DataError for a record without a timestamp."""
         batch = self.with_keys(inputs[0])
-        stamps = timestamps(context, batch)
-        rows: list[Row] = []
-        kept: list[bool] = []
-        counts: Counter[Place] = Counter()
-        columns = zip(batch.rows, batch.places_of_rows(), stamps, event_times(context, batch), strict=True)
-        for (by, (key, value)), place, stamp, time in columns:
+        stamps, times = timestamps(context, batch), event_times(context, batch)
+        for (by, _), stamp in zip(batch.rows, stamps, strict=True):
             check_time(self.name, by, stamp)
-            assert place is not None
-            topic, partition, offset = place
-            order = _ORDER.pack(time, self._numbers[topic], partition, offset, counts[place])
-            order += self._tails.get(topic, b"")
-            counts[place] += 1
-            rows.append((by, (order, stamp, key, value)))
-            kept.append(stamp > time - self._lag)
+        orders = self._orders.of([row for _, row in batch.rows], batch, stamps, times)
+        columns = zip(batch.rows, orders, stamps, strict=True)
+        rows = [(by, (order, stamp, key, value)) for (by, (key, value)), order, stamp in columns]
+        kept = [stamp > time - self._lag for stamp, time in zip(stamps, times, strict=True)]
         self.late += kept.count(False)
         made = batch.with_rows(rows).without_places()
         return made if all(kept) else made.select(kept)
 
 
-class KnownOrder:
-    """The part of the order that is final, in each partition of a step's rows."""
+class OrderVersions(AssignWindows):
+    """Input: records (K, (V | None,)). Output: records (Windowed(K, t, t), (V | None, order)); a late one is
+    dropped.
+    """
 
-    def __init__(self, frontier: SourceFrontier, topics: Mapping[str, Sequence[str]]) -> None:
-        self._frontier, self._numbers = frontier, _numbers(topics)
+    def __init__(self, name: str, windows: JoinSide, sources: Sequence[str], orders: Orders) -> None:
+        super().__init__(name, windows, sources)
+        self._orders = orders
+
+    def step(self, context: Context, *inputs: Batch) -> Batch:
+        """Give each row its moment and its order. Raises: DataError for a record without a timestamp."""
+        batch = self.with_both(inputs[0])
+        stamps, times = timestamps(context, batch), event_times(context, batch)
+        orders = self._orders.of([(key, value[0]) for key, value in batch.rows], batch, stamps, times)
+        rows = [(key, (*value, order)) for (key, value), order in zip(batch.rows, orders, strict=True)]
+        return super().step(context, batch.with_rows(rows))
+
+
+class KnownOrder:
+    """The part of the order that is final, in each partition of a step's rows.
+
+    `sent`: whether the records were sent through exchanges before they got their orders.
+    """
+
+    def __init__(self, frontier: SourceFrontier, topics: Mapping[str, Sequence[str]], sent: bool) -> None:
+        self._frontier, self._numbers, self._sent = frontier, _numbers(topics), sent
+        self._by_marks = sent or isinstance(frontier, Marked)
         self._topics = frozenset(chain.from_iterable(topics.values()))
         self._single = next(iter(topics)) if len(topics) == 1 and not any(map(is_pattern, topics)) else None
 
     def up_to(self, context: Context, partition: int) -> bytes:
         """The first bytes of the last orders that are known in a partition; empty for none."""
+        if self._sent:
+            least = self._frontier.at(context, partition)
+            return b"" if least < 0 else _before(_UP_TO.pack(least, 0, 0))
         times = self._frontier.each(context, partition)
         time, number, of, label = min((time, self._numbers[label], of, label) for (label, of), time in times)
         if time < 0:
@@ -94,13 +152,13 @@ class KnownOrder:
 
         A producer may have written a record to another partition than its key's.
         """
-        if isinstance(self._frontier, Marked):
+        if self._by_marks:
             return homes
         return [_UP_TO.unpack_from(order)[2] for order in orders]
 
     def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
         """The places of the records if no record has to wait: all are of one topic, and in its partitions."""
-        if isinstance(self._frontier, Marked) or self._single is None:
+        if self._by_marks or self._single is None:
             return None
         found = map(_ORDER.unpack, orders)
         return [(self._single, partition, offset) for _, _, partition, offset, _ in found]
@@ -109,7 +167,9 @@ class KnownOrder:
         """The moment at which one of these orders may become final: the first order of each partition that is not."""
         if not firsts:
             return None
-        if not isinstance(self._frontier, Marked):
+        if self._sent:
+            return self._frontier.passes({p: event_time_of(order) + 1 for p, order in firsts.items()})
+        if not self._by_marks:
             return Arrivals(self._topics)
         context = Context()
         known = (is_known(order, self.up_to(context, partition)) for partition, order in firsts.items())

@@ -10,10 +10,10 @@ never late.
 from collections.abc import Mapping
 from itertools import accumulate
 
-from eddy.operators.batch import Batch, Place
+from eddy.operators.batch import Batch, Place, PlacedTime
 from eddy.operators.context import Context, TimesRead
 
-__all__ = ["event_times", "timestamps"]
+__all__ = ["event_times", "placed_times", "timestamps"]
 
 
 def timestamps(context: Context, batch: Batch) -> list[int]:
@@ -36,6 +36,12 @@ def event_times(context: Context, batch: Batch) -> list[int]:
             return _times_of(read)
     times = _by_place(context)
     return [times[topic, partition][offset] for topic, partition, offset in batch.places]  # type: ignore[misc]
+
+
+def placed_times(context: Context, batch: Batch) -> list[int]:
+    """The event times, each with the place of its record. A row that was sent without its place is without it."""
+    rows = zip(event_times(context, batch), batch.places_of_rows(), strict=True)
+    return [time if place is None else PlacedTime.at(time, place) for time, place in rows]
 
 
 def _carried(context: Context, batch: Batch) -> list[int]:

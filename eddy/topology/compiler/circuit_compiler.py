@@ -6,7 +6,7 @@ variable, and otherwise an arrangement of its own, `<join>-left` or `<join>-righ
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from eddy.errors import TopologyError
 from eddy.operators import join
@@ -253,8 +253,8 @@ class _PlanCompiler:
         """Whether an exchange drops records without a key."""
         return self._plan.needs_keys(exchange)
 
-    def carries_times(self, exchange: Exchange) -> bool:
-        """Whether the rows of an exchange carry the event times of their source partitions."""
+    def carries_times(self, exchange: Exchange) -> Literal["", "plain", "placed"]:
+        """Whether the rows of an exchange carry the event times of their source partitions, or also their places."""
         return self._plan.carries_times(exchange)
 
     def waves_around(self, node: Node) -> Bound | None:

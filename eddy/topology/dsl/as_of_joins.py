@@ -1,16 +1,14 @@
 """Joins of a stream with the values of another one as of each record's time."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from eddy.as_of import AsOf
-from eddy.errors import TopologyError
-from eddy.serde import Native, Serde, Tuple
+from eddy.serde import Bytes, Native, Serde, Tuple
 from eddy.topology.arguments import name_or, takes_key
 from eddy.topology.dsl.builder import Builder, same_topology
 from eddy.topology.dsl.timed_records import alone, check_outside, key_of_both, timed, with_keys
 from eddy.topology.plan import plan
-from eddy.topology.plan.frontiers import sources_of_records
+from eddy.topology.plan.frontiers import exchanges_before, sources_of_records
 
 __all__ = ["as_of_join"]
 
@@ -29,20 +27,20 @@ def as_of_join(
     key = key_of_both(where, stream._node, other._node)
     origins = [
         sources_of_records(where, stream._node, method),
-        sources_of_records(where, other._node, method, in_place=True),
+        sources_of_records(where, other._node, method),
     ]
-    _check_versions(where, other._node, origins[1])
-    right = builder.transform(other._node, "map-values", _wrapped, None, value=Tuple(other._node.value or Native))
+    serde = other._node.value or Native
+    right = builder.transform(other._node, "map-values", _wrapped, None, value=Tuple(serde))
     node = with_keys(builder, stream._node) if left else stream._node
     assigned = (
         timed(builder, name, node, as_of.waiting, key, origins[0]),
-        timed(builder, name, right, as_of.versions, key, origins[1]),
+        _versions(builder, name, right, as_of, (key, serde), origins[1]),
     )
     joined: plan.Node = builder.add(
         plan.AsOfJoin,
         name,
         kind="stream",
-        inputs=(builder.by_key(assigned[0], f"{name}-waiting"), assigned[1]),
+        inputs=(builder.by_key(assigned[0], f"{name}-waiting"), builder.by_key(assigned[1], f"{name}-versions")),
         key=key,
         as_of=as_of,
         left=left,
@@ -56,20 +54,36 @@ def as_of_join(
     return builder.joined(joined, joiner, value, with_key)
 
 
-def _check_versions(where: str, other: plan.Node, origins: Sequence[plan.Node]) -> None:
-    """Check that one topic orders all records of the right side. Raises: TopologyError."""
-    if len(origins) > 1 or origins[0].role == "pattern":
-        topics = f"{len(origins)} topics" if len(origins) > 1 else f"all topics that match '{origins[0].title}'"
-        raise TopologyError(
-            f"{where}: windows=AsOf(…) takes the last record of '{other.label}', which has records of {topics}, and "
-            "nothing orders two topics; records of one topic are needed. Join the stream of each topic"
-        )
-    if other.rekeyed:
-        raise TopologyError(
-            f"{where}: windows=AsOf(…) takes the last record of '{other.label}', whose keys a step has changed, so "
-            "that the records of a key may come from several partitions, which nothing orders; records with the keys "
-            "of their topic are needed. Write them to a topic with these keys, and read that: topology.stream('…')"
-        )
+def _versions(
+    builder: Builder,
+    name: str,
+    right: plan.Node,
+    as_of: AsOf,
+    record: tuple[Serde[Any], Serde[Any]],
+    origins: tuple[plan.Node, ...],
+) -> plan.AssignWindows:
+    """The records of the other stream, each under its key with its moment; with their order, if no partition of one
+    topic has it.
+    """
+    key, serde = record
+    in_place = len(origins) == 1 and origins[0].role != "pattern" and not any(exchanges_before(right))
+    if in_place and not right.rekeyed:
+        return timed(builder, name, right, as_of.versions, key, origins)
+    return builder.anonymous(
+        plan.OrderVersions,
+        "windows",
+        "stream",
+        None,
+        label=name,
+        inputs=(right,),
+        key=as_of.versions.serde(key),
+        value=Tuple(serde, Bytes),
+        rekeyed=right.rekeyed,
+        windows=as_of.versions,
+        inner_key=key,
+        origins=origins,
+        record=record,
+    )
 
 
 def _wrapped(value: Any) -> tuple[Any]:

@@ -12,7 +12,7 @@ from eddy.topology.arguments import check_serdes, name_or, takes_record
 from eddy.topology.dsl.builder import Builder
 from eddy.topology.dsl.with_record import check_of_row
 from eddy.topology.plan import plan
-from eddy.topology.plan.frontiers import sources_of_records
+from eddy.topology.plan.frontiers import exchanges_before, sources_of_records
 from eddy.windows import check_span
 
 __all__ = ["deduplicated"]
@@ -42,7 +42,8 @@ def deduplicated(
         )
     if by is None and key is not None:
         raise TopologyError(f"{where}: key={key.name} is the serde of what by= returns, and by=None; remove it")
-    origins = sources_of_records(where, source, "deduplicate", in_place=True)
+    origins = sources_of_records(where, source, "deduplicate")
+    sent = any(exchanges_before(source))
     pairs = _under(builder, where, source, by, key)
     span = within // _MILLISECOND - 1
     by_serde = pairs.key or Native
@@ -56,10 +57,11 @@ def deduplicated(
         inputs=(pairs,),
         key=by_serde,
         value=Tuple(Bytes, Int64, *record),
-        rekeyed=pairs.rekeyed,
+        rekeyed=pairs.rekeyed or sent,  # so that all wait for marks, in the partitions of their `by` values
         windows=JoinSide(span, span, grace // _MILLISECOND),
         inner_key=by_serde,
         origins=origins,
+        record=record,
     )
     made: plan.Node = builder.add(
         plan.Deduplicate,

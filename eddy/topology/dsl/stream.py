@@ -378,7 +378,7 @@ class KStream(AsyncMaps[K, V]):
         Records are ordered by the event time of their partition, the greatest timestamp read from it so far; so those
         of one partition are in their own order. A record passes if no record of its `by` value has passed whose
         timestamp is less than `within` before or after its own. It waits until all source partitions have reached its
-        event time; without `by` the partitions of its own key's topics are enough.
+        event time; without `by`, and without an exchange before, the partitions of its own key's topics are enough.
 
         Args:
             by: makes the value by which duplicates are found, by default the record's key. A record for which it is
@@ -390,7 +390,7 @@ class KStream(AsyncMaps[K, V]):
             name: of the step; its states are called `<name>-passed`, `<name>-waiting` and so on.
             key: the serde of `by` values.
 
-        Raises: TopologyError if rows are not the records of a source in its partitions.
+        Raises: TopologyError if rows are not the records of a source.
         """
         node = deduplicated(self._builder, self._node, by, within, grace, name, key)
         return KStream(self._builder, node)

@@ -5,7 +5,7 @@ plan and keep the slots.
 """
 
 from collections.abc import Container, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from eddy.operators.bound import Bound
 from eddy.operators.errors.set_aside import Aside
@@ -114,8 +114,8 @@ class CircuitBuilder(States, _Place, Protocol):
     def needs_keys(self, exchange: Node) -> bool:
         """Whether an exchange drops records without a key."""
 
-    def carries_times(self, exchange: Node) -> bool:
-        """Whether the rows of an exchange carry the event times of their source partitions."""
+    def carries_times(self, exchange: Node) -> Literal["", "plain", "placed"]:
+        """Whether the rows of an exchange carry the event times of their source partitions, or also their places."""
 
     def waves_around(self, node: Node) -> Bound | None:
         """The bound of the recursion by waves around a step; None if there is no such recursion."""
@@ -180,6 +180,9 @@ class Spark(Protocol):
 
     def ordered(self, node: Node) -> None:
         """Facts, each in its order among the records of all source partitions."""
+
+    def versions_ordered(self, node: Node) -> None:
+        """Facts, each under its key with its moment, with its order beside its value."""
 
     def deduplicated(self, node: Node) -> None:
         """The first one of each value among such facts, within a span of time."""

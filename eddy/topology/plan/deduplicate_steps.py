@@ -21,14 +21,14 @@ from eddy.topology.plan.processors import DeclaredStore
 from eddy.topology.plan.record_steps import is_source_of_records
 from eddy.topology.plan.states_kept import StateKept
 from eddy.topology.plan.topic_steps import Source
-from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.window_assignment import AssignWindows, OrderedRecords
 from eddy.windows import Windows
 
 __all__ = ["Deduplicate", "OrderRecords"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OrderRecords(AssignWindows):
+class OrderRecords(OrderedRecords):
     """Records under their `by` values, each with its place in the order of all source partitions' records."""
 
     does = "order"
@@ -43,7 +43,7 @@ class OrderRecords(AssignWindows):
     def only_by_worker(self) -> str:  # type: ignore[override]
         """Which records are late after an idle time, and the order of a record's rows from several branches."""
         twice = [source.topic for source, ways in _ways(self).items() if ways > 1]
-        if not twice:
+        if not twice or self.sent:
             return super().only_by_worker
         return f"records of topic '{twice[0]}' reach it through several branches, whose rows a worker puts in an order"
 
@@ -52,7 +52,7 @@ class OrderRecords(AssignWindows):
 
     def operator(self, states: States) -> Operator:
         """The order of each record."""
-        return record_order.OrderRecords(self.label, self.windows, self.topics_by_origin)
+        return record_order.OrderRecords(self.label, self.windows, self.topics_of_windows, self.orders)
 
     def on_spark(self, spark: Spark) -> None:
         """The order of each record, by the event time of its partition at it."""
@@ -84,8 +84,8 @@ class Deduplicate(Node):
     @property
     def crosses(self) -> bool:  # type: ignore[override]
         """Whether a record may wait: not if it is in the partition of the only source."""
-        origins = self.assigned.origins
-        return self.inputs[0].role == "exchange" or len(origins) > 1 or origins[0].role == "pattern"
+        origins, sent = self.assigned.origins, self.assigned.sent
+        return sent or self.inputs[0].role == "exchange" or len(origins) > 1 or origins[0].role == "pattern"
 
     @property
     def keeps_records(self) -> bool:  # type: ignore[override]
@@ -127,7 +127,7 @@ class Deduplicate(Node):
         """Place the operator and, if its rows come through an exchange, the marks of that exchange before it."""
         (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
         frontier = frontier_of(circuit, self, source, "marks", assigned.marked)
-        known = record_order.KnownOrder(frontier, assigned.topics_by_origin)
+        known = record_order.KnownOrder(frontier, assigned.topics_by_origin, assigned.sent)
         value = Tuple(self.by, Int64, *self.record, Int64, Native)
         rows = circuit.state_store(source, DeclaredStore(name=f"{name}-waiting", key=Bytes, value=value))
         orders = circuit.spec(source, f"{name}-waiting-calendar", "key-value", Bytes).with_key(Bytes)

@@ -149,23 +149,16 @@ def _received(circuit: CircuitBuilder, exchange: Node) -> int:
     return circuit.slot_of(exchange) if circuit.stays(exchange) else circuit.received(exchange)
 
 
-def sources_of_records(where: str, facts: Node, call: str = "windowed_by", in_place: bool = False) -> tuple[Node, ...]:
+def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Node, ...]:
     """The sources and patterns whose records these facts are. `call` is the method that needs them.
 
-    Raises: TopologyError if a step before has made rows that are not records of a source or, with `in_place`, has sent
-    them to other partitions.
+    Raises: TopologyError if a step before has made rows that are not records of a source.
     """
     found: list[Node] = []
     for node in record_steps(facts):
         if is_source_of_records(node) or node.role == "pattern":
             found.append(node)
             continue
-        if node.role == "exchange" and in_place:
-            raise TopologyError(
-                f"{where}: the order of records is that of their source's partitions, and step '{node.name}' has sent "
-                f"them to others; call {call} before it, or write them to a topic of yours, which has an order again, "
-                "and read that: ….to('…'), topology.stream('…')"
-            )
         if node.kind != "stream" or not node.keeps_records:
             raise TopologyError(
                 f"{where}: windows need the timestamps of a source's records, and step '{node.name}' makes rows that "

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.as_of import AsOf
-from eddy.operators.windows import as_of_join
+from eddy.join_windows import JoinSide
+from eddy.operators.operator import Operator
+from eddy.operators.windows import as_of_join, record_order
 from eddy.operators.windows.as_of_join import DueRecords
 from eddy.operators.windows.due_keys import DueKeys
 from eddy.operators.windows.frontier import Frontier, Slowest
+from eddy.row_hash import row_hash
 from eddy.serde import Int64
 from eddy.state.calendar import Calendar
 from eddy.state.timed_rows import TimedRows
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
-from eddy.topology.plan.compilers import CircuitBuilder, Spark
+from eddy.topology.plan.compilers import CircuitBuilder, Spark, States
 from eddy.topology.plan.facts import Fact, like, moment_text
 from eddy.topology.plan.frontiers import frontier_of, marks_kept
 from eddy.topology.plan.joins_in_time import closing_of, plain_key
@@ -22,12 +25,37 @@ from eddy.topology.plan.missing import UNKNOWN
 from eddy.topology.plan.node import DropReason, Missing, Node
 from eddy.topology.plan.row_closing import Closing
 from eddy.topology.plan.states_kept import StateKept
-from eddy.topology.plan.window_assignment import AssignWindows
+from eddy.topology.plan.window_assignment import AssignWindows, OrderedRecords
 from eddy.topology.plan.windows_from_scratch import record_of
 
-__all__ = ["AsOfJoin"]
+__all__ = ["AsOfJoin", "OrderVersions"]
 
 _SIDES = ("waiting", "versions")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrderVersions(OrderedRecords):
+    """Records (K, (V | None,)), each under its key with its moment, with its order beside its value."""
+
+    windows: JoinSide
+
+    def operator(self, states: States) -> Operator:
+        """The moment and the order of each record."""
+        return record_order.OrderVersions(self.label, self.windows, self.topics_of_windows, self.orders)
+
+    def on_spark(self, spark: Spark) -> None:
+        """The same, by the event time of its partition at it."""
+        if self.only_by_worker:
+            spark.by_a_worker(self)
+        else:
+            spark.versions_ordered(self)
+
+    def order_of(self, row: Row) -> tuple[Any, ...]:
+        """A key that sorts facts under their moments in their order."""
+        record = record_of(row)
+        labels = {topic: label for label, topics in self.topics_by_origin.items() for topic in topics}
+        place = record.event_time_ms, labels[record.topic], record.partition, record.offset, record.topic
+        return *place, row_hash(self.record, (row[0].key, row[1][0]), record.timestamp_ms) if self.sent else b""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,6 +73,11 @@ class AsOfJoin(Node):
     as_of: AsOf
     left: bool
     assigned: tuple[AssignWindows, AssignWindows]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the versions have their orders beside their values."""
+        return isinstance(self.assigned[1], OrderVersions)
 
     @property
     def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
@@ -69,22 +102,23 @@ class AsOfJoin(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The records that wait and the versions, each with a calendar; marks of the left side after exchanges."""
+        """The records that wait and the versions, each with a calendar; marks of both sides after exchanges."""
         kept = [
             StateKept(f"{side}{suffix}", kind, "others")
             for side in _SIDES
             for suffix, kind in (("", "arrangement"), ("-calendar", "calendar"))
         ]
-        return (*kept, *marks_kept("marks", self.inputs[0]))
+        left, right = self.inputs
+        return (*kept, *marks_kept("marks", left), *marks_kept("versions-marks", right))
 
     def build(self, circuit: CircuitBuilder) -> int:
         """Place the join and, if its rows come through exchanges, the marks of these before it."""
         left, right = self.inputs
         asking = frontier_of(circuit, self, left, "marks", self.assigned[0].marked)
-        answering = frontier_of(circuit, self, right, "", self.assigned[1].marked)
+        answering = frontier_of(circuit, self, right, "versions-marks", self.assigned[1].marked)
         waiting = self._side(circuit, 0, answering)
         versions = self._side(circuit, 1, Slowest(asking, answering))
-        operator = as_of_join.AsOfJoin(self.name, waiting, versions, self.left)
+        operator = as_of_join.AsOfJoin(self.name, waiting, versions, self.left, self.ordered)
         return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
 
     def _side(self, circuit: CircuitBuilder, number: int, frontier: Frontier) -> DueRecords:
@@ -130,7 +164,11 @@ class AsOfJoin(Node):
     def _made(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Way, int]]:
         """Each record of the left with the value as of its time, or None; the records of it, and its weight."""
         versions: dict[Any, dict[int, Row]] = {}
-        for row, _ in right:  # of records of one time the last one
+        assigned = self.assigned[1]
+        rows = [row for row, _ in right]
+        if isinstance(assigned, OrderVersions):
+            rows.sort(key=assigned.order_of)
+        for row in rows:  # of records of one time the last one
             versions.setdefault(identity(row[0].key), {})[record_of(row).timestamp_ms] = row
         times = {key: sorted(found) for key, found in versions.items()}
         for row, weight in left:

@@ -10,7 +10,7 @@ inputs. A step that needs rows by key takes a rekeyed input through an `Exchange
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from eddy.errors import TopologyError
 from eddy.topology.plan.async_steps import AsyncMapped
@@ -19,7 +19,7 @@ from eddy.topology.plan.expiring_tables import ExpiringTable
 from eddy.topology.plan.global_steps import GlobalJoin, GlobalTable
 from eddy.topology.plan.graph import Reachable, TreeTotals
 from eddy.topology.plan.joins import Join, StreamTableJoin, TableJoin
-from eddy.topology.plan.joins_as_of import AsOfJoin
+from eddy.topology.plan.joins_as_of import AsOfJoin, OrderVersions
 from eddy.topology.plan.joins_in_time import StreamStreamJoin
 from eddy.topology.plan.node import Kind, Node
 from eddy.topology.plan.processors import ChildStream, DeclaredStore, Process
@@ -72,6 +72,7 @@ __all__ = [
     "Node",
     "OneRow",
     "OrderRecords",
+    "OrderVersions",
     "Plan",
     "Process",
     "RateLimited",
@@ -213,11 +214,13 @@ class Plan:
                 after.add(step)
         return True
 
-    def carries_times(self, node: Exchange) -> bool:
+    def carries_times(self, node: Exchange) -> Literal["", "plain", "placed"]:
         """Whether the rows that an exchange sends carry the event times of their source partitions, since a later step
-        gives them windows.
+        gives them windows, and also the places of their records, since it needs their order.
         """
-        return any(node in step.timed_through for step in self.nodes)
+        if any(node in step.placed_through for step in self.nodes):
+            return "placed"
+        return "plain" if any(node in step.timed_through for step in self.nodes) else ""
 
     def holds(self, state: str) -> Node:
         """The step whose rows, or whose aggregates, a state has. Raises: KeyError."""

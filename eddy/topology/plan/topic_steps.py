@@ -180,8 +180,8 @@ class Exchange(Node):
             circuit.share_table(self, source)
             slot = circuit.slot_of(source)
             return circuit.emit(WithKeys(self.name), slot) if keyed else slot
-        timed = circuit.carries_times(self)
-        operator = exchange.Exchange(self.name, circuit.gate(self), self.kind == "stream", keyed, timed)
+        times = circuit.carries_times(self)
+        operator = exchange.Exchange(self.name, circuit.gate(self), self.kind == "stream", keyed, times)
         return circuit.emit(operator, circuit.slot_of(source), circuit.received(self))
 
     def build_nested(self, loop: LoopBody) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from eddy.join_windows import JoinSide
 from eddy.operators.operator import Operator
 from eddy.operators.windows import assignment
+from eddy.operators.windows.record_order import Orders
 from eddy.serde import Serde
 from eddy.topology.plan.bags import Bag, Way, Weighted
 from eddy.topology.plan.compilers import Spark, States
@@ -25,7 +26,7 @@ from eddy.topology.plan.windows_from_scratch import (
 )
 from eddy.windows import SlidingWindows, Windowed, Windows
 
-__all__ = ["AssignWindows"]
+__all__ = ["AssignWindows", "OrderedRecords"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,3 +148,26 @@ class AssignWindows(Node):
         """The key of the window with these bounds; of sliding windows the one that ends with the record."""
         windows = self.windows
         return Windowed(key, *(windows.ending_with(start) if isinstance(windows, SlidingWindows) else (start, end)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrderedRecords(AssignWindows):
+    """Records that also get their order among those of all source partitions."""
+
+    record: tuple[Serde[Any], Serde[Any]]
+    """The serdes of the keys and values."""
+
+    @property
+    def placed_through(self) -> tuple[Node, ...]:  # type: ignore[override]
+        """The exchanges before it."""
+        return self.timed_through
+
+    @property
+    def sent(self) -> bool:
+        """Whether its records have been sent through exchanges."""
+        return bool(self.timed_through)
+
+    @property
+    def orders(self) -> Orders:
+        """The orders of its records."""
+        return Orders(self.topics_by_origin, self.record if self.sent else None)

@@ -74,15 +74,16 @@ def test_many_rows_of_any_weights_are_merged_as_few_are(
     total: dict[object, int] = {}
     for row, weight in zip(rows, weights, strict=True):
         total[row] = total.get(row, 0) + weight
-    made = consolidate(rows, weights, "here")
-    assert made == {row: weight for row, weight in total.items() if weight}
+    expected = {row: weight for row, weight in total.items() if weight}
+    assert Batch(rows, weights).zset("here") == expected
+    assert consolidate(rows, weights, "here") == expected
 
 
 def test_many_different_rows_that_cannot_be_hashed_are_refused() -> None:
     for unhashable in (3, 40):
         rows: list[tuple[object, object]] = [(n, [] if n == unhashable else ()) for n in range(50)]
         with pytest.raises(DataError, match=rf"step 'x': row \({unhashable}, \[\]\) cannot be hashed"):
-            consolidate(rows, [1 + n % 2 for n in range(50)], "step 'x'")
+            Batch(rows, [1 + n % 2 for n in range(50)]).zset("step 'x'")
 
 
 def test_merge_into_adds_in_place_and_drops_zeros() -> None:

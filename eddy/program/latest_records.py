@@ -12,7 +12,7 @@ import msgspec
 
 from eddy.connectors.log import Headers, Log, TopicPartition
 from eddy.errors import QueryError
-from eddy.program.open_tables import Tables
+from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.serde import Serde
 from eddy.tables.catalog import ServedTable
 from eddy.tables.key_text import key_of_text
@@ -101,8 +101,16 @@ def dead_letters(tables: Tables, before: int | None, limit: int) -> LetterPage:
     return LetterPage(topic, [_shown(partition, row) for row in found], position if position > begin else None)
 
 
-def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: Mapping[int, int]) -> FoundRecord:
-    """The record of a source table's row, as of the version that is shown: the latest one with its key.
+def record_of_row(
+    tables: Tables,
+    plan: Plan,
+    name: str,
+    key_text: str,
+    before: Mapping[int, int],
+    snapshot: TablesSnapshot | None = None,
+) -> FoundRecord:
+    """The record of a source table's row, as of the version that is shown, or of a snapshot: the latest one with its
+    key.
 
     `before` has offsets by partition from which an earlier call has read.
     Raises: QueryError if the table has no topic of its own; ConnectorError.
@@ -113,7 +121,8 @@ def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: 
         raise QueryError(f"table '{name}': it is computed, and no topic has its rows; a source table is needed")
     assert source.key is not None
     tables.rows.check()  # without a version nothing is shown whose record it could be
-    key, ends = key_of_text(served, key_text), tables.version.inputs[source.topic]
+    of = tables if snapshot is None else snapshot
+    key, ends = key_of_text(served, key_text), of.version.inputs[source.topic]
     serdes = source.key.in_topic(source.topic, "key"), source.topic_value
     wanted = encode_key(served.key, key)
     partitions = {TopicPartition(source.topic, p): before.get(p, end) for p, end in enumerate(ends)}
@@ -125,7 +134,7 @@ def record_of_row(tables: Tables, plan: Plan, name: str, key_text: str, before: 
         left = {tp.partition: position for tp, position in partitions.items()} if is_left else None
         return FoundRecord(None, searched, left, False)
     value = _decoded(serdes[1], found[1].value, found[1])
-    return FoundRecord(_shown(*found), searched, None, bool(value == tables[name].get(key)))
+    return FoundRecord(_shown(*found), searched, None, bool(value == of[name].get(key)))
 
 
 def _is_row_of(served: ServedTable, serdes: tuple[Serde[Any], Serde[Any]], wanted: bytes, row: _Row) -> bool:

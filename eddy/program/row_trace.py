@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eddy.connectors.log import Log
-from eddy.errors import QueryError
+from eddy.errors import NotReadyError, QueryError
 from eddy.operators.batch import Place
 from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.program.stream_facts import deleted_records, facts_of_source
@@ -172,6 +172,11 @@ class Traces:
         since: str,
     ) -> Moves:
         with TablesSnapshot(tables.catalog, tables.rows.former(since)) as before:
+            if before.version.number > snapshot.version.number:
+                raise NotReadyError(
+                    f"since: version {before.version.token} is later than that of the trace, whose rows were dropped "
+                    "meanwhile. Try again, or keep more: --recent-memory"
+                )
             then = self._computed("then", tables, before, node, name)
             receipts = Receipts(self._plan, then.evaluation, then.ways, path)
             side = TracedVersion(then.evaluation, then.ways, receipts, then.rows(node, identities))

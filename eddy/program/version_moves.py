@@ -11,6 +11,7 @@ from eddy.program.latest_records import record_of_row
 from eddy.program.open_tables import Tables, TablesSnapshot
 from eddy.tables.key_text import text_of_key
 from eddy.tables.recent_versions import PastVersion
+from eddy.tables.version import Version
 from eddy.topology.plan.facts import moment_text
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.tracing.moved_parts import MovedPart, MovedRow, TracedVersion, moved_parts, moved_rows
@@ -71,7 +72,7 @@ def moves_to(
     end_s = time.monotonic() + _LOOK_S
     for row in _all_rows(made):
         if not row.record and time.monotonic() < end_s:
-            row.record = _record(plan, tables, snapshot, row)
+            row.record = _record(plan, tables, version, snapshot, row)
     return made
 
 
@@ -81,17 +82,15 @@ def _all_rows(moves: Moves) -> Iterator[MovedRow]:
         yield from part.rows
 
 
-def _record(plan: Plan, tables: Tables, snapshot: TablesSnapshot, row: MovedRow) -> str:
-    """The record with which a row of a source table changed; empty if it is not found, or if it is not the latest
-    one.
-    """
+def _record(plan: Plan, tables: Tables, since: Version, snapshot: TablesSnapshot, row: MovedRow) -> str:
+    """The last record of a row of a source table between two versions; empty if it is not found: it was compacted."""
     served = tables.catalog.tables.get(row.step)
     if served is None or served.kind != "source":
         return ""
-    found = record_of_row(tables, plan, row.step, text_of_key(served, row.key), {})
-    if found.record is None or not found.agrees or tables[row.step].get(row.key) != snapshot[row.step].get(row.key):
-        return ""
+    found = record_of_row(tables, plan, row.step, text_of_key(served, row.key), {}, snapshot)
     of = found.record
+    if of is None or not found.agrees or of.offset < since.inputs[of.topic][of.partition]:
+        return ""
     return f"{of.topic}-{of.partition}@{of.offset}, {moment_text(of.timestamp)}"
 
 

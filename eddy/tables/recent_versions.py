@@ -2,7 +2,8 @@
 
     rows(v) = the rows now, each with the first of its former values that is kept since v
 
-They are bounded by their bytes: the earliest versions are dropped first.
+They are bounded by their bytes: the earliest versions are dropped first. A version before the first cut is not kept: up
+to which records of streams it is computed is not known.
 """
 
 from collections import deque

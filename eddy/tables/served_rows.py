@@ -147,7 +147,7 @@ class ServedRows:
             batch += [(_LAST + offset_key(*tp), last) for tp, last in lasts.items()]
             self._store.write([*batch, *notes])
             self._keep(olds)
-            if self._shown is not None:
+            if self._shown is not None and self._shown.version.inputs:
                 self._recent.note(self._shown, olds)
             for table, ranks in self._ranks.items():
                 rows = changes.get(table, {})

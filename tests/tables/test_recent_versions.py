@@ -19,14 +19,15 @@ class Served:
     def __init__(self, recent_bytes: int) -> None:
         self.rows = ServedRows(MemoryStore(), ["t"], recent_bytes)
         self.rows.say("")
-        self.versions: list[tuple[Version, dict[bytes, bytes]]] = [(self.rows.version, {})]
+        self.versions: list[tuple[Version, dict[bytes, bytes]]] = []
+        self.put({})
 
     def put(self, changes: dict[bytes, bytes | None]) -> None:
         offset = len(self.versions)
-        version = Version({"t": [offset]}, {}, exact=True, number=offset)
+        version = Version({"t": [offset]}, {"in": [offset]}, exact=True, number=offset)
         keyed = {b"t\x00" + key: value for key, value in changes.items()}
         self.rows.apply({"t": keyed}, {PART: offset}, {}, version, [])
-        merged = self.versions[-1][1] | keyed
+        merged = (self.versions[-1][1] if self.versions else {}) | keyed
         self.versions.append((version, {key: value for key, value in merged.items() if value is not None}))
 
     def read(self, version: Version) -> tuple[dict[bytes, bytes], int]:
@@ -89,3 +90,18 @@ def test_without_memory_only_the_present_version_is_kept() -> None:
     assert served.read(served.versions[2][0]) == ({b"t\x00a": b"2"}, 1)
     with pytest.raises(QueryError, match="not kept here"):
         served.read(served.versions[1][0])
+
+
+def test_a_version_before_the_first_cut_is_not_kept() -> None:
+    """Its inputs are not known: a trace would have no records of streams at it."""
+    served = Served(1 << 20)
+    served.rows = ServedRows(MemoryStore(), ["t"], 1 << 20)
+    served.rows.say("")
+    early = Version({"t": [1]}, {}, exact=False, number=1)
+    served.rows.apply({"t": {b"t\x00a": b"1"}}, {PART: 1}, {}, early, [])
+    assert served.rows.earliest().version is early  # type: ignore[union-attr]
+    served.versions.append((early, {b"t\x00a": b"1"}))
+    served.put({b"a": b"2"})
+    with pytest.raises(QueryError, match="not kept here"):
+        served.rows.former(early.token)
+    assert served.rows.earliest().version is served.versions[-1][0]  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
 """Mistakes in documented calls, drawn by a seed: `python -m tests.bad_input.drawn_mistakes SEED COUNT` prints them.
 
-The kinds, over the public calls of `test_mutated_calls.py`:
+The kinds, over the public calls of `test_mutated_calls.py` and `newer_calls.py`:
 
     type     an argument of another kind
     order    positional arguments in another order, of any two, neighbours or not
@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import eddy
+from tests.bad_input.newer_calls import NEWER, NEWER_POOL
 from tests.bad_input.test_mutated_calls import CALLS, POOL, Mutation, Place, fault, told
 
 __all__ = ["KINDS", "Mistake", "drawn"]
 
 S = eddy.String
+_ALL = [*CALLS, *NEWER]
 
 
 class Mistake(NamedTuple):
@@ -42,9 +44,10 @@ class Mistake(NamedTuple):
 
 
 def of_type(draw: random.Random) -> Mistake:
-    call = draw.choice([call for call in CALLS if call.arguments])
+    calls, pool = draw.choice([(CALLS, POOL), (NEWER, NEWER_POOL)])
+    call = draw.choice([call for call in calls if call.arguments])
     argument, (_, fits) = draw.choice([*call.arguments.items()])
-    wrong = [value for value in POOL if not fits(value)]
+    wrong = [value for value in pool if not fits(value)]
     if not wrong:
         return of_type(draw)
     value = draw.choice(wrong)
@@ -54,7 +57,7 @@ def of_type(draw: random.Random) -> Mistake:
 
 def of_order(draw: random.Random) -> Mistake:
     """Two positional arguments exchanged that do not fit each other's places."""
-    call = draw.choice([call for call in CALLS if len(call.arguments) > 1])
+    call = draw.choice([call for call in _ALL if len(call.arguments) > 1])
     one, other = sorted(draw.sample(range(len(call.arguments)), 2))
     names = [*call.arguments]
     mutation = Mutation(call, f"{names[one]} and {names[other]} exchanged", {}, "", (names[one], names[other]))
@@ -78,7 +81,7 @@ def of_order(draw: random.Random) -> Mistake:
 
 
 def of_name(draw: random.Random) -> Mistake:
-    call = draw.choice([call for call in CALLS if call.arguments and not call.any_keyword])
+    call = draw.choice([call for call in _ALL if call.arguments and not call.any_keyword])
     name = draw.choice([name for name in call.arguments if name not in {"others", "columns", "conditions"}] or [""])
     if not name:
         return of_name(draw)
@@ -106,7 +109,7 @@ def of_name(draw: random.Random) -> Mistake:
 
 
 def of_count(draw: random.Random) -> Mistake:
-    call = draw.choice([call for call in CALLS if call.arguments and not call.any_keyword])
+    call = draw.choice([call for call in _ALL if call.arguments and not call.any_keyword])
     too_many = draw.random() < 0.5
 
     def answer(place: Place) -> str:

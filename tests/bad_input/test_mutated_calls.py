@@ -489,13 +489,13 @@ def value_in(place: Place, value: Any) -> Any:
     return value.found(place) if isinstance(value, At) else value
 
 
-def mutations() -> Iterator[Mutation]:
-    """All mistakes."""
-    for call in CALLS:
+def mutations(calls: list[Call], pool: list[Any]) -> Iterator[Mutation]:
+    """All mistakes in calls, with values of a pool."""
+    for call in calls:
         given = list(call.arguments.items())
         for argument, (_, fits) in given:
             yield from (
-                Mutation(call, f"{argument}={value!r:.40}", {argument: value}) for value in POOL if not fits(value)
+                Mutation(call, f"{argument}={value!r:.40}", {argument: value}) for value in pool if not fits(value)
             )
             if not call.any_keyword:
                 yield Mutation(call, f"{argument}_=", {}, argument)

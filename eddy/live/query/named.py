@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from eddy.errors import EddyError, QueryBuildError, QueryError
+from eddy.live.query.functions import check_function_of_one
 from eddy.live.query.query import Query
 from eddy.live.query.refusals import (
     ForbiddenError,
@@ -211,6 +212,8 @@ class Queries:
     """
 
     def __init__(self, claims: FindClaims | None = None) -> None:
+        if claims is not None:
+            check_function_of_one("queries: claims=", claims, "the headers of a request", "claims=lambda headers: …")
         self._find_claims = claims
         self._queries: dict[str, NamedQuery] = {}
 

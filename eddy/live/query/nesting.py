@@ -14,6 +14,7 @@ import msgspec
 from eddy.errors import QueryBuildError
 from eddy.live.query.columns import Described, RowProxy
 from eddy.live.query.conditions import linked
+from eddy.live.query.functions import check_function_of_one
 from eddy.live.query.syntax import Nest, Ref, Select
 
 __all__ = ["build_nest"]
@@ -45,7 +46,8 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
     """The nest of this function, which is called with `proxy` as the row. Raises: QueryBuildError."""
     if not callable(function):
         raise QueryBuildError(
-            f"{where}: {function!r} is not a function of the row. Write: nest({name}=lambda row: t.where(t.x == row.y))"
+            f"{where}: {function!r} is not a function of the row; one is needed. Write: "
+            f"nest({name}=lambda row: t.where(t.x == row.y))"
         )
     calls = _calls.get()
     for call in calls:
@@ -60,6 +62,7 @@ def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, whe
             f"{where}: {_MAX_FUNCTIONS} functions call one another; a recursion by one function that names itself is "
             "needed, not by a new lambda in each call"
         )
+    check_function_of_one(f"{where}: ", function, "a row", f"nest({name}=lambda row: t.where(t.x == row.y))")
     call = _Call(function, _label(function, {call.label for call in calls}))
     with _calling(call):
         query = function(proxy)

@@ -7,9 +7,7 @@ Calls are clauses, not steps: their order is free. Conditions of several `where`
 `skip`, `start` or `select` replaces an earlier one. The key ends every order, so that each order is total.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Union, overload
 
 import msgspec
@@ -27,6 +25,7 @@ from eddy.live.query.columns import (
 )
 from eddy.live.query.conditions import conjunction, resolve
 from eddy.live.query.explain import QueryPlan
+from eddy.live.query.functions import check_function_of_one
 from eddy.live.query.nesting import build_nest
 from eddy.live.query.syntax import (
     Aggregate,
@@ -45,6 +44,7 @@ from eddy.live.query.written import written
 
 __all__ = ["LiveTable", "Query", "R", "checked_query", "kind_of", "live_table", "query_from_json"]
 
+_MAX_SHOWN = 80
 Nested = Union["Query[Any]", Callable[..., "Query[Any]"]]
 
 
@@ -156,13 +156,13 @@ class Query(Described, Generic[R]):
 
         The row needs the columns of the order.
         """
+        where = f"start of table '{self._select.table.name}'"
+        if not isinstance(inclusive, bool):
+            raise QueryBuildError(f"{where}: inclusive={inclusive!r}; True or False is needed")
         try:
-            values = dict(row)
+            values = {**row}
         except (TypeError, ValueError) as error:
-            table = self._select.table.name
-            raise QueryBuildError(
-                f"start of table '{table}': {row!r} is not a row; columns by name are needed"
-            ) from error
+            raise QueryBuildError(f"{where}: row={row!r} is not a row; columns by name are needed") from error
         return self._changed(start=WindowStart(values, inclusive))
 
     def skip(self, rows: int) -> "Query[R]":
@@ -198,6 +198,12 @@ class Query(Described, Generic[R]):
 
         A function that names itself makes a tree of any depth; `depth` bounds its levels.
         """
+        if not nests:
+            given = "" if depth is None else f"depth={depth!r}"
+            raise QueryBuildError(
+                f"nest({given}) of table '{self._select.table.name}': it names no nest; a function of the row is "
+                "needed. Write: nest(children=lambda row: t.where(t.parent == row.id))"
+            )
         if self._select.aggregates:
             raise QueryBuildError(f"nest: groups of '{self._select.table.name}' have no nests; nest rows instead")
         made = {nest.name: nest for nest in self._select.nests}
@@ -360,11 +366,16 @@ def live_table(
 
 def query_from_json(data: bytes | str) -> Query[Any]:
     """The query that `Query.to_json` wrote. Raises: QueryBuildError."""
+    if not isinstance(data, bytes | str):
+        raise QueryBuildError(f"query_from_json: data={data!r}; bytes or a text, as of Query.to_json, are needed")
     try:
         select = from_json(data)
         check_select(select)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise QueryBuildError(f"query: this is not a query in JSON: {error}") from error
+        shown = repr(data if len(data) <= _MAX_SHOWN else data[:_MAX_SHOWN])
+        raise QueryBuildError(
+            f"query_from_json: data={shown} is not a query in JSON: {error}; what Query.to_json wrote is needed"
+        ) from error
     return Query(select)
 
 
@@ -386,16 +397,7 @@ def kind_of(query: Query[Any]) -> Any:
 
 def _of_row(where: str, condition: Any, row: RowProxy) -> Any:
     """The condition that a function makes of a row. Raises: QueryBuildError for one of other parameters."""
-    try:
-        with suppress(ValueError):  # of a function without a known signature
-            inspect.signature(condition).bind(row)
-        if isinstance(condition, type):
-            raise TypeError("it is a class")
-    except TypeError as error:
-        raise QueryBuildError(
-            f"{where}: {condition!r} cannot be called with a row: {error}; a function of one row is needed. Write "
-            "where(lambda row: …)"
-        ) from error
+    check_function_of_one(f"{where}: ", condition, "a row", "where(lambda row: …)")
     return condition(row)
 
 

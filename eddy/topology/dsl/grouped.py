@@ -101,14 +101,14 @@ class _Grouped(Generic[K, V]):
         state called `<name>-totals`. A row with another value than a number is an error of the row.
         Cost: O(1) for each changed row.
         """
-        given = value or (self._value if of is None else None)
+        given = self._value if value is None and of is None else value
         return self._summed(name, of, given, mean=False)
 
     def avg(
         self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None
     ) -> "KTable[K, float]":
         """The mean of the numbers `of(value)` of each group, the nearest float; as `sum`. `value` is its serde."""
-        return self._summed(name, of, value or Float64, mean=True)
+        return self._summed(name, of, Float64 if value is None else value, mean=True)
 
     def _summed(self, name: str, of: Any, value: Serde[Any] | None, mean: bool) -> Any:
         from eddy.topology.dsl.table import KTable

@@ -166,7 +166,7 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.where(issues.count == 3), r"t\['count'\] == 3 where a method"),  # type: ignore[comparison-overlap, arg-type]
         (lambda: issues.where(issues.title.is_in("open")), "issues.title: is_in takes 'open'; a list of values"),
         (lambda: issues.where(issues.created.is_in(3)), "is_in takes 3; a list of values"),  # type: ignore[arg-type]
-        (lambda: issues.start([1]), r"start of table 'issues': \[1\] is not a row"),  # type: ignore[arg-type]
+        (lambda: issues.start([1]), r"start of table 'issues': row=\[1\] is not a row"),  # type: ignore[arg-type]
         (lambda: issues.aggregate(n=users.age.sum()), "sum of table 'issues': users.age is none of its columns"),
         (lambda: users.group_by(users.team).aggregate(n=users.id.count()).order_by(-issues.created), "issues.created"),
         (lambda: eddy.live_table("t", value="v", columns=["v"]), "table 't': value='v' and columns; one of them is"),
@@ -198,7 +198,7 @@ def plucked(row: Any) -> eddy.Query:
         (lambda: issues.group_by(issues.status).count().one().syntax, "groups take no nest, no start and no one"),
         (lambda: issues.select(issues.title).count().syntax, "groups have no column 'title'"),
         (lambda: issues.nest(u=lambda i: users.where(users.id == i.owner)).pluck("u").exists(), "aggregate or pluck"),
-        (lambda: eddy.query_from_json(b'{"table": 3}'), "this is not a query in JSON"),
+        (lambda: eddy.query_from_json(b'{"table": 3}'), "is not a query in JSON"),
         (
             lambda: issues.nest(
                 c=lambda i: comments.where(comments.issue == i.id).nest(u=lambda c: users.where(users.id == i.owner))

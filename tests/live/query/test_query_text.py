@@ -87,7 +87,7 @@ def test_keys_and_values_are_named_as_by_live_table() -> None:
         ("folders.start({'a': 1})", "line 1, column 1: start of table 'folders': the row has no column 'key'"),
         ("live_table('nope')", "line 1, column 1: table 'nope': there is none of that name"),
         ("live_table('folders', columns=['a'])", "line 1, column 1: live_table('folders', columns=['a'])"),
-        ("folders.a", "line 1, column 1: live query: folders.a is no query"),
+        ("folders.a", "line 1, column 1: live query: folders.a is not a query"),
         ("folders.into(int)", "line 1, column 9: into: folders has no method of that name"),
         ("-" * 3000 + "1", "line 1, column 1"),
         ("folders" + ".one()" * 600, "line 1, column 1"),

@@ -148,14 +148,28 @@ def takes_key(where: str, function: Any, *parameters: str, what: str = "", itera
     return False
 
 
-def is_type_guard(function: Any) -> bool:
-    """Whether a function takes a value alone, and is annotated with a `TypeGuard` or a `TypeIs` of it as its result."""
-    with contextlib.suppress(ValueError, TypeError):
-        shown = inspect.signature(function)
-        told = shown.return_annotation
-        if _GUARD.match(told if isinstance(told, str) else repr(told)) and not _binds(shown, ("key", "value")):
-            return _binds(inspect.signature(_uncached(function), follow_wrapped=False), ("value",))
-    return False
+def is_type_guard(where: str, function: Any) -> bool:
+    """Whether a function takes a value alone, and is annotated with a `TypeGuard` or a `TypeIs` of it as its result.
+
+    Raises: TopologyError if it can also be called with a key and a value: it narrows the first one.
+    """
+    try:
+        shown, own = inspect.signature(function), inspect.signature(_uncached(function), follow_wrapped=False)
+    except (ValueError, TypeError):
+        return False
+    told = shown.return_annotation
+    if not _GUARD.match(told if isinstance(told, str) else repr(told)):
+        return False
+    if not _binds(shown, ("value",)) or not _binds(own, ("value",)):
+        return False
+    if _binds(shown, ("key", "value")) and _binds(own, ("key", "value")):
+        takes = f"({', '.join(map(_parameter, shown.parameters.values()))})"
+        raise TopologyError(
+            f"{where}: type guard {_named(function)} takes {takes}, so it could be called with a value as well as with "
+            "a key and a value, and would narrow the key; a guard of a value alone is needed. Let it have one "
+            "parameter without a *, and others after it by name: def guard(value, *, other=…)"
+        )
+    return True
 
 
 def parameters_of(function: Any) -> list[str]:

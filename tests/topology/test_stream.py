@@ -64,11 +64,36 @@ def test_filter_calls_a_guard_of_two_arguments_with_the_key() -> None:
     def has_a(key: str, value: str) -> TypeGuard[str]:
         return key == "a"
 
-    def has_one(value: str, other: str = "") -> TypeGuard[str]:
-        return value == "b" and other == "2"
-
     assert run(lambda s: s.filter(has_a), AB) == [("a", "1")]
-    assert run(lambda s: s.filter(has_one), AB) == [("b", "2")]
+
+
+def test_filter_calls_a_guard_with_the_value_whose_other_parameters_are_given_or_by_name() -> None:
+    def is_text(text: str, value: str) -> TypeGuard[str]:
+        return value == text
+
+    def is_first(value: str, *, text: str = "1") -> TypeGuard[str]:
+        return value == text
+
+    for guard in (is_first, functools.partial(is_text, "1")):
+        assert run(lambda s, guard=guard: s.filter(guard), AB) == [("a", "1")]
+
+
+def test_filter_refuses_a_guard_of_a_value_or_a_key_and_a_value() -> None:
+    def has_one(value: str, other: str = "") -> TypeGuard[str]:
+        return True
+
+    def has_all(*given: str) -> TypeGuard[str]:
+        return True
+
+    for guard, takes in ((has_one, r"\(value, other=''\)"), (has_all, r"\(\*given\)"), (noted(has_one), "")):
+        with pytest.raises(TopologyError, match=f"filter after 'in': type guard has_.* of .* takes {takes}.*by name"):
+            run(lambda s, guard=guard: s.filter(guard), AB)
+
+
+def test_filter_keeps_the_cache_of_a_guard() -> None:
+    guard = functools.cache(is_one)
+    run(lambda s: s.filter(guard), [("a", "1"), ("b", "1")])
+    assert guard.cache_info().hits >= 1
 
 
 def test_filter_not_and_branches_refuse_a_guard_of_the_value() -> None:

@@ -92,8 +92,9 @@ class Builder:
             verb, function, keeps_key = _of_record(step, verb, function, source.kind)
         elif verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
             verb, function, keeps_key = *_of_the_pair(step, verb, function, source.kind), True
-        elif verb == "filter" and is_type_guard(function):
-            function = of_value(check_plain(where, function))
+        elif verb == "filter" and is_type_guard(where, function):
+            check_plain(where, function)
+            function = of_value(function)
         elif verb != "negate" and verb not in _VALUE_VERBS:
             check_function(where, function, "key", "value", iterates=iterates)
         keeps_value = verb in {"filter", "filter-not", "peek", "select-key", "negate"}

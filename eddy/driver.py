@@ -4,7 +4,7 @@ Each piped record is a separate epoch; `pipe_all` puts many records into one epo
 Nothing waits: the wall clock moves only by `advance_wall_clock_time`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -255,7 +255,10 @@ class InputTopic(Generic[K, V]):
         else:
             times = [timestamp_ms] * count
         self._time_ms = times[-1] if times else self._time_ms
-        self._write(keys, values, times, headers)
+        apart: Sequence[Headers] | None = [headers] * count if headers else None
+        data, apart = key_serde.ids_apart(keys, apart)
+        bodies, apart = value_serde.ids_apart(values, apart)
+        self._write(data, bodies, times, apart)
 
     def pipe_raw(self, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> None:
         """Write one record of bytes, ignoring the serdes, and process it."""
@@ -272,7 +275,11 @@ class InputTopic(Generic[K, V]):
         check_headers(where, headers)
 
     def _write(
-        self, keys: list[bytes | None], values: list[bytes | None], times: list[int], headers: Headers = ()
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        times: list[int],
+        headers: Sequence[Headers] | None = None,
     ) -> None:
         """Write encoded records in one transaction, and process them."""
         tail = self._source.key.tail if self._source.key else 0
@@ -280,7 +287,7 @@ class InputTopic(Generic[K, V]):
         homes = [0 if key is None else next(known) for key in keys]
         producer = self._driver.log.producer(None)
         producer.begin()
-        producer.send(self._topic, homes, keys, values, times, [headers] * len(keys) if headers else None)
+        producer.send(self._topic, homes, keys, values, times, headers)
         producer.commit({}, None)
         producer.close()
         self._driver.run()
@@ -315,7 +322,8 @@ class OutputTopic(Generic[K, V]):
                 records = self._driver.log.read(partition, position, end, 10_000)
                 position = records.next_offset
                 headers = records.headers or [()] * len(records)
-                columns = zip(records.keys, records.values, records.timestamps, headers, strict=True)
+                keys, values = self._key.with_ids(records.keys, headers), self._value.with_ids(records.values, headers)
+                columns = zip(keys, values, records.timestamps, headers, strict=True)
                 found += [
                     OutputRecord(
                         self._decode(self._key, key, "key"), self._decode(self._value, value, "value"), time, head

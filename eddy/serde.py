@@ -72,6 +72,8 @@ class Serde(Generic[T]):
     """Whether `encode` itself gives equal values equal bytes, so that `identify` only serves comparisons."""
     id_header: str = field(default="", compare=False, repr=False)
     """The header that may have the first bytes of the data, the id of its schema, in their place; see `with_ids`."""
+    id_end: Callable[[bytes], int] | None = field(default=None, compare=False, repr=False)
+    """The number of the first bytes of encoded data that are written into that header; None if none are."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):
@@ -97,6 +99,19 @@ class Serde(Generic[T]):
     def without_ids(self, headers: _Headers) -> _Headers:
         """A record's headers without the id of another writer's schema: what this serde encodes has its own."""
         return tuple(pair for pair in headers if pair[0] != self.id_header) if self.id_header else headers
+
+    def ids_apart(
+        self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None
+    ) -> tuple[Sequence[bytes | None], Sequence[_Headers] | None]:
+        """A column of encoded data, and its records' headers, as they are written: perhaps with ids in headers."""
+        end_of, name = self.id_end, self.id_header
+        if end_of is None:
+            return data, headers
+        ends = [0 if item is None else end_of(item) for item in data]
+        ids = [() if item is None else ((name, item[:end]),) for end, item in zip(ends, data, strict=True)]
+        before = [()] * len(data) if headers is None else headers
+        rest = [None if item is None else item[end:] for end, item in zip(ends, data, strict=True)]
+        return rest, [(*pairs, *own) for pairs, own in zip(before, ids, strict=True)]
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
         """Canonical bytes of each value: equal values have equal bytes, such as 1, 1.0 and True."""

@@ -418,6 +418,8 @@ def windowed(name: str, key: Serde[Any], windows: Any) -> Serde[Any]:
         tail=_START.size,
         topic_form=None if key.topic_form is None else in_topic,
         canonical=key.canonical,
+        id_header=key.id_header,
+        id_end=key.id_end,
         key=key,
     )
 
@@ -477,6 +479,8 @@ def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
         tail=tail,
         topic_form=None if key.topic_form is None else lambda topic, part: SessionWindowed(key.in_topic(topic, part)),
         canonical=key.canonical,
+        id_header=key.id_header,
+        id_end=key.id_end,
         key=key,
     )
 

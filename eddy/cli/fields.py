@@ -95,16 +95,21 @@ def json_type(serde: Serde[Any]) -> FieldType:
     return FieldType(serde, msgspec.json.decode, lambda value: encode(value).decode(), Any)
 
 
-def types_of(topic: str, key: str, value: str | None, registry: str | None) -> tuple[FieldType, FieldType]:
+def types_of(
+    topic: str, key: str, value: str | None, registry: str | None, ids_in_headers: bool = False
+) -> tuple[FieldType, FieldType]:
     """The types of a topic's keys and values; values without a type are text, or with a registry of its schemas.
+
+    With `ids_in_headers` ids of schemas are written into headers.
 
     Raises: ConfigurationError for a type of a registry without one.
     """
     value = value or ("string" if registry is None else BY_REGISTRY)
-    return _type_of(topic, "key", key, registry), _type_of(topic, "value", value, registry)
+    by_guid = ids_in_headers
+    return _type_of(topic, "key", key, registry, by_guid), _type_of(topic, "value", value, registry, by_guid)
 
 
-def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldType:
+def _type_of(topic: str, part: Part, name: str, registry: str | None, by_guid: bool) -> FieldType:
     if name != BY_REGISTRY:
         return FIELD_TYPES[name]
     if registry is None:
@@ -117,6 +122,7 @@ def _type_of(topic: str, part: Part, name: str, registry: str | None) -> FieldTy
     from eddy.connectors.schema_registry.by_id import TopicById
     from eddy.connectors.schema_registry.client import id_header
 
-    by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part)
-    serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=id_header(part))
+    by_id = TopicById(SchemaRegistry(registry).client_settings, topic, part, by_guid)
+    end = by_id.id_end if by_guid else None
+    serde = Serde(BY_REGISTRY, by_id.encode, by_id.decode, id_header=id_header(part), id_end=end)
     return json_type(serde)

@@ -7,6 +7,7 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, TextIO, cast
 
 import click
@@ -63,6 +64,7 @@ class _Writer(RowWriter):
 @key_type_option
 @value_type_option
 @registry_option
+@click.option("--ids-in-headers", is_flag=True, help="Write the ids of schemas into headers, not before the data.")
 @click.option(
     "--header/--no-header",
     default=None,
@@ -83,6 +85,7 @@ def command(
     key_type: str,
     value_type: str | None,
     registry: str | None,
+    ids_in_headers: bool,
     header: bool | None,
     empty_is_null: bool | None,
     skip_bad: bool,
@@ -104,7 +107,9 @@ def command(
       eddy produce people people.jsonl --registry http://127.0.0.1:8081
       printf 'leaf\\ttwig\\ntwig\\tbranch\\n' | eddy produce nodes
     """
-    types = types_of(topic, key_type, value_type, registry)
+    if ids_in_headers and registry is None:
+        raise click.UsageError("--ids-in-headers is about the ids of a schema registry. Name one: --registry URL.")
+    types = types_of(topic, key_type, value_type, registry, ids_in_headers)
     fields = Fields(key, value, timestamp, *types, header, empty_of(empty_is_null))
     forms = [(file, form or _format_of(file)) for file in files or ("-",)]
     if missing := [file for file, _ in forms if file != "-" and not pathlib.Path(file).is_file()]:
@@ -114,7 +119,8 @@ def command(
         typed = any(file == "-" for file, _ in forms) and sys.stdin.isatty()
         if typed:
             click.echo("reading from the terminal, each line at once; end with Ctrl-D", err=True)
-        writer = _Writer(Transactions(log), topic, Bytes, Bytes, 1 if typed else _TRANSACTION_RECORDS)
+        keys, values = (replace(Bytes, id_header=t.serde.id_header, id_end=t.serde.id_end) for t in types)
+        writer = _Writer(Transactions(log), topic, keys, values, 1 if typed else _TRANSACTION_RECORDS)
         bad = sum(_produce(file, form, fields, writer, skip_bad) for file, form in forms)
         writer.commit()
     left_out = f", {bad:,} bad lines skipped" if bad else ""

@@ -139,7 +139,9 @@ class RowWriter:
         time_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
         key, value = self._encoded(self._key, key, "key"), self._encoded(self._value, value, "value")
         own = self._key.without_ids(self._value.without_ids(headers))
-        self._waiting.append(RowRecord(key, value, time_ms, own))
+        (key,), apart = self._key.ids_apart([key], [own])
+        (value,), apart = self._value.ids_apart([value], apart)
+        self._waiting.append(RowRecord(key, value, time_ms, apart[0] if apart else own))
         if self._max_records is not None and len(self._waiting) >= self._max_records:
             self.commit()
 

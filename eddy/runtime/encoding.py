@@ -114,11 +114,18 @@ class SinkTopic:
     def failures(self, batch: Batch) -> dict[int, DataError]:
         """The rows that do not fit the serdes, or that the topic does not accept, by index."""
         try:
-            self._check(batch.rows, self.forwarded(batch.headers))
+            self._check(batch.rows, batch.headers)
         except DataError:
             errors = {index: self._error(batch, index) for index in range(len(batch))}
             return {index: error for index, error in errors.items() if error is not None}
         return {}
+
+    def apart(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
+        """Keys, values and headers of records as they are written, from encoded columns and headers to pass on."""
+        found: Sequence[Headers] | None = self.forwarded(headers)
+        keys, found = self.key.ids_apart(keys, found)
+        values, found = self.value.ids_apart(values, found)
+        return keys, values, found
 
     def forwarded(self, headers: list[Headers] | None) -> list[Headers] | None:
         """The headers of records, without ids of the schemas by which other writers wrote what they are made of: keys
@@ -129,15 +136,15 @@ class SinkTopic:
         return [self.key.without_ids(self.value.without_ids(pairs)) for pairs in headers]
 
     def _check(self, rows: Sequence[Row], headers: list[Headers] | None) -> None:
-        keys, values = self.columns(rows)
+        columns = self.apart(*self.columns(rows), headers)
         if self.partitioner is not None:
             self.homes(rows, (), partition_of)
-        for error in self._refusals(keys, values, headers).values():
+        for error in self._refusals(*columns).values():
             raise error
 
     def _error(self, batch: Batch, index: int, tombstone: bool = False) -> DataError | None:
         key, value = batch.rows[index]
-        headers = None if batch.headers is None else self.forwarded([batch.headers[index]])
+        headers = None if batch.headers is None else [batch.headers[index]]
         try:
             self._check([(key, None if tombstone else value)], headers)
         except DataError as error:
@@ -179,8 +186,9 @@ class Encoder:
             batch, keys, values = sink.columns_apart(batch, aside)
         else:
             keys, values = sink.columns(batch.rows)
-        homes = sink.homes(batch.rows, keys, self._partitioner)
-        self._producer.send(sink.topic, homes, keys, values, batch.times_of_rows(), sink.forwarded(batch.headers))
+        written, bodies, headers = sink.apart(keys, values, batch.headers)
+        homes = sink.homes(batch.rows, written, self._partitioner)
+        self._producer.send(sink.topic, homes, written, bodies, batch.times_of_rows(), headers)
         return len(keys)
 
     def exchange(self, gate: Gate, outgoing: Sequence[Outgoing], origins: Origins) -> int:

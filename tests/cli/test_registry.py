@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,6 +60,27 @@ def test_values_and_keys_are_printed_by_the_schemas_of_their_ids(run: Command, s
         "address": {"street": "Main St", "town": "Ulm"}, "tags": ["a", "b"],
     }  # fmt: skip
     assert lines(shown.output) == [{"key": {"number": 7}, "value": ann}, {"key": {"number": 8}, "value": None}]
+
+
+@pytest.mark.parametrize("form", ["avro", "json", "protobuf"])
+def test_ids_are_written_into_headers_where_that_is_said(run: Command, server: Server, form: str) -> None:
+    registry = unseen(server.url)
+    value: Any = Id(3) if form != "protobuf" else error_details_pb2.ErrorInfo(reason="FULL")
+    write("p", {Id(1): value}, registry.avro(Id), getattr(registry, form)(type(value)))  # registers the schemas
+    plain = {"number": 3} if form != "protobuf" else {"reason": "FULL"}
+    given = json.dumps({"key": {"number": 2}, "value": plain})
+    options = ("--registry", server.url, "--key-type", "schema", "--format", "jsonl")
+    pathlib.Path("rows.jsonl").write_text(given)
+    run("produce", "p", "rows.jsonl", *options[:-2], "--ids-in-headers")
+    log = LocalLog(".eddy/log")
+    read = log.read(TopicPartition("p", 0), 1, 9, 9)
+    log.close()
+    assert (read.keys, len(read.headers or ())) == ((b"\x04",), 1)
+    assert [name for name, _ in (read.headers or [()])[0]] == ["__key_schema_id", "__value_schema_id"]
+    shown = run("consume", "p", *options)
+    assert lines(shown.output) == [{"key": {"number": n}, "value": plain} for n in (1, 2)]
+    refused = run("produce", "p", "rows.jsonl", "--ids-in-headers", status=2)
+    assert "--ids-in-headers is about the ids of a schema registry" in refused.output
 
 
 @pytest.mark.parametrize("form", ["avro", "json", "protobuf"])

@@ -21,10 +21,10 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def unseen(url: str) -> eddy.SchemaRegistry:
+def unseen(url: str, ids_in_headers: bool = False) -> eddy.SchemaRegistry:
     """A registry whose client has no schemas yet: a process has one client for equal settings."""
     settings = {"cache.capacity": next(_capacities), "max.retries": 0, "timeout": 5}
-    return eddy.SchemaRegistry(url, settings=settings)
+    return eddy.SchemaRegistry(url, settings=settings, ids_in_headers=ids_in_headers)
 
 
 @pytest.fixture

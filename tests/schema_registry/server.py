@@ -22,7 +22,10 @@ Answer = tuple[int, Any]
 
 @dataclass
 class Registry:
-    """Schemas by id, versions by subject, and the requests that came. `status` is the answer to all, if it is set."""
+    """Schemas by id, versions by subject, and the requests that came. `status` is the answer to all, if it is set.
+
+    Older registries have no `guids`.
+    """
 
     schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
     subjects: dict[str, list[int]] = field(default_factory=dict)
@@ -30,6 +33,7 @@ class Registry:
     status: int | None = None
     hangs: threading.Event | None = None
     user: str | None = None
+    guids: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
@@ -63,7 +67,7 @@ class Registry:
         self.schemas[number] = schema
         if number not in versions:
             versions.append(number)
-        return 200, {"id": number, "guid": str(uuid.UUID(int=number))}
+        return 200, self._ids(number)
 
     def _look_up(self, subject: str, body: dict[str, Any]) -> Answer:
         if subject not in self.subjects:
@@ -91,7 +95,10 @@ class Registry:
         return 200, {"subject": subject, "version": at, **self._known(number)}
 
     def _known(self, number: int) -> dict[str, Any]:
-        return {"id": number, "guid": str(uuid.UUID(int=number)), **self.schemas[number]}
+        return {**self._ids(number), **self.schemas[number]}
+
+    def _ids(self, number: int) -> dict[str, Any]:
+        return {"id": number, **({"guid": str(uuid.UUID(int=number))} if self.guids else {})}
 
 
 def _schema_in(body: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.schema_registry.avro_types import schema_of
 from eddy.connectors.spark.source.source_reading import decoded_or_error
+from eddy.errors import ConfigurationError
 from tests.schema_registry.server import Server, served
 from tests.schema_registry.test_header_ids import Writer
 from tests.spark.rig import Rig, plant
@@ -95,6 +96,25 @@ def test_ids_in_headers_are_refused_by_name(rig: Rig, server: Server) -> None:
     assert [person for person in people if person is not None][-1] in PEOPLE, "the data source reads them"
     with pytest.raises(eddy.DataError, match=r"topic 'people' partition . offset .*the header '__value_schema_id'"):
         rig.backfill()
+
+
+def test_outputs_with_ids_in_headers_are_left_out_by_name(rig: Rig, server: Server) -> None:
+    def with_headers() -> eddy.Topology:
+        made = eddy.Topology("towns")
+        writes = eddy.SchemaRegistry(server.url, ids_in_headers=True).avro(Person)
+        people = made.table("people", key=eddy.String, value=eddy.SchemaRegistry(server.url).avro(Person))
+        people.filter(lambda name, person: person.age >= 18).to("adults", value=writes)
+        people.group_by(lambda name, person: (person.town.name, 1), key=eddy.String).count("counts").to("counts")
+        return made
+
+    rig.topology = with_headers
+    with pytest.raises(ConfigurationError, match="topic 'adults' is written with the ids of schemas in headers"):
+        rig.backfill()
+    rig.work()
+    verdict = rig.verify()
+    assert {part.name for part in verdict.compared} >= {"counts"}
+    assert not any(part.differing for part in verdict.compared)
+    assert verdict.undetermined == {"sink 'adults'": "the ids of its schemas are in headers, which are not compared"}
 
 
 def test_a_repair_writes_corrections_by_the_schema_of_the_topic(rig: Rig, server: Server) -> None:

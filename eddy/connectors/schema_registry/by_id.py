@@ -9,7 +9,7 @@ import datetime
 import decimal
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,25 +22,32 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 
 from eddy.connectors.schema_registry.avro_values import has_several_records
 from eddy.connectors.schema_registry.client import Settings, client_of, registry_errors
+from eddy.connectors.schema_registry.schema_ids import (
+    HEAD_BYTES,
+    MAGIC,
+    checked,
+    end_of_guid,
+    end_of_place,
+    guid_first,
+    varints,
+)
 from eddy.connectors.schema_registry.stored_form import to_json
 from eddy.serde import Part
 
 __all__ = ["TopicById"]
 
-_MAGIC = 0
-_HEAD_BYTES = {0: 5, 1: 17}
-"""The bytes before the payload, by the first one: an id of 4 bytes, or a GUID."""
 _READING = {"validate": False}  # the writer has validated it
 
 
 class TopicById:
-    """The keys or the values of one topic."""
+    """The keys or the values of one topic. `by_guid`: encoded data begins with the GUID of its schema."""
 
-    def __init__(self, settings: Settings, topic: str, part: Part) -> None:
+    def __init__(self, settings: Settings, topic: str, part: Part, by_guid: bool = False) -> None:
         self._client, self._subject = client_of(settings), f"{topic}-{part}"
         self._where = f"topic '{topic}': subject '{self._subject}'"
         self._context = SerializationContext(topic, MessageField.KEY if part == "key" else MessageField.VALUE)
         self._options = {"subject.name.strategy": lambda context, record: self._subject}
+        self._by_guid, self._end = by_guid, end_of_guid
         self._readers: dict[bytes, Callable[[bytes], Any]] = {}
         self._writer: Callable[[Any], bytes] | None = None
 
@@ -49,8 +56,8 @@ class TopicById:
 
         Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema of their id.
         """
-        head = data[: _HEAD_BYTES.get(data[0], 0) if data else 0]
-        if not head or len(data) < _HEAD_BYTES[head[0]]:
+        head = data[: HEAD_BYTES.get(data[0], 0) if data else 0]
+        if not head or len(data) < HEAD_BYTES[head[0]]:
             raise ValueError("it does not begin with a zero byte and the id of a schema")
         with registry_errors(self._where, reads=True):
             reader = self._readers.get(head)
@@ -68,8 +75,12 @@ class TopicById:
                 self._writer = self._latest_writer(self._client.get_latest_version(self._subject))
             return self._writer(value)
 
+    def id_end(self, data: bytes) -> int:
+        """The offset after the GUID at the beginning of encoded data."""
+        return self._end(data)
+
     def _schema(self, head: bytes, fmt: str | None = None) -> Schema:
-        if head[0] == _MAGIC:
+        if head[0] == MAGIC:
             return self._client.get_schema(int.from_bytes(head[1:], "big"), self._subject if fmt else None, fmt)
         return self._client.get_schema_by_guid(str(uuid.UUID(bytes=head[1:])), fmt)
 
@@ -92,8 +103,13 @@ class TopicById:
         assert latest.schema_id is not None
         if schema.schema_type == "PROTOBUF":
             serialized = self._client.get_schema(latest.schema_id, self._subject, fmt="serialized")
-            return partial(_ProtobufSchema(self._client, serialized).encode, latest.schema_id)
+            head = bytes([MAGIC]) + latest.schema_id.to_bytes(4, "big")
+            if self._by_guid:
+                head, self._end = b"\1" + uuid.UUID(checked(latest.guid)).bytes, end_of_place
+            return partial(_ProtobufSchema(self._client, serialized).encode, head)
         options = {**self._options, "auto.register.schemas": False, "use.latest.version": True}
+        if self._by_guid:
+            options["schema.id.serializer"] = guid_first
         if schema.schema_type == "JSON":
             as_json = JSONSerializer(schema, self._client, None, options, json_encode=to_json)
             return lambda value: as_json(value, context)
@@ -204,7 +220,7 @@ class _ProtobufSchema:
         return message_factory.GetMessageClass(self._pool.FindMessageTypeByName(full))
 
     def decode(self, data: bytes) -> Any:
-        numbers = _varints(data, _HEAD_BYTES[data[0]])
+        numbers = varints(data, HEAD_BYTES[data[0]])
         count, end = next(numbers)
         indexes = []
         for _ in range(count):
@@ -213,20 +229,7 @@ class _ProtobufSchema:
         message = self._type(indexes or [0]).FromString(data[end:])
         return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
-    def encode(self, number: int, value: Any) -> bytes:
-        """A message of the schema's first type."""
+    def encode(self, head: bytes, value: Any) -> bytes:
+        """A message of the schema's first type, after the id of the schema."""
         message = json_format.ParseDict(value, self._type([0])())
-        return bytes([_MAGIC]) + number.to_bytes(4, "big") + b"\0" + bytes(message.SerializeToString())
-
-
-def _varints(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """The zigzag varints from `at` on, each with the offset after it. Raises: ValueError at the end of the data."""
-    while True:
-        number = shift = 0
-        more = True
-        while more:
-            if at == len(data):
-                raise ValueError("it ends in the place of its message type")
-            number |= (data[at] & 0x7F) << shift
-            more, shift, at = data[at] >= 0x80, shift + 7, at + 1
-        yield (number >> 1) ^ -(number & 1), at
+        return head + b"\0" + bytes(message.SerializeToString())

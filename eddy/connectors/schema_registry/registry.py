@@ -46,11 +46,14 @@ class SchemaRegistry:
         user: `NAME:PASSWORD` for HTTP Basic authentication.
         settings: further settings of confluent-kafka's `SchemaRegistryClient`, such as `{"ssl.ca.location": "ca.pem"}`.
             By default a request ends after 10 seconds and is repeated three times.
+        ids_in_headers: whether the id of a schema is written into a header of the record, rather than before the data:
+            the GUID, in `__key_schema_id` or `__value_schema_id`. Both forms are read.
     """
 
     url: str
     user: str | None = None
     settings: Mapping[str, Any] | None = None
+    ids_in_headers: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or not self.url.startswith(("http://", "https://", "mock://")):
@@ -60,6 +63,8 @@ class SchemaRegistry:
             )
         if self.user is not None and (not isinstance(self.user, str) or ":" not in self.user):
             raise TopologyError("SchemaRegistry: user= has no colon; 'NAME:PASSWORD' is needed")
+        if not isinstance(self.ids_in_headers, bool):
+            raise TopologyError(f"SchemaRegistry: ids_in_headers={self.ids_in_headers!r}; True or False is needed")
         settings = {} if self.settings is None else self.settings
         plain = isinstance(settings, Mapping) and all(isinstance(x, str | int | float) for x in settings.values())
         if not plain:
@@ -76,6 +81,10 @@ class SchemaRegistry:
         """The settings of its client."""
         user = {} if self.user is None else {"basic.auth.user.info": self.user}
         return tuple(sorted({**(self.settings or {}), **user, "url": self.url}.items()))
+
+    def registration(self, subject: str | None, register: bool) -> Registration:
+        """How a serde of this registry names and registers its schema, and writes its id."""
+        return Registration(self.client_settings, subject, register, self.ids_in_headers)
 
     def avro(
         self,
@@ -176,7 +185,7 @@ def _avro(
     named = f"avro({name})"
     made = (text, type if _is_type(type) else None, where, registry, subject, register, references)
     form = partial(topic_form.avro_form, stored=stored, text=text, references=references)
-    return _serde(named, type, stored, (_avro, made), form, Registration(registry.client_settings, subject, register))
+    return _serde(named, type, stored, (_avro, made), form, registry.registration(subject, register))
 
 
 def _json(
@@ -203,16 +212,14 @@ def _json(
     stored = stored_form.of_json(type)
     made = (text, type, registry, subject, register, references)
     form = partial(topic_form.json_form, stored=stored, text=text, references=references)
-    return _serde(named, type, stored, (_json, made), form, Registration(registry.client_settings, subject, register))
+    return _serde(named, type, stored, (_json, made), form, registry.registration(subject, register))
 
 
 def _protobuf(message: Any, registry: SchemaRegistry, subject: str | None, register: bool) -> Serde[Any]:
     named, stored = f"protobuf({message.DESCRIPTOR.full_name})", stored_form.of_messages(message)
     made = (message, registry, subject, register)
     form = partial(topic_form.protobuf_form, stored=stored)
-    return _serde(
-        named, message, stored, (_protobuf, made), form, Registration(registry.client_settings, subject, register)
-    )
+    return _serde(named, message, stored, (_protobuf, made), form, registry.registration(subject, register))
 
 
 def _serde(

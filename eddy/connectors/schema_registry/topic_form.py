@@ -1,9 +1,10 @@
 """The form of values in users' topics: Confluent's wire format, by confluent-kafka's own serializers.
 
     0 (1 byte)  schema id (4 bytes, big-endian)  payload        as they are written
-    1 (1 byte)  schema GUID (16 bytes)           payload        also read
+    1 (1 byte)  schema GUID (16 bytes)           payload        also read, and written where ids are in headers
 
-A record that has its schema's id in the header `__key_schema_id` or `__value_schema_id` is read as if it began with it.
+A record that has its schema's GUID in the header `__key_schema_id` or `__value_schema_id` is read as if it began with
+it. `Serde.ids_apart` writes it there.
 The schema is registered, or looked up, when the first value is written. A value is read by the schema of its id, and
 converted to the schema of the program.
 """
@@ -26,6 +27,7 @@ from eddy.connectors.schema_registry.avro_values import (
     listed,
 )
 from eddy.connectors.schema_registry.client import Settings, client_of, id_header, registry_errors
+from eddy.connectors.schema_registry.schema_ids import end_of_guid, end_of_place, guid_first
 from eddy.connectors.schema_registry.stored_form import LOGICAL, StoredForm, to_json
 from eddy.serde import Part, Serde
 
@@ -39,11 +41,15 @@ _FIELDS = {"key": MessageField.KEY, "value": MessageField.VALUE}
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How schemas are named and registered: `subject` None is `<topic>-key` or `<topic>-value`."""
+    """How schemas are named and registered: `subject` None is `<topic>-key` or `<topic>-value`.
+
+    `by_guid`: data is written after the GUID of its schema, which is then put into a header.
+    """
 
     settings: Settings
     subject: str | None
     register: bool
+    by_guid: bool = False
 
     def subject_of(self, topic: str, part: Part) -> str:
         """The subject of a topic's keys or values."""
@@ -52,7 +58,12 @@ class Registration:
     def options(self, subject: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """The settings of a serializer and of a deserializer."""
         reading = {"subject.name.strategy": lambda context, record: subject}
-        return {**reading, "auto.register.schemas": self.register}, reading
+        writing = {**reading, "auto.register.schemas": self.register}
+        return writing | ({"schema.id.serializer": guid_first} if self.by_guid else {}), reading
+
+    def id_end(self, found: Callable[[bytes], int]) -> Callable[[bytes], int] | None:
+        """As `Serde.id_end`."""
+        return found if self.by_guid else None
 
 
 class _Confluent:
@@ -102,6 +113,7 @@ def _serde(
     confluent: _Confluent,
     part: Part,
     normal: Callable[[Any], Any] | None,
+    id_end: Callable[[bytes], int] | None,
 ) -> Serde[Any]:
     """The serde of a topic. `normal` makes equal values one, so that equal keys have equal bytes."""
     encode = confluent.encode
@@ -111,8 +123,12 @@ def _serde(
         def encode(value: Any) -> bytes:
             return write(made_normal(value))
 
-    header = id_header(part)
-    return Serde(name, encode, confluent.decode, hashable, stored.identify, type, canonical=True, id_header=header)
+    return Serde(
+        *(name, encode, confluent.decode, hashable, stored.identify, type),
+        canonical=True,
+        id_header=id_header(part),
+        id_end=id_end,
+    )
 
 
 def _schema(text: str, kind: str, references: References) -> Schema:
@@ -143,7 +159,8 @@ def avro_form(
         ),
     )
     normal = None if record is None else (lambda value: stored.decode(stored.encode(value)))
-    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, normal)
+    id_end = registration.id_end(end_of_guid)
+    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, normal, id_end)
 
 
 def _avro_writer(record: Any, parsed: Any) -> _Function | None:
@@ -228,9 +245,8 @@ def json_form(
             json_decode=msgspec.json.decode,
         ),
     )
-    return _serde(
-        serde.name, type, serde.hashable, stored, confluent, part, lambda value: stored.decode(stored.encode(value))
-    )
+    normal, id_end = lambda value: stored.decode(stored.encode(value)), registration.id_end(end_of_guid)
+    return _serde(serde.name, type, serde.hashable, stored, confluent, part, normal, id_end)
 
 
 def protobuf_form(
@@ -247,4 +263,5 @@ def protobuf_form(
         lambda: ProtobufSerializer(serde.type, client_of(registration.settings), write_options),
         lambda: ProtobufDeserializer(serde.type, read_options, client_of(registration.settings)),
     )
-    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, None)
+    id_end = registration.id_end(end_of_place)
+    return _serde(serde.name, serde.type, serde.hashable, stored, confluent, part, None, id_end)

@@ -246,11 +246,18 @@ class Backfill:
     def _check(self, computation: Computation) -> None:
         computation.check()
         application = computation.application
+        serdes = sink_serdes(self.topology.plan, application.counts)
         for sink in self.topology.plan.sinks():
             if sink.partitioner is not None:
                 raise ConfigurationError(
                     f"backfill of application '{self.topology.name}': topic '{sink.topic}' is written with "
                     "partitioner=, and Spark places records by their keys. Let the worker replay the input: eddy run …"
+                )
+            if any(serde.id_end for serde in serdes[sink]):
+                raise ConfigurationError(
+                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' is written with the ids of "
+                    "schemas in headers, and Spark writes them before the data. Let the worker replay the input: eddy "
+                    "run …"
                 )
             if sink.kind == "stream" and self._before(application, sink.topic):
                 begun = application.metadata.backfill is not None

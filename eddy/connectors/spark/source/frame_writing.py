@@ -5,7 +5,7 @@ that is repeated writes nothing twice, whichever rows it has then.
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow.compute
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from eddy.connectors.log import Headers
 from eddy.connectors.spark.arrow_functions import pack_headers
 from eddy.connectors.spark.inputs import OpenLog
 from eddy.connectors.spark.pickling import Pickled
@@ -112,18 +113,24 @@ class RowEncoding:
         for batch in batches:
             count, columns = batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
             nothing = [None] * count
+            headers: Sequence[Headers] | None = None
+            if "headers" in columns:
+                headers = list(map(self._headers, columns["headers"].to_pylist()))
+            keys = self._encoded(self.key, columns["key"], "key") if "key" in columns else nothing
+            data, headers = self.key.ids_apart(keys, headers)
+            bodies, headers = self.value.ids_apart(self._encoded(self.value, columns["value"], "value"), headers)
             encoded = [
                 _times(columns["timestamp"]) if "timestamp" in columns else nothing,
-                self._encoded(self.key, columns["key"], "key") if "key" in columns else nothing,
-                self._encoded(self.value, columns["value"], "value"),
-                list(map(self._headers, columns["headers"].to_pylist())) if "headers" in columns else nothing,
+                data,
+                bodies,
+                nothing if headers is None else list(map(pack_headers, headers)),
             ]
             arrays = [pa.array(column, field.type) for column, field in zip(encoded, ENCODED, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=ENCODED)
 
-    def _headers(self, pairs: Any) -> bytes | None:
+    def _headers(self, pairs: Any) -> Headers:
         headers = tuple((pair["key"], pair["value"] or b"") for pair in pairs or ())
-        return pack_headers(self.key.without_ids(self.value.without_ids(headers)))
+        return self.key.without_ids(self.value.without_ids(headers))
 
     def _encoded(self, serde: Serde[Any], column: Any, part: str) -> list[bytes | None]:
         back, values, found = column_of(serde).back, column.to_pylist(), []

@@ -285,7 +285,7 @@ final class Interpreter {
         for (JsonNode test : step.get("tests")) {
             branches = branches.branch((k, v) -> Functions.test(test.asText(), k, v), Branched.as(String.valueOf(number++)));
         }
-        return branches.noDefaultBranch().get("b" + made.size() + "-" + step.get("take").asInt());
+        return branches.defaultBranch(Branched.as(String.valueOf(number))).get("b" + made.size() + "-" + step.get("take").asInt());
     }
 
     private Object cogroup(JsonNode step, int number) {

@@ -142,6 +142,7 @@ def _without_state(of: Any, step: Step) -> Any:
             pairs = _pairs(step)
             return of.flat_map_values(lambda key, value: [v for _, v in pairs(key, value)], value=eddy.Int64)
     branches = {f"b{number}": TESTS[test] for number, test in enumerate(step["tests"])}
+    branches[f"b{len(branches)}"] = lambda key, value: True
     return of.split(**branches)[f"b{step['take']}"]
 
 

@@ -53,8 +53,9 @@ def records_of(step: Step, key: Key, value: Value) -> list[tuple[Key, Value]]:
             made = [pair_of(part, key, value) for part in step["parts"] if TESTS[part["f"]](key, value)]
             return [(key, value) for _, value in made]
         case "split":
+            default = len(step["tests"])
             taken = [number for number, test in enumerate(step["tests"]) if TESTS[test](key, value)]
-            return [(key, value)] if taken[:1] == [step["take"]] else []
+            return [(key, value)] if min([*taken, default]) == step["take"] else []
     return [(key, value)]
 
 

@@ -110,7 +110,7 @@ def _without_state(dice: random.Random, op: str) -> dict[str, Any]:
         case "flat_map" | "flat_map_values":
             return {"parts": [{"f": dice.choice([*TESTS]), **_pair(dice)} for _ in range(dice.randint(1, 3))]}
         case "split":
-            return {"tests": dice.sample([*TESTS], 2), "take": dice.randrange(2)}
+            return {"tests": dice.sample([*TESTS], 2), "take": dice.randrange(3)}
     return {}
 
 

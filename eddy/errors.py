@@ -54,7 +54,7 @@ class NonTerminatingRecursionError(TopologyError):
 
 
 class PlanChangedError(TopologyError):
-    """The topology differs from the one that wrote the state, and would misread it."""
+    """The topology differs from the topology that wrote the state, and would misread the state."""
 
     code = "TOPOLOGY_PLAN_CHANGED"
 

@@ -51,7 +51,7 @@ class FieldType:
 
 
 def check_utf8(text: str) -> None:
-    """Refuse the text of bytes that are not UTF-8, which it has as surrogates. Raises: DataError naming the bytes."""
+    """Refuse text with surrogates: it was read from bytes that are not UTF-8. Raises: DataError naming the bytes."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -164,8 +164,8 @@ registry_option = click.option(
 empty_option = click.option(
     "--empty-is-null/--empty-is-text",
     default=None,
-    help="Whether a column of a csv with nothing in it, not even quotes, is no value or an empty text; if neither is "
-    "said, it is refused. (In tsv, an empty value is no value unless --empty-is-text is said.)",
+    help="The meaning of a cell of a csv without even quotes: no value, or an empty text. Without this option a file "
+    "with such a cell is refused. (In tsv, an empty cell is no value unless --empty-is-text is given.)",
 )
 
 

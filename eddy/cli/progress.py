@@ -131,7 +131,7 @@ class LogLines:
         pass
 
     def report(self) -> None:
-        """Log the figures if they are due, and have changed since they were last logged."""
+        """Log the figures if ten seconds have passed, and the figures have changed."""
         progress = self._meter.sample(_MESSAGE_INTERVAL_S)
         if progress is not None and progress != self._last:
             _log.info("%s: %s", self._name, progress, extra={"fields": msgspec.structs.asdict(progress)})

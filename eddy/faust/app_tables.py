@@ -56,8 +56,8 @@ def table(
     """
     if isinstance(table, WindowWrapperT) or getattr(table, "window", None) is not None:
         raise TopologyError(
-            f"faust table '{_name(table)}': it is windowed, and Faust drops windows that have expired without writing "
-            "so to the changelog; a table without windows is needed. Window in the topology instead: "
+            f"faust table '{_name(table)}': it is windowed, and Faust drops expired windows without a record in "
+            "the changelog; a table without windows is needed. Window in the topology instead: "
             "topology.stream(…).group_by_key().windowed_by(…)"
         )
     if isinstance(table, SetTable):

@@ -108,7 +108,7 @@ class Backlog:
             self._restart(offset, max([self.next_offset, *(records.next_offset for records in self._later)]))
 
     def forget(self, offset: int) -> None:
-        """Drop the records before this offset, which are committed."""
+        """Drop the records before a committed offset."""
         done = min(bisect_left(self._offsets, offset), self._cursor)
         for column in (self._offsets, self._timestamps, self._keys, self._values, self._headers):
             del column[:done]

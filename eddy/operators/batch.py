@@ -132,7 +132,7 @@ class Batch:
         return Batch(rows, self.weights, self.time, self.times, self.headers, self.places, self.event_times)
 
     def without_places(self) -> "Batch":
-        """The same rows, if their partitions are no longer the partitions of their records."""
+        """These rows without places, for steps after which a row's partition need not be its record's."""
         if self.places is None and self.event_times is None:
             return self
         return Batch(self.rows, self.weights, self.time, self.times, self.headers)
@@ -195,7 +195,7 @@ class Batch:
         return self
 
     def _counted(self, where: str) -> "Batch":
-        """The same where only keys differ: they are counted without a hash of each row."""
+        """As above, if only keys differ: keys are counted, without a hash of each row."""
         value, weight = self.rows[0][1], self.weights[0]
         try:
             hash(value)

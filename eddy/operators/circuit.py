@@ -367,7 +367,7 @@ class Circuit:
         return sum(op.duplicates for op in self.operators if isinstance(op, Deduplicate))
 
     def open_windows(self, context: Context) -> list[OpenWindow]:
-        """The first open window of each step that has one, between epochs. `context` has the event times."""
+        """Between epochs: for each step with open windows, the first of these. `context` has the event times."""
         found = (op.first_open(context) for op in self.operators if isinstance(op, _OPEN))
         return [window for window in found if window is not None]
 

@@ -263,7 +263,7 @@ class Exchange(Keyed):
         self.gate.outbox = []
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows that continue, whoever owns them."""
+        """The rows that continue in this worker, also rows of other owners."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:

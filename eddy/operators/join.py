@@ -392,7 +392,7 @@ _Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:
-    """The values that `keys` had before `delta` made them `news`."""
+    """The values of `keys` before the epoch: `delta` has changed them to `news`."""
     olds: dict[Any, Any] = dict.fromkeys(keys_of(delta.rows))
     for (key, value), weight in zip(delta.rows, delta.weights, strict=True):
         if weight < 0:

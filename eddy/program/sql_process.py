@@ -47,7 +47,7 @@ class Question:
 
 
 class SqlProcesses:
-    """Asks processes, one for each question. `close` ends the one that was begun ahead."""
+    """Asks processes, one for each question. A process is started ahead of the next question; `close` ends it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -124,7 +124,7 @@ def _begun(seconds: float) -> subprocess.Popen[bytes]:
 
 
 def answer_one(seconds: float) -> None:
-    """Read a question from stdin and print its answer: the body of the process, which lasts little longer than that."""
+    """The body of the process: read a question from stdin, print its answer, and end."""
     import resource
     import signal
 

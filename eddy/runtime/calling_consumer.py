@@ -190,7 +190,7 @@ class CallingConsumer:
             self._returned.append(place)
 
     def _forget_returned(self) -> None:
-        """The records of the last poll have been committed, or are sought."""
+        """Forget the records of the last poll: they are committed, or will be polled again."""
         for place in self._returned:
             for path in self._paths:
                 path.operator.ended.pop(place, None)

@@ -30,7 +30,7 @@ class Cuts:
         return all(map(self._circuit.ownership.all_of, self._circuit.ownership.partitions))
 
     def leads(self) -> bool:
-        """Whether this worker does the tasks that one worker does for all."""
+        """Whether this worker leads: it does the tasks of the whole group."""
         return self.owns_all or self._positions.leads()
 
     def after(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut | None:

@@ -15,7 +15,7 @@ from threading import Lock
 __all__ = ["MOST_ALLOCATED", "without_collections"]
 
 MOST_ALLOCATED = 2_000_000
-"""The most new objects that are there before a collection, also inside of an epoch."""
+"""With this many new objects a collection begins even inside an epoch."""
 
 
 class _Epochs:

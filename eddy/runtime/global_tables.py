@@ -124,11 +124,11 @@ class GlobalTables:
 
     @property
     def letters(self) -> list[Rejected]:
-        """Those among them of which letters are to be written."""
+        """The unreported records for which the policy writes dead letters."""
         return [record for record, is_letter in self._left_out.values() if is_letter]
 
     def reported(self, places: Iterable[Place]) -> None:
-        """Note records of which the application's metadata says that they were reported."""
+        """Note the records that are reported already, by the application's metadata."""
         self._reported.update(place for place in places if place[0] in self._tables)
         for place in self._reported & self._left_out.keys():
             del self._left_out[place]

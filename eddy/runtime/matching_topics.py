@@ -69,7 +69,7 @@ def _told(pattern: TopicPattern) -> str:
 
 
 def _named(plan: Plan) -> dict[str, str]:
-    """The topics that other steps name, with what these do."""
+    """The topics that other steps name, each with the purpose of the step."""
     read = {node.topic: "another source reads it" for node in plan.sources() if not node.pattern}
     read |= {node.topic: "a global table reads it" for node in plan.global_tables()}
     return read | {sink.topic: "the topology itself writes it" for sink in plan.sinks()}

@@ -139,7 +139,7 @@ def recorded(
 ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int] | None]:
     """The latest recorded positions of these partitions, found from the topic's end, and the last cut's inputs.
 
-    The inputs are None if the topic is empty. They are only complete if a partition has no record.
+    The inputs are None if the topic is empty. If all partitions have a record, the inputs may be incomplete.
     """
     found: dict[TopicPartition, Position] = {}
     inputs: dict[TopicPartition, int] | None = None

@@ -30,7 +30,7 @@ class TimestampExtractors:
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = {topic: source for topic, source in sources.items() if source.timestamp is not None}
         self.problems: dict[Place, str] = {}
-        """Of the records of the last poll that have no event time: the reasons."""
+        """The reasons for records of the last poll without an event time."""
 
     def polled(self, polled: list[Records]) -> list[Records]:
         """The records of a poll with their event times. Raises: ConnectorError, as serdes do."""

@@ -24,7 +24,7 @@ __all__ = ["GROUP_BYTES", "GROUP_ROWS", "parquet_chunks"]
 GROUP_ROWS, GROUP_BYTES = 20_000, 8 << 20
 """A row group ends with so many rows, or with values of so many bytes as JSON."""
 _LOOK_ROWS = 5_000
-"""Rows of the first reading after which an empty chunk says that it goes on."""
+"""During the first reading, an empty chunk is sent after this many rows, so that the client sees progress."""
 _INT, _EXACT = 1 << 63, 1 << 53
 _KINDS = {str: "string", bytes: "binary", bool: "bool"}
 _ARROW = {

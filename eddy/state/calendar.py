@@ -172,7 +172,7 @@ class Calendar(Generic[K]):
         self.rollback()
 
     def _follow(self, partition: int, first: int | None) -> None:
-        """Update the first moment of a partition at a commit; forget it if its entry may have been removed."""
+        """Update the cached first moment of a partition at a commit; drop it if its entry may have been removed."""
         come, gone = self._come.get(partition), self._gone.get(partition)
         if gone and first is not None and _moment(min(gone)) <= first:
             del self._firsts[partition]
@@ -199,7 +199,7 @@ class Calendar(Generic[K]):
 
 
 def _bound(moment: int) -> bytes:
-    """The bytes of a moment, also of the one after the last one."""
+    """The bytes of a moment; `MOST_MS` + 1 is allowed, too."""
     return moment.to_bytes(_MOMENT_BYTES, "big")
 
 

@@ -182,7 +182,7 @@ class TimedRows(Generic[K, V]):
         return sorted([*found, *come], key=itemgetter(0)) if found and come else found or come
 
     def _changed(self, prefix: bytes, start: bytes, stop: bytes) -> Sequence[bytes]:
-        """The places that the epoch has changed, of a key, from one to another. Cost: they are sorted once."""
+        """The changed places of a key in this epoch, between two places. Cost: they are sorted once."""
         self._note()
         places = self._of_keys.get(prefix)
         if places is None:

@@ -10,7 +10,8 @@ __all__ = ["LeftOut"]
 
 
 class LeftOut:
-    """The notes in an application's metadata topic. `unwritten` is a row of them for the store's next batch.
+    """The notes in an application's metadata topic. `unwritten` is the row for the store's next batch that has the
+    notes.
 
     `held` has the messages about parts without a finite answer, by recursion and partition.
     """

@@ -59,7 +59,7 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
 
 
 def canonical_key(serde: Serde[Any], key: Any) -> Any:
-    """The one of all equal keys that a worker stores. Raises: any error of the serde."""
+    """The key that a worker stores for all keys equal to it. Raises: any error of the serde."""
     return serde.decode(serde.identify_many([key])[0])
 
 

@@ -49,7 +49,7 @@ class RecentVersions:
         return self._kept[0].past if self._kept else None
 
     def note(self, past: PastVersion, former: FormerRows) -> None:
-        """Keep the values that rows had at a version, which another one follows."""
+        """Keep the values of changed rows as of a version, when the next version begins."""
         if not self._max_bytes:
             return
         size = _VERSION_BYTES + sum(len(key) + len(value or b"") + _ROW_BYTES for key, value in former.items())

@@ -37,7 +37,7 @@ _COUNTS, _TABLE, _LAST = b"\xffcounts\x00", b"\xfftable\x00", b"\xfflast\x00"
 NOTED = b"\xffnoted"
 """The key of the records known to be rejected."""
 MAX_KEPT = 1_000_000
-"""The most former rows that all snapshots together keep; beyond it the snapshots that keep most end."""
+"""The most former rows that all snapshots together keep; if it is exceeded, the largest snapshots are closed."""
 MANY_KEYS = 10_000
 """The most keys that are looked up at a time, while other readers wait."""
 

@@ -370,7 +370,7 @@ class Topology:
         return self._builder.add(plan.Source, name, **fields)
 
     def _check_topic(self, topic: str, key: Serde[Any], value: Serde[Any]) -> None:
-        """Check what a step reads. Raises: TopologyError."""
+        """Check the name of a topic that a step reads. Raises: TopologyError."""
         check_name(topic, "topic")
         for matching in self.plan.patterns():
             if matching.pattern.fullmatch(topic):

@@ -51,7 +51,7 @@ class ClientLog(logging.Filter):
 
 
 def cause(record: logging.LogRecord) -> str:
-    """The part that lines of one cause have in common. The client gives its kind, its name and a text."""
+    """The part of a log line that names its cause. The client gives its kind, its name and a text."""
     parts = record.args if isinstance(record.args, tuple) and len(record.args) == 3 else ("", "", record.getMessage())
     return f"{parts[0]} {_OF_ONE_CLIENT.sub('', str(parts[2]))}"
 

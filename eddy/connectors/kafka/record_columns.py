@@ -144,7 +144,7 @@ def records_of(
 
 
 def within(polled: list[Records], max_bytes: int) -> list[Records]:
-    """The first records of each partition that together have up to `max_bytes`, or one record.
+    """The first records of each partition, together at most `max_bytes`, but at least one record.
 
     The partitions get equal shares; bytes that smaller partitions do not use are shared by the others.
     """

@@ -155,7 +155,7 @@ class LocalProducer:
             self._storage.release()
 
     def fence(self) -> None:
-        """End this producer: another one of this process has its transactional id."""
+        """End this producer: another producer of this process has taken over its transactional id."""
         with self._storage.mutex:
             self._fenced = self._taken_over()
             self._let_go()

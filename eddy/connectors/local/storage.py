@@ -259,7 +259,7 @@ class Storage(Database):
 
 
 class _Budget:
-    """A budget of bytes. `rows` counts the first rows that fit into it."""
+    """A budget of bytes. `rows` is the number of leading rows that fit into it."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left, self.rows = max_bytes, 0

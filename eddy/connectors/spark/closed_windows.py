@@ -223,7 +223,7 @@ class ClosedWindows:
         return {kept.name_of(node.name): found[kept.suffix] for kept in node.keeps if kept.suffix in found}
 
     def records(self, facts: DataFrame) -> dict[str, tuple[str, DataFrame]]:
-        """As `states`, of the step that slides windows: its records, which end with the window after them."""
+        """As `states`, for the step that slides windows: its stored records, and when each is removed."""
         windows = self.node.assigned.windows
         assert isinstance(windows, SlidingWindows)
         behind = f.concat(f.expr("substring(k, 1, length(k) - 16)"), be64(f.col("t") + 1)).alias("k")

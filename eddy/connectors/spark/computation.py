@@ -262,7 +262,7 @@ class Computation:
             position = records.next_offset
             for headers in records.headers or ():
                 where = dict(headers)
-                # A letter with a step is of a row, and its record counts.
+                # A dead letter with a step is about a row, so its record was not rejected.
                 if "eddy.topic" in where and "eddy.step" not in where:
                     yield where["eddy.topic"].decode(), int(where["eddy.partition"]), int(where["eddy.offset"])
 

@@ -4,7 +4,7 @@ A step is computed row by row, from its definition:
 
     filter            the row, if the function is true of it; filter-not: if it is not
     map               the pair that the function returns; flat-map: each of the pairs
-    map-values        the key, and the value that the function returns; of a table no row for None
+    map-values        the key, and the value that the function returns; in a table None makes no row
     flat-map-values   the key, with each of the values
     select-key        the key that the function returns, and the value
     negate            the row, with the opposite weight
@@ -134,7 +134,7 @@ class KeptStep:
     required: bool
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """The rows that have such a value. Raises: DataError naming the step."""
+        """The rows whose new value is not None. Raises: DataError naming the step."""
         with calling(self.name):
             found = [value if value is None or self.of is None else self.of(value) for _, value in given.rows]
         there = [at for at, value in enumerate(found) if value is not None]

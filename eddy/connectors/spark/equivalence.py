@@ -91,7 +91,7 @@ def _read(serde: Serde[Any], data: bytes) -> Any:
     if len(data) != _WEIGHT_BYTES or _printable(data):
         return data
     number = Float64.decode(data)
-    # The bytes of an integer up to 4.1e18, such as an identifier, are as a float implausibly close to 0.
+    # Read as a float, the bytes of an integer up to 4.1e18, such as an identifier, are implausibly close to 0.
     plausible = number == 0 or 1 / _LARGEST_PLAIN <= abs(number) <= _LARGEST_PLAIN
     return number if plausible else Int64.decode(data)
 

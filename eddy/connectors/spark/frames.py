@@ -53,7 +53,7 @@ _MALFORMED = re.compile(
     r"FAILED_READ_FILE.*? reading file (\S+?)\.\s.*?MALFORMED_RECORD_IN_PARSING.*?: (\[.*?\])\.", re.S
 )
 _JSON_REASON = re.compile(r"JsonParseException: (.+)")
-"""How Spark says that a line of a file is not JSON of the schema: the file, and the fields that it has read."""
+"""Finds, in Spark's error for a line that does not fit the schema, the file and the fields that were read."""
 _RAISED_IN_A_WORKER = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ ]{2}[^\n]*\n)*(.*?)"
     r"(?=\n\s*(?:\tat (?:org\.apache|java|scala)|SQLSTATE: \w+$|JVM stacktrace|Driver stacktrace)|\s*\Z)",

@@ -54,7 +54,7 @@ class FirstValues:
         return {} if found is None else {found: 1}
 
     def of(self, values: Iterable[Any]) -> Any:
-        """The first of values that may be there several times; None if there are none."""
+        """The first values, where a value may occur several times; None if there are none."""
         there = sorted((v for v in values if v is not None), key=self._place, reverse=self.descending)
         if not there or (self.whole and self.n is not None and len(there) > self.n):
             return None

@@ -30,7 +30,7 @@ from eddy.topology.plan.plan import StreamStreamJoin
 __all__ = ["CLOSING", "JoinedStreams", "MomentsDue"]
 
 CLOSING = f"{FACTS}, due long, over boolean"
-"""Facts, when they are removed, and whether they are."""
+"""Facts, with the moment of their removal, and whether they are removed."""
 _BYTES = "CAST(NULL AS BINARY)"
 
 

@@ -37,7 +37,7 @@ from eddy.topology.plan.plan import Node, Recursion
 __all__ = ["doubled"]
 
 _MOVES = "k binary, to binary, toc binary, mv binary, mvc binary, keeps boolean"
-"""A key, the next key, the value there; `keeps`: the value of the row that moves. A null key: the function refused."""
+"""A key, the next key, and the next value; `keeps`: the value does not change. A null key: the function refused."""
 _WRONG = "wrong long"
 
 

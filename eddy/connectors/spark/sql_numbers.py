@@ -200,4 +200,4 @@ FLOAT_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": _exponential,
     "power": _power,
 }
-"""Functions of floats; `abs` is also that of whole numbers."""
+"""Functions of floats; `abs` accepts whole numbers, too."""

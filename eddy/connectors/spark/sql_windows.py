@@ -36,7 +36,7 @@ def _moment(ticks: int, timestamps: bool, where: str) -> Any:
 
 @dataclass(frozen=True)
 class OwnWindows:
-    """The rows of a row: one for each window that has its time."""
+    """The rows made from a row: one for each window that contains its time."""
 
     of: FixedWindows
 

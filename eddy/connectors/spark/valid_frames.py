@@ -86,7 +86,7 @@ class ValidFrames:
         self._spans = frames.kept(frames.by_key(frames.through(homes, spans, _SPANS)))
 
     def there(self) -> DataFrame:
-        """The rows that are there, partitioned by key."""
+        """The rows that are true, partitioned by key."""
         return self._spans.where("coalesce(starts <= clock, true) AND coalesce(clock < ends, true)").select(
             *names(ROWS)
         )

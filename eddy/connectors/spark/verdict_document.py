@@ -28,7 +28,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class _Sample(msgspec.Struct, frozen=True):
-    """A row that differs; None for a row that is not there."""
+    """A row that differs; None for a missing row."""
 
     key: str
     expected: str | None

@@ -89,7 +89,7 @@ class WindowSteps(ABC):
         self.know(node, there)
 
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
-        """The records, each under its key with each of its windows that is not over."""
+        """The records, each under its key and each of its windows that are not over."""
         self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
 
     def ordered(self, node: nodes.OrderRecords) -> None:

@@ -75,10 +75,10 @@ class ViewOperator(QueryOperator):
         self.pending: list[tuple[Bucket, WindowDelta]] = []
         self.ops: list[Op] = []
         self.actions: list[Action] | None = None
-        """The actions of the batch, where they are asked for."""
+        """The actions of the batch, if they are logged."""
         self.failure: QueryError | None = None
         self.is_low = self.is_short = False
-        """Whether it has to be opened anew, and whether it changes no more until then."""
+        """`is_low`: the view has to be opened anew. `is_short`: it does not change any more until then."""
         self.rows = self._held = 0
         self._buckets: dict[tuple[int, Flat, Levels], Bucket] = {}
         self._news: list[tuple[Bucket, Sequence[Flat]]] = []

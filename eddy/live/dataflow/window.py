@@ -330,7 +330,7 @@ class Window:
         return kept, stop + (bucket.at(stop) == hi)
 
     def _others(self, one: tuple[int, int], two: tuple[int, int], fresh: set[Flat]) -> Iterator[tuple[int, Flat]]:
-        """The rows in two ranges of the bucket, with their index in it, without the added ones in `fresh`."""
+        """The rows in two ranges of the bucket, with their index in the bucket; rows in `fresh` are left out."""
         for begin, end in (one, two):
             if begin < end:
                 for now, key in enumerate(self.bucket.between(begin, end), begin):

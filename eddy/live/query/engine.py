@@ -106,7 +106,8 @@ class LiveQueries:
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
-        """The view of a query. Close it once for each call. Only the window of a view that is not shared can be moved.
+        """The view of a query. Each opened view has to be closed as often as it was opened. Only the window of a view
+        that is not shared can be moved.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """

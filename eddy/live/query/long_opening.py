@@ -4,8 +4,7 @@
     opening.open(max_rows)               without the lock: makes filters, sorted tables, buckets
     opening.join(skip, limit)            with the lock: applies the journal as one batch, moves the window, hands over
 
-An operator that another query makes in the meantime is not shared with that query. The engine does not change before
-`join`.
+While the query is opened, other queries do not share its operators. The engine does not change before `join`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -108,7 +107,7 @@ class LongOpening:
         return patches
 
     def _moved(self, skip: int, limit: int | None) -> list[Op]:
-        """The patch that moves the window from where it was at the beginning. Raises: NotReadyError."""
+        """The patch that moves the window from its first position to the present one. Raises: NotReadyError."""
         view, begun = self.view, self._select
         if (begun.skip, begun.limit) == (skip, limit) or view.operator.failure is not None:
             return []

@@ -146,7 +146,9 @@ class Ranked(Operator):
                     come += [(key, row) for key in keys]
 
     def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
-        """Emit all rows of a root for its removed and added keys, and its changes for the others."""
+        """Emit all rows of a root for keys that lost or gained the root, and only the changed rows for its other
+        keys.
+        """
         notes = self._ranks.notes(root)
         self._tell_changes(told, root, notes, [key for key in now if key in before])
         cells = self._cells_of(root)

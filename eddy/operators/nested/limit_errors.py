@@ -106,7 +106,7 @@ class LimitBarrier:
         return next(self._errors.items(), None) is not None
 
     def rows(self) -> ZSet:
-        """The errors that there are."""
+        """The present rows of errors."""
         return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
 
     def least(self) -> str:

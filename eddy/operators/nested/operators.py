@@ -65,11 +65,11 @@ class NestedOperator(Operator):
         self.later: dict[Time, Any] = {}
 
     def due(self, time: Time) -> bool:
-        """Whether it has to run at this time without input."""
+        """Whether the operator has rows waiting for this time."""
         return time in self.later
 
     def waiting(self) -> Iterable[Time]:
-        """The times at which it is due."""
+        """The times for which the operator has rows waiting."""
         return self.later
 
     def forget_wave(self) -> None:

@@ -327,7 +327,7 @@ class _Run:
         self._time, self._mark = None, len(self._rows)
 
     def _of(self, task: Task, cycle: Cycle) -> Cycle:
-        """The schedule of a processor that was made anew since the step has begun."""
+        """The present schedule of a processor that was created again during the step."""
         return next((one for one in task.cycles if one.name == cycle.name), cycle)
 
     def end(self) -> Batch:

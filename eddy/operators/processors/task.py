@@ -121,7 +121,7 @@ class Task:
         self._make()
 
     def close(self) -> None:
-        """Close the object. One that raises is reported: nothing depends on it."""
+        """Close the object. An error of a `close` is logged only, since nothing depends on it."""
         close = getattr(self.processor, "close", None)
         self.call.end()
         if close is None:

@@ -28,7 +28,7 @@ _MOST_BYTES = 64 << 10
 
 
 class Message(msgspec.Struct, tag=True, array_like=True):
-    """To the owner of a partition of the loop, or of an exchange inside op."""
+    """A message to the owner of a partition of the loop, or of an exchange inside op."""
 
 
 class News(enum.IntEnum):

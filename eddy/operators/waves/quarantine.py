@@ -43,7 +43,7 @@ __all__ = ["Quarantine"]
 _FIRST_ASKED = 16
 """The iteration at which a worker first asks for a search among rows of several owners."""
 _ASKED = 64
-"""The number of rows of a frontier from which it asks for one."""
+"""Such a search begins at once if a frontier has this many rows."""
 _USUAL_WEIGHT = 1 << 32
 _LEVELS, _SHARE = 1_024, 4
 """The number of rows, and of rows for each row of the waves, that are made ahead of heads before rows are explored

@@ -125,7 +125,7 @@ class Withheld:
     # Stops
 
     def stop(self, row: Row, weight: int) -> None:
-        """Stop at a row, where so much waits."""
+        """Make a row a stop, with the weight that waits there."""
         self.stops[row] = 0
         self.changes += 1
         self.add(row, weight)

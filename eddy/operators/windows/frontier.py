@@ -49,7 +49,7 @@ class Frontier(Protocol):
         """The frontier of a partition; -1 if no window is closed."""
 
     def passes(self, firsts: Mapping[int, int]) -> Moment | None:
-        """The moment at which a partition's frontier reaches the end that is given for it."""
+        """The moment at which the frontier of a partition reaches the partition's end in `firsts`."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
         """The topic, and its partition, that a partition's frontier waits for."""
@@ -103,7 +103,7 @@ class OwnPartition:
 class Marked:
     """Frontiers of rows that an exchange has sent. `sources` are the partitions whose rows it has sent.
 
-    `topics` has the topics of patterns, by label; `before` the marks of other exchanges whose rows are sent on, by
+    `topics` has the topics of patterns, by label; `before` the marks of earlier exchanges whose rows this one sends, by
     their topics. With these `slowest` can name the partition of a source, if this worker knows it.
     """
 
@@ -178,7 +178,7 @@ class Slowest:
         return FirstOf(moments) if moments else None
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The one for which the least frontier waits."""
+        """The partition for which the least frontier waits."""
         return min(self._frontiers, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:

@@ -115,5 +115,5 @@ class SessionValues(SessionFold):
 
 
 def _part(start: int, end: int) -> tuple[bytes, bytes]:
-    """The rows with times from one to another one."""
+    """The rows with times from `start` to `end`, both included."""
     return _TIME.pack(start), _TIME.pack(end + 1)

@@ -128,7 +128,7 @@ class SlidingRecords(Operator):
         return Batch(rows, weights, base.time, base.times, base.headers)
 
     def _remove(self, due: Collection[tuple[int, Any]]) -> None:
-        """Remove the records of keys whose windows after them end at these moments."""
+        """Remove the records whose last window ends at these moments."""
         if not due:
             return
         keys = list(dict.fromkeys(key for _, key in due))

@@ -45,7 +45,7 @@ def placed_times(context: Context, batch: Batch) -> list[int]:
 
 
 def _carried(context: Context, batch: Batch) -> list[int]:
-    """Of rows that came through exchanges, perhaps among others that are in their sources' partitions."""
+    """The event times of a batch in which some rows, or all, have come through exchanges."""
     found = batch.event_times_of_rows()
     if None not in found:
         return found  # type: ignore[return-value]

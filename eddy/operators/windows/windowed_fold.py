@@ -28,7 +28,7 @@ K = TypeVar("K")
 
 Emit = Literal["update", "close"]
 _Moved = tuple[int, Windowed[K]]
-"""A moment and a window that is due at it."""
+"""A moment, and a window that is due at this moment."""
 _Come = tuple[list[Windowed[Any]], list[Windowed[Any]]]
 """The windows that get their first row, and the windows that lose their row."""
 _end_of = itemgetter(2)

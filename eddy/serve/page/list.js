@@ -44,7 +44,7 @@ export class List {
 
   /** Show so many rows. Where `shift` of them have come or gone above, those in view stay there. */
   resize(count, shift = 0) {
-    const top = this.#scrolled() + shift * ROW_PX; // before a lower element moves its bar
+    const top = this.#scrolled() + shift * ROW_PX; // drawn first, since a lower element moves the list's scroll bar
     this.#count = count;
     this.at = Math.max(0, Math.min(this.at + shift, count - 1));
     this.space.style.height = `${Math.min(count * ROW_PX, MAX_PX)}px`;

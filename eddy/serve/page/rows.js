@@ -7,7 +7,7 @@ const AGAIN_MS = 1_000;
 
 export class Rows {
   count = 0;
-  #rows = new Map(); // by place; with `age`, the reading they are of
+  #rows = new Map(); // by place; with `age`, the number of the reading that they are from
   #age = 1;
   #isRefreshing = false;
   isEmpty = true; // until the first rows have arrived

@@ -65,7 +65,7 @@ def check_ends(where: str, windows: Windows, emit: Emit, retention: timedelta) -
 def slide(
     builder: Builder, name: str, assigned: plan.AssignWindows, key: Serde[Any] | None, value: Serde[Any] | None
 ) -> plan.Node:
-    """Add the step that gives the records of a group the sliding windows that there are, at the owners of its keys."""
+    """Add the step that gives the records of a group their sliding windows, at the owners of its keys."""
     source = builder.by_key(assigned, name, assigned.key, value)
     fields = {"assigned": assigned, "records": source.value or Native}
     return builder.add(

@@ -121,7 +121,7 @@ def check_of_row(where: str, function: Any, what: str) -> None:
 
 
 def first_of(predicates: tuple[Callable[..., Any], ...]) -> Callable[..., bool]:
-    """Whether the last one of some predicates is the first one that is true."""
+    """Whether, among some predicates, the last one is the first to be true."""
     *earlier, last = predicates
 
     def takes(key: Any, value: Any) -> bool:

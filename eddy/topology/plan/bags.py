@@ -44,7 +44,7 @@ def mean_addends(
 
 
 def identity(value: Any) -> Any:
-    """The value if it can be hashed, otherwise its text."""
+    """A value that identifies equal ones: the value itself if it can be hashed, otherwise its text."""
     try:
         hash(value)
     except TypeError:

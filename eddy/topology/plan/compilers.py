@@ -54,7 +54,7 @@ class States(Protocol):
         """The table with the rows of an input: its own table, or a new one with this name."""
 
     def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
-        """A declared state store, partitioned like a node's rows; the same one for all who name it."""
+        """A declared state store, partitioned like a node's rows; one state store for all steps that name it."""
 
     def global_table(self, node: Node) -> Table[Any, Any]:
         """The table of a global table, whose rows no operator writes."""
@@ -176,7 +176,7 @@ class Spark(Protocol):
         """The rows that are there by the clocks of their partitions."""
 
     def windows_assigned(self, node: Node) -> None:
-        """Facts, each under its key with each of its windows that is not over."""
+        """Facts, each under its key and each of its windows that are not over."""
 
     def ordered(self, node: Node) -> None:
         """Facts, each in its order among the records of all source partitions."""
@@ -185,7 +185,7 @@ class Spark(Protocol):
         """Facts, each under its key with its moment, with its order beside its value."""
 
     def deduplicated(self, node: Node) -> None:
-        """The first one of each value among such facts, within a span of time."""
+        """The first fact of each `by` value within a span of time."""
 
     def slid(self, node: Node) -> None:
         """Facts, each under all sliding windows that exist for its key and contain its moment."""

@@ -150,7 +150,7 @@ def _received(circuit: CircuitBuilder, exchange: Node) -> int:
 
 
 def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Node, ...]:
-    """The sources and patterns whose records these facts are. `call` is the method that needs them.
+    """The sources and patterns that the facts are records of. `call` is the method that needs them.
 
     Raises: TopologyError if a step before has made rows that are not records of a source.
     """

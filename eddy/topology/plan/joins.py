@@ -109,7 +109,7 @@ class TableJoin(Node):
                 yield ((one or other or (None, None))[0], value), 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Keys that one side lacks, or both, and pairs of which the function makes None."""
+        """Keys that are missing on one side or both, and pairs for which the function returns None."""
         sides = [{identity(row[0]): row for row, _ in side} for side in inputs]
         made = {identity(row[0]) for row, _ in self.rows_from(*inputs)}
         for number, (ours, theirs) in enumerate((sides, sides[::-1])):
@@ -238,7 +238,7 @@ class Join(Node):
 
 
 def _unmatched(join: Node, row: Row, side: int) -> DropReason:
-    """A row whose key the other side, the input of this number, lacks."""
+    """The drop of a row whose key is missing in the input with this number."""
     lacks = join.inputs[side]
     reason = f"has no row with this key on its {('left', 'right')[side]} side, {lacks.in_words}"
     return DropReason(join, reason, row, lacks)

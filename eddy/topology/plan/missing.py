@@ -23,7 +23,7 @@ UNKNOWN: Any = _Unknown()
 
 
 def by_key(rows: Iterable[Missing], present: Iterable[Any]) -> Iterator[Missing]:
-    """The missing rows whose keys are not there."""
+    """The missing rows whose keys have no row."""
     there = set(map(identity, present))
     for row in rows:
         if row.key is UNKNOWN or (row.key is not None and identity(row.key) not in there):

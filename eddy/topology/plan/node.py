@@ -179,8 +179,8 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     only_by_worker: ClassVar[str] = ""
     """Why no engine but a worker can compute it; empty if others can."""
     folds = False
-    """Whether the step folds rows in no certain order by an author's function, which has to give the same result in any
-    order.
+    """Whether the step folds rows in an undefined order, by an author's function that has to give the same result in
+    any order.
     """
 
     @property
@@ -233,7 +233,9 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """Suffixes of the step's name that name additional states, outside of loops by nested time or inside."""
+        """The suffixes, appended to the step's name, of all additional states that the step may have: outside of loops,
+        or inside loops by nested time.
+        """
         made = () if self.grouping is None else (_MADE,)
         return tuple(kept.suffix for kept in (*self.keeps, *made) if kept.suffix)
 

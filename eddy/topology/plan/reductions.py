@@ -396,7 +396,7 @@ class OneRow(Reduction):
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """Views kept all rows, and their number, besides the table."""
+        """The states of earlier releases: views kept all rows, and their number, besides the table."""
         return () if self.refusal is None else (f"{self.name}-only", f"{self.name}-rows")
 
     @property

@@ -58,7 +58,7 @@ class Scopes:
         return [*((variable.label, variable) for variable in loop.variables), *inside]
 
     def stopping(self) -> frozenset[str]:
-        """The steps that stop a worker, by name; in place of a loop inside others the outermost loop."""
+        """The steps that stop a worker, by name. A loop inside others is replaced by the outermost loop."""
         stopping = {node for node in self._plan.nodes if node.stops}
         while inside := stopping & self.around.keys():
             stopping = (stopping - inside) | {self.around[node] for node in inside}

@@ -30,7 +30,7 @@ class StatefulStep:
     keeps: ClassVar[tuple[StateKept, ...]] = ()
     """The states of the step's operator outside of loops by nested time."""
     store_names: ClassVar[tuple[str, ...]] = ()
-    """The state stores of the topology that it names."""
+    """The state stores of the topology that the step names."""
 
     @property
     def has_table(self) -> bool:

@@ -31,7 +31,7 @@ CALENDAR = StateKept("calendar", "calendar", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ValidRows(Node):
-    """The rows of a relation that are there now."""
+    """The rows of a relation that are true now."""
 
     linear = False
     drops = True

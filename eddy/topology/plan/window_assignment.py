@@ -31,7 +31,7 @@ __all__ = ["AssignWindows", "OrderedRecords"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AssignWindows(Node):
-    """Records, each under its key with each of its windows that is not over."""
+    """Records, each under its key and each of its windows that are not over."""
 
     keeps_records = True
     does = "windows"
@@ -115,7 +115,7 @@ class AssignWindows(Node):
         return 1
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """The records under their windows; sessions are merged here already, since all records are at hand."""
+        """The records under their windows. Sessions are already merged, since all records are known."""
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:

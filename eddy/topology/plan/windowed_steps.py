@@ -111,7 +111,7 @@ class Slide(_ByFrontier):
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
     def on_spark(self, spark: Spark) -> None:
-        """The windows that there are, and the records of each, by Spark's own join."""
+        """The existing windows with the records of each, by Spark's own join."""
         spark.slid(self)
 
     @property
@@ -120,7 +120,7 @@ class Slide(_ByFrontier):
         return 1
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The records under each window that there is with their moments."""
+        """The records, each under all existing windows that contain its moment."""
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:

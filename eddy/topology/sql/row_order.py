@@ -54,7 +54,7 @@ class RowLimit:
 
     @property
     def most(self) -> int:
-        """The number of rows that decide which ones are kept."""
+        """The number of first rows that are read to choose the kept ones."""
         return self.offset + self.limit
 
     def of(self, rows: Iterable[tuple[Row, int]]) -> Sequence[Row]:
@@ -68,7 +68,7 @@ class RowLimit:
 
 
 def _turned(value: Any) -> Any:
-    """A value that is less for values that are greater."""
+    """A value for descending order: it is less for greater values."""
     match value:
         case str():
             # The end is greater than any byte: the turned text is above those of its continuations.

@@ -44,8 +44,8 @@ class _FailedRecordsError(Exception):
 
 
 class Evaluation:
-    """The bags of the steps upstream of `wanted`, in `bags`, given the rows of each source by its topic: those of a
-    table, or the facts of a stream, by rising offset of each partition.
+    """Computes, in `bags`, the bags of the steps upstream of `wanted`. Takes the rows of each source by topic: the rows
+    of a table, or the facts of a stream by rising offset of each partition.
 
     `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
     formula holds, with F(0), F(1), … if the depth of rows is bounded; `held` has the rows that loops hold.

@@ -77,7 +77,7 @@ class TracedVersion(NamedTuple):
 
 
 def moved_parts(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[list[MovedPart], int]:
-    """The parts of the open levels that have moved, those that moved most first, and the number of others."""
+    """The parts of the open levels that have changed, the largest changes first, and the number of further ones."""
     before, after = then.levels(node), now.levels(node)
     found = []
     for place in dict.fromkeys([*after, *before]):

@@ -59,7 +59,7 @@ class _Scope:
         return scope
 
     def changes(self, node: Node) -> bool:
-        """Whether a node's rows are others in each wave."""
+        """Whether the rows of a node differ from wave to wave."""
         return self.variable is not None and depends_on(node, self.variable)
 
     def make(self, function: Callable[[], Any], table: WholeTable | None = None) -> WholeTable:

@@ -19,7 +19,7 @@ from eddy.serve.monitor import monitored
 from eddy.serve.page.routes import FILES
 from tests.serve.conftest import Ward, fetch, produce
 from tests.topology.programs import family
-from tests.waiting import PATIENCE_S, quickest, wait_for
+from tests.waiting import PATIENCE_S, quickest
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 PROBES = ["/healthz", "/readyz"]
@@ -217,10 +217,6 @@ def test_of_too_many_connections_that_ask_nothing_the_first_is_cut_off(ward: War
     assert ward.get("/healthz").status == 200
     for connection in held:
         connection.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    wait_for(condition, PATIENCE_S)
 
 
 def test_connection_that_asks_nothing_ends(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def window_table(text: StatementText, call: WindowTable, table: Node, scope: Col
     kind = call.args["this"]
     place, timestamps = _time(text, call.args["time"], scope, kind)
     spans = _spans(text, call, call.args["spans"], kind)
-    partition = _partition(text, call, call.args.get("partition") or [], scope, kind)
+    partition = _partition(text, call.args.get("partition") or [], scope, kind)
     taken = [found.name for found in table.columns if found.name in _BOUNDS]
     if taken:
         raise text.error(
@@ -90,9 +90,7 @@ def _spans(text: StatementText, call: exp.Expr, written: Sequence[exp.Expr], kin
     return spans
 
 
-def _partition(
-    text: StatementText, call: exp.Expr, written: Sequence[exp.Expr], scope: ColumnScope, kind: str
-) -> tuple[Expr, ...]:
+def _partition(text: StatementText, written: Sequence[exp.Expr], scope: ColumnScope, kind: str) -> tuple[Expr, ...]:
     if written and kind != "SESSION":
         raise text.unsupported(written[0], f"PARTITION BY in {kind}", "windows are the same for all rows: GROUP BY it")
     bound = tuple(Binder(scope, kind).bind(node) for node in written)

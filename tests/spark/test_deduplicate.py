@@ -12,7 +12,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.arrival_order import order_dependent
 from eddy.connectors.spark.decoded_rows import DecodedRows
-from eddy.connectors.spark.deduplicated_frames import OrderStep
+from eddy.connectors.spark.deduplicated_frames import FactOrders, OrderStep
 from eddy.errors import ConfigurationError
 from tests.seeds import DAY, in_turn, on_days
 from tests.spark.rig import Rig, plant
@@ -160,11 +160,12 @@ def test_records_of_files_are_deduplicated_in_their_own_partitions(tmp_path: Pat
 
 
 def test_records_of_files_that_several_partitions_may_have_are_refused() -> None:
+    where = "deduplicate 'once'"
     place = b"\0" + (101).to_bytes(8, "big") + bytes(8) + bytes(8)
     given = DecodedRows([("x", ("k", "v"))], [1], [(100, place, None)])
-    assert OrderStep("once", 10, {0: 0}, files=True)(given).weights == [1]
+    assert OrderStep("once", 10, FactOrders(where, {0: 0}, True, None))(given).weights == [1]
     with pytest.raises(ConfigurationError, match="deduplicate 'once': it orders the records of several partitions"):
-        OrderStep("once", 10, {0: 0}, files=False)(given)
+        OrderStep("once", 10, FactOrders(where, {0: 0}, False, None))(given)
 
 
 def test_rows_of_branches_that_are_merged_again_are_left_out_by_name() -> None:

@@ -42,7 +42,7 @@ from eddy.state.calendar import MOST_MS
 from eddy.topology.plan.placement import Placement
 from eddy.topology.plan.plan import Deduplicate
 
-__all__ = ["DeduplicatedFrames", "OrderStep", "Orders", "VersionsStep"]
+__all__ = ["DeduplicatedFrames", "FactOrders", "OrderStep", "VersionsStep"]
 
 _FATES = f"{FACTS}, fate int, home int"
 """Facts with their fate, and the partition of their keys."""
@@ -56,7 +56,7 @@ _ORDER = Struct(">qIIqI")
 
 
 @dataclass(frozen=True)
-class Orders:
+class FactOrders:
     """Gives records their orders. `numbers` has the number of each topic, by its number in the plan.
 
     `sent` has the serdes of keys and values, if records were sent through exchanges. `files`: whether records of files
@@ -102,7 +102,7 @@ class OrderStep:
 
     name: str
     lag_ms: int
-    orders: Orders
+    orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
         """Rows (B, (K, V)) → rows (B, (order, timestamp, K, V)), without those that are late. Raises: DataError."""
@@ -129,7 +129,7 @@ class OrderStep:
 class VersionsStep:
     """The step that gives the versions of values their order, for a join as of a time."""
 
-    orders: Orders
+    orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
         """Rows (K, (V | None,)) → rows (K, (V | None, order)); windows follow, which judge times. Raises: DataError."""

@@ -14,7 +14,7 @@ from eddy.connectors.spark.closing_times import marks_of
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.declared_folds import listed_of
 from eddy.connectors.spark.decoded_rows import KeptStep
-from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, Orders, OrderStep, VersionsStep
+from eddy.connectors.spark.deduplicated_frames import DeduplicatedFrames, FactOrders, OrderStep, VersionsStep
 from eddy.connectors.spark.fold_functions import ValueFunction
 from eddy.connectors.spark.frames import Frames, be64, names
 from eddy.connectors.spark.global_joins import JoinedTables
@@ -102,10 +102,10 @@ class WindowSteps(ABC):
         ordered = self.scope[node.inputs[0]].then(VersionsStep(self._orders(f"join '{node.label}'", node)))
         self.scope[node] = assigned(ordered, self.frames, node, *self.serdes(node))
 
-    def _orders(self, where: str, node: nodes.OrderRecords | nodes.OrderVersions) -> Orders:
+    def _orders(self, where: str, node: nodes.OrderRecords | nodes.OrderVersions) -> FactOrders:
         numbers, topics = topic_numbers(self.plan), sorted(node.topics_of_windows)
         local = {numbers[topic]: number for number, topic in enumerate(topics)}
-        return Orders(where, local, len(topics) == 1 and not node.rekeyed, node.record if node.sent else None)
+        return FactOrders(where, local, len(topics) == 1 and not node.rekeyed, node.record if node.sent else None)
 
     def deduplicated(self, node: nodes.Deduplicate) -> None:
         """The first records of their values, as far as their order is known."""

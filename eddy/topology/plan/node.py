@@ -174,8 +174,6 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     timed_through: ClassVar[tuple["Node", ...]] = ()
     """The exchanges before the step through which records carry the event times of their source partitions to it."""
-    placed_through: ClassVar[tuple["Node", ...]] = ()
-    """Those of them through which records carry their places, too."""
     only_by_worker: ClassVar[str] = ""
     """Why no engine but a worker can compute it; empty if others can."""
     folds = False

@@ -13,6 +13,8 @@ class TimedStep:
 
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """If the step assigns windows: the topics whose event times decide which windows are over for its records."""
+    placed_through: ClassVar[tuple[Any, ...]] = ()
+    """The exchanges before the step through which records carry their places to it, since it needs their order."""
     waits_for: ClassVar[tuple[Any, ...]] = ()
     """The assignments of windows for whose source partitions its rows wait."""
     closes: ClassVar[bool] = False

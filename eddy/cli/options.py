@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from eddy.cli.fields import BY_REGISTRY, FIELD_TYPES
+from eddy.cli.number_range import NumberRange
 from eddy.config import Config
 from eddy.connectors.csv_rows import Empty
 from eddy.operators.errors.row_sizes import OVERHEAD
@@ -43,9 +44,7 @@ state_option = click.option(
 
 def timeout_option(told: str) -> Callable[[F], F]:
     """The seconds for which a command waits."""
-    return click.option(
-        "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S", help=told
-    )
+    return click.option("--timeout", type=NumberRange(min=0), default=60.0, show_default=True, metavar="S", help=told)
 
 
 def http_token_option(told: str) -> Callable[[F], F]:
@@ -84,7 +83,7 @@ _LIMIT_OPTIONS = (
     click.option(
         "--epoch-seconds",
         "max_epoch_s",
-        type=click.FloatRange(min=0, min_open=True),
+        type=NumberRange(min=0, min_open=True),
         metavar="S",
         default=_DEFAULTS.max_epoch_s,
         show_default=True,

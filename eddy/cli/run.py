@@ -14,6 +14,7 @@ from eddy.cli.exits import exit_status, message
 from eddy.cli.lifeline import watch_lifeline
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options
+from eddy.cli.number_range import NumberRange
 from eddy.cli.options import http_token_option, limit_options, message_options, state_option, topology_argument
 from eddy.cli.signals import Stopped, stop_on_signals
 from eddy.cli.stderr_messages import LogFormat, messages_console, show_messages
@@ -36,7 +37,9 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
     """Check a member's name, which is a part of a transactional id and of a path."""
     if _MEMBER.fullmatch(name) and name not in (".", ".."):
         return name
-    raise click.BadParameter("1 to 100 of the characters A-Z a-z 0-9 . _ - are needed, and neither . nor .. alone.")
+    raise click.BadParameter(
+        f"{name!r} has others than 1 to 100 of the characters A-Z a-z 0-9 . _ -, which are needed, or is . or .. alone."
+    )
 
 
 def _address(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
@@ -99,7 +102,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
 @click.option(
     "--retry",
     "retry_s",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="S",
     default=Config().retry_s,
     show_default=True,
@@ -125,7 +128,7 @@ def _address(context: click.Context, parameter: click.Parameter, address: str | 
 @click.option(
     "--shutdown-timeout",
     "shutdown_s",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="S",
     default=30.0,
     show_default=True,

@@ -9,6 +9,7 @@ import click
 from eddy.cli.collector import collect_seldom
 from eddy.cli.load import load
 from eddy.cli.logs import Target, log_options, opened
+from eddy.cli.number_range import NumberRange
 from eddy.cli.options import http_token_option, message_options, state_option, topology_argument
 from eddy.cli.patience import insisted
 from eddy.cli.signals import Stopped, StopRequest, stop_on_signals
@@ -52,7 +53,7 @@ _STOP_S = 15.0
 )
 @click.option(
     "--max-wait",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=2.0,
     show_default=True,
     metavar="S",
@@ -61,7 +62,7 @@ _STOP_S = 15.0
 @click.option(
     "--retain",
     "retain_s",
-    type=click.FloatRange(0, MAX_LINGER_S),
+    type=NumberRange(0, MAX_LINGER_S),
     default=Limits().retain_s,
     show_default=True,
     metavar="S",
@@ -70,7 +71,7 @@ _STOP_S = 15.0
 @click.option(
     "--linger",
     "linger_s",
-    type=click.FloatRange(0, MAX_LINGER_S),
+    type=NumberRange(0, MAX_LINGER_S),
     default=Limits().linger_s,
     show_default=True,
     metavar="S",
@@ -87,7 +88,7 @@ _STOP_S = 15.0
 @click.option(
     "--request-timeout",
     "request_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     default=Limits().request_s,
     show_default=True,
     metavar="S",

@@ -119,10 +119,13 @@ def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str
 
 def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
     """`KEY=VALUE` as a dict."""
-    split = [pair.partition("=") for pair in pairs]
-    if not all(key and equals for key, equals, _ in split):
-        raise click.BadParameter("KEY=VALUE is needed, such as cleanup.policy=compact.")
-    return {key: value for key, _, value in split}
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{pair!r}: KEY=VALUE is needed, such as cleanup.policy=compact.")
+        found[key] = value
+    return found
 
 
 @command.command("create")

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from eddy.cli.exits import message
 from eddy.cli.load import MODULE_NAME, load
 from eddy.cli.logs import Target, log_options, opened, opener
+from eddy.cli.number_range import NumberRange
 from eddy.cli.options import empty_of, timeout_option, topology_argument
 from eddy.cli.spark_commands import COULD_NOT, batch_options, columns_of, ending, inputs_of, session, stages
 from eddy.connectors.spark import verify, verify_disk
@@ -110,7 +111,7 @@ def _reporting(form: _Form) -> Iterator[_Report]:
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     default=TOLERANCE,
     show_default="1e-09",
     metavar="X",
@@ -118,7 +119,7 @@ def _reporting(form: _Form) -> Iterator[_Report]:
 )
 @click.option(
     "--max-age",
-    type=click.FloatRange(min=0),
+    type=NumberRange(min=0),
     metavar="S",
     help="Exit with status 2 if records wait and the last cut is older than this number of seconds: no worker "
     "processes them.",

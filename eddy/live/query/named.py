@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from eddy.errors import EddyError, QueryBuildError, QueryError
-from eddy.live.query.functions import check_function_of_one
+from eddy.live.query.functions_of_one import check_function_of_one
 from eddy.live.query.query import Query
 from eddy.live.query.refusals import (
     ForbiddenError,

@@ -14,7 +14,7 @@ import msgspec
 from eddy.errors import QueryBuildError
 from eddy.live.query.columns import Described, RowProxy
 from eddy.live.query.conditions import linked
-from eddy.live.query.functions import check_function_of_one
+from eddy.live.query.functions_of_one import check_function_of_one
 from eddy.live.query.syntax import Nest, Ref, Select
 
 __all__ = ["build_nest"]

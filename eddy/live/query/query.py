@@ -25,7 +25,7 @@ from eddy.live.query.columns import (
 )
 from eddy.live.query.conditions import conjunction, resolve
 from eddy.live.query.explain import QueryPlan
-from eddy.live.query.functions import check_function_of_one
+from eddy.live.query.functions_of_one import check_function_of_one
 from eddy.live.query.nesting import build_nest
 from eddy.live.query.syntax import (
     Aggregate,

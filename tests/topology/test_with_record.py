@@ -247,7 +247,7 @@ def double(value: str, record: eddy.RecordContext) -> str:
             lambda t: t.stream("in", S, S).to_table("t").to_stream().map_values(double),
             "makes rows that are not records of a source; call it on the source's stream",
         ),
-        (lambda t: t.table("in", S, S).map_values(double), r"a row of a table is taken back .*to_table\(\)"),
+        (lambda t: t.table("in", S, S).map_values(double), r"a row of a table is retracted .*to_table\(\)"),
         (lambda t: t.table("in", S, S).to_relation().map_values(double), "is retracted without its record"),
         (
             lambda t: t.stream("in", S, S).recursively(lambda s: s.map_values(double), "loop", max_depth=2),

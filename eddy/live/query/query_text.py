@@ -20,10 +20,12 @@ from eddy.live.query.columns import Column, Descending, Expression, RowProxy
 from eddy.live.query.query import LiveTable, Query, checked_query, live_table
 from eddy.live.query.validity import check_select
 
-__all__ = ["MAX_TEXT", "query_of_text"]
+__all__ = ["MAX_LEVELS", "MAX_TEXT", "query_of_text"]
 
 MAX_TEXT = 4_000
 """The characters of a text."""
+MAX_LEVELS = 100
+"""The levels of its nodes: they are read by recursion."""
 _MOST = 20
 _OF_QUERIES = frozenset(
     {"where", "order_by", "start", "skip", "limit", "one", "select", "nest", "pluck", "exists", "group_by", "aggregate"}
@@ -56,16 +58,23 @@ def query_of_text(text: str, tables: Collection[str]) -> Query[Any]:
         raise _syntax_error(lines, error) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise QueryBuildError(f"line 1, column 1: this is no query: {error}") from error
-    try:
-        found = _Reader(lines, tables).value(tree.body, {})
-    except RecursionError as error:
-        raise QueryBuildError("line 1, column 1: this query has too many levels") from error
+    if _is_deeper(tree.body, MAX_LEVELS):
+        raise QueryBuildError(f"line 1, column 1: this query has more than {MAX_LEVELS} levels, two for each method")
+    found = _Reader(lines, tables).value(tree.body, {})
     try:
         query = checked_query(found)
         check_select(query.syntax)
     except QueryBuildError as error:
         raise QueryBuildError(f"line 1, column 1: {error}") from error
     return query
+
+
+def _is_deeper(node: ast.AST, levels: int) -> bool:
+    """Whether a node has more levels of nodes than these, itself included."""
+    level = [node]
+    for _ in range(levels):
+        level = [child for each in level for child in ast.iter_child_nodes(each)]
+    return bool(level)
 
 
 def _syntax_error(lines: list[str], error: SyntaxError) -> QueryBuildError:

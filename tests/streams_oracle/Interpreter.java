@@ -125,7 +125,7 @@ final class Interpreter {
             case "sliding" -> windowed(step, in, number);
             case "process" -> process(step, in, number);
             case "operations" -> operations(step, in, number);
-            case "process_values" -> processValues(in, number);
+            case "process_values" -> processValues(step, in, number);
             case "global_join" -> in.join(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
                 (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
             case "global_left_join" -> in.leftJoin(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
@@ -251,7 +251,7 @@ final class Interpreter {
         long every = step.path("every").asLong();
         var clock = step.path("by").asText().equals("wall clock")
             ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
-        return in.process(() -> new Processors.Sums("s" + number, every, clock), "s" + number);
+        return in.process(() -> new Processors.Sums("s" + number, step.path("bare").asBoolean(), every, clock), "s" + number);
     }
 
     private Object operations(JsonNode step, KStream<String, Long> in, int number) {
@@ -269,9 +269,9 @@ final class Interpreter {
         return in.process(() -> new StoreOperations(name, kind, every), name);
     }
 
-    private Object processValues(KStream<String, Long> in, int number) {
+    private Object processValues(JsonNode step, KStream<String, Long> in, int number) {
         addStore(number);
-        return in.processValues(() -> new Processors.SumsByKey("s" + number), "s" + number);
+        return in.processValues(() -> new Processors.SumsByKey("s" + number, step.path("bare").asBoolean()), "s" + number);
     }
 
     private void addStore(int number) {

@@ -1,5 +1,6 @@
 import java.time.Duration;
 import java.util.ArrayList;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
@@ -15,16 +16,18 @@ import org.apache.kafka.streams.state.ValueAndTimestamp;
 final class Processors {
     private Processors() {}
 
-    /** Forwards each sum; every so often it also forwards all sums under the key "sum", and begins anew. */
+    /** Forwards each sum, bare without headers; every so often it also forwards all sums under the key "sum", and begins anew. */
     static final class Sums implements Processor<String, Long, String, Long> {
         private final String name;
+        private final boolean bare;
         private final long every;
         private final PunctuationType clock;
         private ProcessorContext<String, Long> context;
         private TimestampedKeyValueStore<String, Long> sums;
 
-        Sums(String name, long every, PunctuationType clock) {
+        Sums(String name, boolean bare, long every, PunctuationType clock) {
             this.name = name;
+            this.bare = bare;
             this.every = every;
             this.clock = clock;
         }
@@ -40,7 +43,8 @@ final class Processors {
 
         @Override
         public void process(Record<String, Long> record) {
-            context.forward(record.withValue(sum(sums, record.key(), record.value(), record.timestamp())));
+            Record<String, Long> made = record.withValue(sum(sums, record.key(), record.value(), record.timestamp()));
+            context.forward(bare ? made.withHeaders(new RecordHeaders()) : made);
         }
 
         private void flush(long time) {
@@ -58,11 +62,13 @@ final class Processors {
     /** Forwards each sum under the key of its record. */
     static final class SumsByKey implements FixedKeyProcessor<String, Long, Long> {
         private final String name;
+        private final boolean bare;
         private FixedKeyProcessorContext<String, Long> context;
         private TimestampedKeyValueStore<String, Long> sums;
 
-        SumsByKey(String name) {
+        SumsByKey(String name, boolean bare) {
             this.name = name;
+            this.bare = bare;
         }
 
         @Override
@@ -73,7 +79,8 @@ final class Processors {
 
         @Override
         public void process(FixedKeyRecord<String, Long> record) {
-            context.forward(record.withValue(sum(sums, record.key(), record.value(), record.timestamp())));
+            FixedKeyRecord<String, Long> made = record.withValue(sum(sums, record.key(), record.value(), record.timestamp()));
+            context.forward(bare ? made.withHeaders(new RecordHeaders()) : made);
         }
     }
 

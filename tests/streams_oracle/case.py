@@ -2,9 +2,9 @@
 
 A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
-that by itself. `timed` sources have a function of event times. An input record is (topic, key, value, time in ms);
-without a topic the wall clock advances by the time. The topic `GLOBAL` is that of a global table, which all steps of
-`GLOBAL_JOINS` look up.
+that by itself. `timed` sources have a function of event times, `bare` processors forward no headers. An input record is
+(topic, key, value, time in ms); without a topic the wall clock advances by the time. The topic `GLOBAL` is that of a
+global table, which all steps of `GLOBAL_JOINS` look up.
 """
 
 from collections.abc import Iterable

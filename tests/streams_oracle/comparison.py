@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.streams_oracle import eddy_rules, in_eddy, streams_rules
-from tests.streams_oracle.case import Answer, Case, Step, inputs_of
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, Answer, Case, Step, inputs_of
 from tests.streams_oracle.functions import Key
 from tests.streams_oracle.oracle import Oracle
 
@@ -87,7 +87,10 @@ def _without_step(case: Case, at: int) -> Case | None:
         if other["op"] == "cogroup":
             new["parts"] = [{**part, "of": moved(part["of"])} for part in other["parts"]]
         steps.append(new)
-    records = [record for record in case.records if "topic" not in step or record[0] != step["topic"]]
+    gone = {step["topic"]} if "topic" in step else set()
+    if not any(other["op"] in GLOBAL_JOINS for other in steps):
+        gone.add(GLOBAL)
+    records = [record for record in case.records if record[0] not in gone]
     return Case(steps, records) if records else None
 
 

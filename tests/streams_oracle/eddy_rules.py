@@ -136,7 +136,8 @@ def _sums(node: Node, taken: list[Record]) -> list[Record]:
             continue
         if key is not None and total is not None:
             total = node.rows[key] = (node.rows.get(key) or 0) + total
-        made.append(record._replace(value=total, placed=False))
+        headers = NO_HEADERS if node.step.get("bare") else record.headers
+        made.append(record._replace(value=total, placed=False, headers=headers))
     return made
 
 

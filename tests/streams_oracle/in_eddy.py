@@ -73,7 +73,7 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
 
 def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
     topology.store(name, **SERDES)
-    factory = lambda: Sums(name, step.get("every"), step.get("by", ""))  # noqa: E731
+    factory = lambda: Sums(name, step.get("bare", False), step.get("every"), step.get("by", ""))  # noqa: E731
     if step["op"] == "process":
         return of.process(factory, [name], f"p{name}", **SERDES)
     return of.process_values(factory, [name], f"p{name}", value=eddy.Int64)

@@ -9,10 +9,15 @@ __all__ = ["Sums"]
 
 
 class Sums:
-    """Forwards each sum; every so often it also forwards all sums under the key "sum", and begins anew."""
+    """Forwards each sum; every so often it also forwards all sums under the key "sum", and begins anew.
 
-    def __init__(self, store: str, every_ms: int | None, clock: Literal["event time", "wall clock"]) -> None:
-        self._store, self._every_ms, self._clock = store, every_ms, clock
+    `bare`: sums are forwarded without the headers of their records.
+    """
+
+    def __init__(
+        self, store: str, bare: bool, every_ms: int | None, clock: Literal["event time", "wall clock"]
+    ) -> None:
+        self._store, self._bare, self._every_ms, self._clock = store, bare, every_ms, clock
 
     def init(self, context: eddy.ProcessorContext) -> None:
         self._context = context
@@ -21,6 +26,7 @@ class Sums:
             context.schedule(timedelta(milliseconds=self._every_ms), self._clock, self._flush)
 
     def process(self, record: eddy.Record[Any, Any]) -> None:
+        record = record.replace(headers=()) if self._bare else record
         if record.key is None or record.value is None:
             self._context.forward(record)
             return

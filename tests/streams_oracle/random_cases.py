@@ -79,9 +79,9 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
         case "global_join" | "global_left_join":
             step |= {"f": dice.choice(JOINERS), "key": dice.choice([*KEYS])}
         case "process":
-            step |= {"stored": True, **_schedule(dice, steps, of)}
+            step |= {"stored": True, "bare": dice.random() < 0.3, **_schedule(dice, steps, of)}
         case "process_values":
-            step["stored"] = True
+            step |= {"stored": True, "bare": dice.random() < 0.3}
         case "to_table":
             step["stored"] = dice.random() < 0.5
         case "join" | "left_join":
@@ -115,7 +115,7 @@ def _without_state(dice: random.Random, op: str) -> dict[str, Any]:
 
 
 def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]) -> Step:
-    mixed = any(has_event_time_schedule(steps, number) for number in tables)
+    mixed = any(has_mixed_headers(steps, number) for number in tables)
     op = dice.choice([op for op in OF_TABLE if not (mixed and op.startswith("foreign"))])
     step: Step = {"op": op, "of": of}
     match op:
@@ -174,10 +174,11 @@ def _is_of_a_source(steps: list[Step], of: int) -> bool:
     return bool(op == "stream")
 
 
-def has_event_time_schedule(steps: list[Step], of: int) -> bool:
-    """Whether records of a punctuation and of a source may be in one epoch: they have different headers."""
-    made = inputs_of(steps[of])
-    return steps[of].get("by", "") == "event time" or any(has_event_time_schedule(steps, number) for number in made)
+def has_mixed_headers(steps: list[Step], of: int) -> bool:
+    """Whether records with and without headers may be in one epoch: of a punctuation, or of a processor."""
+    step = steps[of]
+    mixed = step.get("by", "") == "event time" or step.get("bare", False)
+    return mixed or any(has_mixed_headers(steps, number) for number in inputs_of(step))
 
 
 def are_records_of_sources(steps: list[Step], of: int) -> bool:

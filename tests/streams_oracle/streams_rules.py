@@ -180,7 +180,9 @@ class Model:
         if key is not None and value is not None:
             value += (node.look(key) or (0, 0))[0] or 0
             node.put(key, value, time)
+        number, self.number = self.number, -1 if node.step.get("bare") else self.number
         self._pass(node, key, value, time)
+        self.number = number
 
     def _flush(self, node: Node, now: int) -> None:
         assert node.rows is not None

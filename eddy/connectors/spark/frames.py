@@ -161,10 +161,14 @@ class Frames:
         """A new maximum over all tasks, which is at least `known`."""
         return Maximum(self.spark.sparkContext.accumulator(known, _Larger()))
 
+    def partitioned(self, frame: DataFrame, key: str = "k") -> DataFrame:
+        """The frame, partitioned by a column. One partition needs no shuffle, and so no stage of its own."""
+        return frame.coalesce(1) if self.partitions == 1 else frame.repartition(self.partitions, key)
+
     def consolidated(self, frame: DataFrame) -> DataFrame:
         """Equal rows merged, rows of weight 0 dropped, partitioned by key."""
         return (
-            frame.repartition(self.partitions, "k")
+            self.partitioned(frame)
             .groupBy("k", "v")
             .agg(f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
             .where("w <> 0")
@@ -177,7 +181,7 @@ class Frames:
 
     def by_key(self, frame: DataFrame, *within: str | Column) -> DataFrame:
         """Rows partitioned by key, and sorted by it and then by `within`."""
-        return frame.repartition(self.partitions, "k").sortWithinPartitions("k", *within)
+        return self.partitioned(frame).sortWithinPartitions("k", *within)
 
     def in_order(self, raw: DataFrame, timed: Sequence[str]) -> DataFrame:
         """`RAW` records in one partition, sorted by topic, then partition, then offset.
@@ -205,25 +209,32 @@ class Frames:
         """The frame, cached from its first computation until `release`.
 
         Spark checks, plans and serializes all that a frame is made from with each step after it, also where that is
-        cached. So few records are computed at once, and the frame begins a plan of its own.
+        cached. So of few records the frame begins a plan of its own.
         """
         if self._few:
-            self._settled.append(self.settled(frame))
+            self._settled.append(self.settled(frame) if self._reliable else self.lazy(frame))
             return self._settled[-1]
         self._kept.append(frame.persist())
         return self._kept[-1]
 
     def release(self) -> None:
-        """Drop all cached frames and the description of jobs, and restore the active session."""
+        """Drop all kept frames and the description of jobs, and restore the active session."""
         self.jobs.close()
         activate(self._active)
-        for frame in self._settled:
-            frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
-        self._settled = []
-        # Derived frames first, since Spark would otherwise plan them again each time.
-        for frame in reversed(self._kept):
-            frame.unpersist()
-        self._kept = []
+        self.drop([*self._settled, *self._kept])
+
+    def drop(self, frames: Sequence[DataFrame]) -> None:
+        """Drop those of some frames that were kept. No later frame is made from their rows.
+
+        Derived frames are dropped first, since Spark would otherwise plan them again each time.
+        """
+        for frame in reversed(frames):
+            if frame in self._kept:
+                self._kept.remove(frame)
+                frame.unpersist()
+            elif frame in self._settled:
+                self._settled.remove(frame)
+                frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
 
     def lazy(self, frame: DataFrame) -> DataFrame:
         """The frame, checkpointed by the first job that reads all of it."""

@@ -58,7 +58,7 @@ def _reach(frames: Frames, start: DataFrame, op: Op, most: int) -> DataFrame | N
             newest = rows.where(f.col("iteration") == done).withColumn("w", f.lit(1).cast("long"))
             done += 1
             made = op(newest.select(*names(ROWS))).select(*names(ROWS)).withColumn("iteration", f.lit(done))
-            merged = rows.unionByName(made).repartition(frames.partitions, "k").groupBy("k", "v").agg(*came)
+            merged = frames.partitioned(rows.unionByName(made)).groupBy("k", "v").agg(*came)
             rows = frames.lazy(merged.select(*names(ROWS), "iteration"))
         with spark_errors():
             told = rows.agg(f.count_if(f.col("iteration") == done), f.min("w")).first()
@@ -78,7 +78,7 @@ def _peel(frames: Frames, rows: DataFrame, op: Op) -> tuple[DataFrame, int]:
         chain = []
         for _ in range(_AHEAD):
             made = op(rows).select(*names(ROWS)).withColumn("made", f.lit(1))
-            whole = rows.withColumn("made", f.lit(0)).unionByName(made).repartition(frames.partitions, "k")
+            whole = frames.partitioned(rows.withColumn("made", f.lit(0)).unionByName(made))
             whole = whole.groupBy("k", "v").agg(*came, *both).where("least = 0 AND most = 1")
             rows = frames.lazy(whole.select(*names(ROWS)))
             chain.append(rows)

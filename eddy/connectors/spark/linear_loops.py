@@ -259,5 +259,5 @@ def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
 def _merged(frames: Frames, made: DataFrame) -> DataFrame:
     """Equal facts of one iteration merged, with their weights added."""
     others = [f.max(name).alias(name) for name in ("kc", "vc", "t", "s", "h")]
-    merged = made.repartition(frames.partitions, "k").groupBy("k", "v").agg(*others, f.sum("w").alias("w"))
+    merged = frames.partitioned(made).groupBy("k", "v").agg(*others, f.sum("w").alias("w"))
     return merged.select(*names(FACTS))

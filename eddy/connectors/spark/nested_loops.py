@@ -12,6 +12,8 @@ queues its input (docs/adr/0029-bounds.md). Spark cannot know whether a worker's
 bound is an error here, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -19,23 +21,29 @@ from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.loop_bounds import last_depth
 from eddy.connectors.spark.step_compiler import StepCompiler
-from eddy.connectors.spark.step_frames import PendingRows
+from eddy.connectors.spark.step_frames import PendingRows, StepFrames
 from eddy.errors import LoopLimitError
 from eddy.serde import Native, String
 from eddy.topology.plan.plan import Loop, Node
 
 __all__ = ["run"]
 
+_MERGED = 16
+"""The iterations whose rows are in memory at once."""
 _INSIDE = "the trace of a loop inside a loop is indexed by two iterations, which Spark does not compute"
 _NOT_ASKED = "traces of loops were not requested"
 
 
 class _Traces:
-    """The traces of the body: the differences of its rows between consecutive iterations."""
+    """The traces of the body: the differences of its rows between consecutive iterations.
+
+    From time to time they are merged, and all rows before those of the last iteration are dropped.
+    """
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self.iteration = 0
+        self._past: list[StepFrames] = []
         self._signed: dict[str, list[DataFrame]] = {}
         self._last: dict[str, DataFrame] = {}
 
@@ -48,12 +56,26 @@ class _Traces:
         signed.append(frame.withColumn("time", f.lit(self.iteration)))
         self._last[name] = frame
 
+    def end(self, iteration: StepFrames) -> None:
+        """The rows of an iteration are computed."""
+        self._past.append(iteration)
+        if len(self._past) <= _MERGED:
+            return
+        for name, signed in self._signed.items():
+            self._signed[name] = [self._frames.settled(self._merged(signed))]
+        *past, last = self._past
+        self._frames.drop([rows for scope in past for rows in scope.rows.values()])
+        self._past = [last]
+
     def give(self, compiler: StepCompiler, loop: Loop) -> None:
         """Store the differences as states."""
-        came = (f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
         for name, signed in self._signed.items():
-            whole = self._frames.union(signed, ROWS).groupBy("k", "v", "time").agg(*came).where("w <> 0")
-            compiler.top.capture(name, "trace", loop, self._frames.kept(whole))
+            compiler.top.capture(name, "trace", loop, self._frames.kept(self._merged(signed)))
+
+    def _merged(self, signed: Sequence[DataFrame]) -> DataFrame:
+        came = (f.max("kc").alias("kc"), f.max("vc").alias("vc"), f.sum("w").alias("w"))
+        whole = self._frames.partitioned(self._frames.union(signed, ROWS))
+        return whole.groupBy("k", "v", "time").agg(*came).where("w <> 0")
 
 
 def run(compiler: StepCompiler, loop: Loop) -> None:
@@ -76,6 +98,8 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
             made = [_result(compiler, loop, index) for index in range(len(loop.variables))]
             with frames.jobs.step(f"iteration {number}"):
                 bindings, marks = frames.marked(made)
+        if captures:
+            traces.end(scope)
         changed = [index for index, mark in enumerate(marks) if mark != old[index]]
         if not changed:
             break

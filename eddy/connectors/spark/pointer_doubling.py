@@ -100,7 +100,7 @@ class _Doubling:
         probes = others.select("k", "kc", nothing.alias("v"), nothing.alias("vc"), f.lit(1).cast("long").alias("w"))
         frame, entry = self._applied(probes)
         moves = self._frames.through(frame, _AskingMoves(entry, self._left, *self._serdes), _MOVES)
-        return moves.repartition(self._frames.partitions, "k")
+        return self._frames.partitioned(moves)
 
     def _proved(self, rows: DataFrame, moves: DataFrame) -> bool:
         """Whether op makes of each row the row that M(1) predicts."""
@@ -148,7 +148,7 @@ def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
     """
     values = {"to": "to2", "toc": "toc2", "mv": "mv2", "mvc": "mvc2", "keeps": "keeps2"}
     second = with_suffix(moves, {"k": "k2", **values})
-    both = moves.repartition(frames.partitions, "to").join(second, f.col("to") == f.col("k2"))
+    both = frames.partitioned(moves, "to").join(second, f.col("to") == f.col("k2"))
     twice = both.select(
         "k",
         f.col("to2").alias("to"),
@@ -156,7 +156,7 @@ def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
         *(f.when(f.col("keeps2"), f.col(name)).otherwise(f.col(f"{name}2")).alias(name) for name in ("mv", "mvc")),
         (f.col("keeps") & f.col("keeps2")).alias("keeps"),
     )
-    return twice.repartition(frames.partitions, "k")
+    return frames.partitioned(twice)
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,21 @@ TOLERANCE = 1e-9
 """The tolerance, absolute and relative, for floats added in an order that the input does not determine."""
 
 _INSTALL = "pip install 'eddy-streams[spark]'"
+_LATE = (
+    "InvocationThreshold=50000",
+    "MinInvocationThreshold=6000",
+    "CompileThreshold=150000",
+    "BackEdgeThreshold=400000",
+)
+"""Ten times the counts of calls after which Java optimizes a method: most of Spark's planner is called too seldom for
+it to pay, while the loops over many rows reach any count at once.
+"""
 _SETTINGS = {
     "spark.python.daemon.module": "eddy.connectors.spark.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.driver.defaultJavaOptions": " ".join(f"-XX:Tier4{name}" for name in _LATE),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

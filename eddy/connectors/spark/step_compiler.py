@@ -223,7 +223,7 @@ class StepCompiler(WindowSteps, ABC):
         """The last value of each key, with other columns; a key whose last value is null is absent."""
         last = f.max_by(f.struct("kc", "v", "vc", *others), f.struct("s", "t")).alias("last")
         facts = facts.where("k IS NOT NULL")
-        grouped = facts.repartition(self.frames.partitions, "k").groupBy("k").agg(last).where("last.v IS NOT NULL")
+        grouped = self.frames.partitioned(facts).groupBy("k").agg(last).where("last.v IS NOT NULL")
         found = (f"last.{name}" for name in others)
         return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"), *found)
 

@@ -37,7 +37,8 @@ def windows(node: Node, key: str, value: Value, time: int, number: int) -> Itera
 
 
 def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
-    """Add a record to the windows with its time; make those that it ends, that it begins, and that is behind it.
+    """Add a record to the windows with its time; make the one behind the record before it, its own, and the one behind
+    it.
 
     A window that is over is not kept, so that a later window behind its record is not made.
     """
@@ -51,9 +52,11 @@ def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Itera
     own = max(0, time - size)
     near = _near(node, key, time)
     before, behind = near.before, near.behind
-    made = [own] if own not in near.there else []
+    made = []
     if before is not None and before + 1 not in near.there and before + 1 + size >= time:
         made.append(before + 1)
+    if own not in near.there:
+        made.append(own)
     for start in [*near.changed, *made]:
         total, latest = rows.get((start, key), (None, time))
         if start == own and start in made and near.left is not None and near.left[1] >= own:

@@ -1,6 +1,7 @@
 """What backfill and verify refuse, by the commands: the message with the fix, exit status 2, and nothing written."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from itertools import product
@@ -15,7 +16,6 @@ from eddy.cli import main
 from eddy.cli.load import load
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.errors import ConfigurationError
 from tests.seeds import in_turn
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
@@ -108,10 +108,8 @@ def test_a_cut_that_is_gone(gone: str, rig: Rig) -> None:
         rig.log.delete_topics([cuts.topic])
     else:
         rig.log.delete_records({cuts: rig.log.end_offsets([cuts])[cuts]})
-    before = everything(rig)
-    with pytest.raises(ConfigurationError, match=r"verify of application 'people': there was no cut .* eddy run …"):
-        rig.verify()
-    assert everything(rig) == before
+    said = refused(rig, "verify", "--timeout", "0.1")
+    assert re.search(r"verify of application 'people': there was no cut .* eddy run …", said), said
 
 
 def test_topics_that_were_made_anew_after_the_cut(rig: Rig) -> None:
@@ -202,10 +200,35 @@ def test_without_a_package(command: str, package: str, rig: Rig, tmp_path: Path)
     assert f"the package {package} is not installed; no {package} here. pip install 'eddy-streams[spark]'" in said
 
 
-def in_a_process(rig: Rig, command: str, **environment: str) -> str:
+@pytest.mark.parametrize(
+    ("memory", "why"), [*in_turn([("100m", "System memory .* must be at least"), ("much", "Java gateway")], 2)]
+)
+def test_a_driver_that_has_no_memory_to_start(memory: str, why: str, rig: Rig) -> None:
+    rig.work()
+    said = in_a_process(rig, "verify", "--memory", memory)
+    assert re.search(f"spark: it does not start: .*{why}", said), said
+    assert f"where {memory} of memory is said to be too little or too much, write --memory 2g" in said
+
+
+@pytest.mark.parametrize("command", [*in_turn(COMMANDS, 2)])
+def test_a_driver_whose_memory_ends_at_work(command: str, rig: Rig) -> None:
+    rig.write("names", [(b"%d" % n, b"x" * 1_000_000) for n in range(60)])
+    worked_or_not(rig, command)
+    before, folder = everything(rig), rig.path.parent
+    little = "spark.driver.extraJavaOptions=-XX:MaxDirectMemorySize=32m"
+    job = eddy_job(folder, command, folder / "people.py", "--data", rig.path, "--spark-conf", little)
+    status, said = job.wait()
+    assert status == 2, said
+    assert "OutOfMemory" in said
+    assert "spark: its driver has ended, or does not answer" in said
+    assert "Where they say OutOfMemory, give it more: --memory 8g" in said
+    assert everything(rig) == before
+
+
+def in_a_process(rig: Rig, command: str, *words: str, **environment: str) -> str:
     """What a command says in an environment where Spark cannot start: with 2, and nothing is written."""
     before, folder = everything(rig), rig.path.parent
-    status, said = eddy_job(folder, command, folder / "people.py", "--data", rig.path, **environment).wait()
+    status, said = eddy_job(folder, command, folder / "people.py", "--data", rig.path, *words, **environment).wait()
     assert (status, "Traceback" in said) == (2, False), said
     assert everything(rig) == before
     return said

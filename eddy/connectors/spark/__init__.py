@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddy.connectors.log import Log
-from eddy.connectors.spark.session import local_session, require_spark
+from eddy.connectors.spark.session import driver_errors, local_session, require_spark
 from eddy.errors import ConfigurationError
 from eddy.topology.topology import Topology
 
@@ -58,7 +58,8 @@ def backfill(
     require_spark()
     from eddy.connectors.spark.backfilling import Backfill
 
-    return Backfill(topology, spark, log, open_log, **options).run()
+    with driver_errors():
+        return Backfill(topology, spark, log, open_log, **options).run()
 
 
 def backfill_files(
@@ -71,7 +72,8 @@ def backfill_files(
     require_spark()
     from eddy.connectors.spark.result_files import BackfillFiles
 
-    return BackfillFiles(topology, spark, log, open_log, folder=folder, **options).run()
+    with driver_errors():
+        return BackfillFiles(topology, spark, log, open_log, folder=folder, **options).run()
 
 
 def verify(
@@ -84,7 +86,8 @@ def verify(
     require_spark()
     from eddy.connectors.spark.verification import Verify
 
-    return Verify(topology, spark, log, open_log, **options).run()
+    with driver_errors():
+        return Verify(topology, spark, log, open_log, **options).run()
 
 
 def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0) -> "DiskVerdict":

@@ -3,17 +3,18 @@
 Spark takes its Python workers' path and interpreter from the environment of the process that starts it.
 """
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eddy.errors import ConfigurationError
+from eddy.errors import ConfigurationError, ConnectorError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ONE_TASK", "TOLERANCE", "check_one_task", "local_session", "require_spark"]
+__all__ = ["ONE_TASK", "TOLERANCE", "check_one_task", "driver_errors", "local_session", "require_spark"]
 
 ONE_TASK = 2_000_000
 """The most records and rows that one task computes."""
@@ -83,6 +84,7 @@ def local_session(
     Raises: ConfigurationError if PySpark is not installed, or Java does not start.
     """
     require_spark()
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
@@ -97,8 +99,29 @@ def local_session(
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except (PySparkException, OSError, RuntimeError) as error:
+    except (PySparkException, OSError, RuntimeError, Py4JError) as error:
+        why = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error
         raise ConfigurationError(
-            f"spark: it does not start: {error}; Java 17 or later is needed. Install one: apt-get install "
-            "openjdk-17-jre-headless; or name its folder: JAVA_HOME=DIR"
+            f"spark: it does not start: {why}; Java 17 or later is needed. Install one: apt-get install "
+            "openjdk-17-jre-headless; or name its folder: JAVA_HOME=DIR; or, where "
+            f"{memory} of memory is said to be too little or too much, write --memory 2g"
+        ) from error
+
+
+@contextlib.contextmanager
+def driver_errors() -> Iterator[None]:
+    """Re-raise what Spark's driver raises. Raises: ConnectorError, also if it ends, as where it has no memory left."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from eddy.connectors.spark.frames import error_of
+
+    try:
+        yield
+    except PySparkException as error:
+        raise error_of(str(error)) from error
+    except (Py4JError, ConnectionError) as error:  # str(error) may ask the driver, and fail
+        raise ConnectorError(
+            f"spark: its driver has ended, or does not answer ({type(error).__name__}); the job has failed. Its own "
+            "lines say why. Where they say OutOfMemory, give it more: --memory 8g, or spark-submit's --driver-memory"
         ) from error

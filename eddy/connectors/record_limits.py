@@ -99,7 +99,7 @@ def record_sizes(
     if headers is None:
         return sizes
     return [
-        size + sum(len(name) + len(data) + _PER_HEADER_BYTES for name, data in pairs)
+        size + sum(len(name.encode()) + len(data) + _PER_HEADER_BYTES for name, data in pairs)
         for size, pairs in zip(sizes, headers, strict=True)
     ]
 

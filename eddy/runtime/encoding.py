@@ -88,27 +88,34 @@ class SinkTopic:
 
         Returns the columns and the rows in them.
 
-        A table's key whose value does not fit gets a tombstone, until it has a value that fits. A final row never has
-        another value, so that nothing is remembered of it.
+        A table's key whose value, or whose headers, do not fit gets a tombstone without headers, until it has a value
+        that fits. A final row never has another value, so that nothing is remembered of it.
         """
         errors = self.failures(batch) if aside.care.on or not self.facts else {}
         times = batch.times_of_rows()
+        headers = None if batch.headers is None else list(batch.headers)
         kept: list[bool] = []
         rows: list[Row] = []
         for index, (key, value) in enumerate(batch.rows):
             error = errors.get(index)
             fits = error is None
-            if error is not None and (self.final or self._error(batch, index, tombstone=True) is not None):
+            if error is not None and (self.final or self._error((key, None), None) is not None):
                 aside.report((key, value), 1, error, times[index])
             elif error is not None:
-                aside.withhold(key, value, error, time=times[index])
+                if value is None:
+                    aside.report((key, None), 1, error, times[index])
+                    aside.release(key)
+                else:
+                    aside.withhold(key, value, error, time=times[index])
                 value, fits = None, True
+                if headers is not None:
+                    headers[index] = ()
             elif not self.facts:
                 aside.release(key)
             kept.append(fits)
             if fits:
                 rows.append((key, value))
-        batch = batch.select(kept).with_rows(rows)
+        batch = Batch(batch.rows, batch.weights, batch.time, batch.times, headers).select(kept).with_rows(rows)
         return batch, *self.columns(rows)
 
     def failures(self, batch: Batch) -> dict[int, DataError]:
@@ -116,8 +123,8 @@ class SinkTopic:
         try:
             self._check(batch.rows, batch.headers)
         except DataError:
-            errors = {index: self._error(batch, index) for index in range(len(batch))}
-            return {index: error for index, error in errors.items() if error is not None}
+            errors = [self._error(row, own) for row, own in zip(batch.rows, batch.headers_of_rows(), strict=True)]
+            return {index: error for index, error in enumerate(errors) if error is not None}
         return {}
 
     def apart(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
@@ -142,11 +149,9 @@ class SinkTopic:
         for error in self._refusals(*columns).values():
             raise error
 
-    def _error(self, batch: Batch, index: int, tombstone: bool = False) -> DataError | None:
-        key, value = batch.rows[index]
-        headers = None if batch.headers is None else [batch.headers[index]]
+    def _error(self, row: Row, headers: Headers | None) -> DataError | None:
         try:
-            self._check([(key, None if tombstone else value)], headers)
+            self._check([row], None if headers is None else [headers])
         except DataError as error:
             return error
         return None

@@ -76,7 +76,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                     del bag[value]
                 else:
                     self._set(key, value, 0)
-            elif bag[0] != value:
+            elif bag[0] is not value and bag[0] != value:  # NaN is a row of its own object
                 fresh[key] = {bag[0]: bag[1], value: weight}
             else:
                 old = bag[1]
@@ -152,7 +152,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
 
     def _set(self, key: K, value: V, weight: int) -> None:
         bag = self._fresh.get(key)
-        if bag is None or (type(bag) is tuple and bag[0] == value):
+        if bag is None or (type(bag) is tuple and (bag[0] is value or bag[0] == value)):
             if weight:
                 self._fresh[key] = (value, weight)
             else:
@@ -208,5 +208,5 @@ def weight_in(bag: Bag | None, value: Any) -> int:
     if bag is None:
         return 0
     if type(bag) is tuple:
-        return bag[1] if bag[0] == value else 0
+        return bag[1] if bag[0] is value or bag[0] == value else 0
     return bag.get(value, 0)  # type: ignore[union-attr]

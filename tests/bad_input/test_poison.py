@@ -235,6 +235,18 @@ class TestOversize:
         if policy == "dead-letter":
             assert sorted((key, value) for key, value, _ in rig.letters()) == [(b"k1", b"y" * 30), (b"k2", b"z" * 40)]
 
+    @every_policy
+    def test_the_name_of_a_header_counts_with_all_its_bytes(self, rig: Rig, policy: Policy) -> None:
+        rig.create("in")
+        rig.create("out", max_message_bytes=str(self.LIMIT))
+        dice = random.Random(f"{DAY} names")
+        name = "".join(chr(dice.randrange(0x4E00, 0x9FFF)) for _ in range(1_200))  # 3,600 bytes
+        rig.write("in", [("a", "x"), ("b", "y"), ("c", "z")], [(), ((name, b""),), ()])
+        rig.run(echo(rig), eddy.Config(on_error=policy, retry_s=1))
+        assert [key for key, _ in rig.rows("out")] == ["a", "c"]
+        if policy == "dead-letter":
+            assert [key for key, *_ in rig.letters()] == [b"b"]
+
     def test_a_limit_that_is_lowered_under_way_is_found_out(self, rig: Rig, make_rig: MakeRig) -> None:
         rig.create("in")
         rig.create("out")

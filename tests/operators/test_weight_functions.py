@@ -1,5 +1,6 @@
 """Distinct and minus: what a row's weight alone decides."""
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -37,6 +38,20 @@ def test_distinct_waits_when_a_row_is_taken_back_before_it_comes() -> None:
     assert bench.epoch(**{"in": batch([(row, -1)])}) == {}
     assert bench.epoch(**{"in": batch([(row, 1)])}) == {}
     assert bench.epoch(**{"in": batch([(row, 1)])}) == {row: 1}
+
+
+@pytest.mark.parametrize("others", [0, 1, 20])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_row_whose_value_is_nan_goes_with_its_last_copy(memory: str, others: int) -> None:
+    bench = Bench(built(distinct), MEMORIES[memory])
+    row = ("a", math.nan)
+    bench.epoch(**{"in": batch([(("a", n), 1) for n in range(others)] + [((f"k{n}", n), 1) for n in range(9)])})
+    assert bench.epoch(**{"in": batch([(row, 2)])}) == {row: 1}
+    bench.undone(**{"in": batch([(row, -2), (("b", math.nan), 1)])})
+    assert bench.epoch(**{"in": batch([(row, -1)])}) == {}
+    bench = bench.restarted()
+    assert bench.epoch(**{"in": batch([(row, -1)])}) == {row: -1}
+    assert set(bench.states()["d"]) == {("a", n) for n in range(others)} | {(f"k{n}", n) for n in range(9)}
 
 
 def test_minus_keeps_what_is_more_on_the_left() -> None:

@@ -1,7 +1,7 @@
 """The error policy as a function: its decisions, and that constant ones are the policies of these names."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy.connectors.local import LocalLog
-from eddy.connectors.log import TopicPartition, TopicSpec
+from eddy.connectors.log import Headers, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, DataError, TopologyError
 from eddy.partitioner import partition_of
 from tests.waiting import step_to_rest
@@ -159,6 +159,29 @@ def test_after_an_exchange_a_row_that_its_topic_refuses_is_left_out_alone(of: st
     assert {(b"b", b"bbbbb"), (b"d", b"ddddd")} <= set(read(log, "long", 2))
     for worker in running:
         worker.close()
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_row_whose_headers_a_topic_refuses_leaves_no_older_one_behind(exchanged: bool) -> None:
+    """Also where the record deletes the row: what is written then has no headers."""
+    log = LocalLog(None)
+    log.create_topics([TopicSpec("asked", 1), TopicSpec("latest", 1, {"max.message.bytes": "2000"})])
+    topology = eddy.Topology("app")
+    asked = topology.stream("asked", key=S, value=S)
+    (asked.repartition() if exchanged else asked).to_table("kept").to("latest")
+    large = (("trace", b"x" * 3_000),)
+    with closing(eddy.Worker(topology, log, eddy.Config(on_error="dead-letter"))) as worker:
+        write(log, "asked", [(key, b"old") for key in (b"a", b"b", b"c", b"d")])
+        worker.run_until_idle()
+        write(log, "asked", [(b"a", None), (b"b", b"new"), (b"c", b"z" * 3_000)], headers=large)
+        worker.run_until_idle()
+        assert read(log, "latest", 1)[4:] == [(b"a", None), (b"b", None), (b"c", None)]
+        letters = read(log, "app-dead-letter", 1)
+        assert letters == [(b"a", None), (b"b", b"new"), (b"c", b"z" * 3_000)]
+        write(log, "asked", [(b"a", b"last"), (b"b", b"last"), (b"c", None), (b"d", b"last")])
+        worker.run_until_idle()
+    assert dict(read(log, "latest", 1)) == {b"a": b"last", b"b": b"last", b"c": None, b"d": b"last"}
+    assert read(log, "app-dead-letter", 1) == letters
 
 
 @pytest.mark.parametrize("kind", ["decode", "row"])
@@ -381,10 +404,14 @@ def a_log() -> LocalLog:
     return log
 
 
-def write(log: Any, topic: str, rows: list[tuple[bytes, bytes]], partition: int = 0) -> None:
+def write(
+    log: Any, topic: str, rows: Sequence[tuple[bytes, bytes | None]], partition: int = 0, headers: Headers = ()
+) -> None:
+    """Append records, each with these headers."""
     producer = log.producer(None)
     producer.begin()
-    producer.send(topic, partition, [key for key, _ in rows], [value for _, value in rows], [0] * len(rows))
+    keys, values = [key for key, _ in rows], [value for _, value in rows]
+    producer.send(topic, partition, keys, values, [0] * len(rows), [headers] * len(rows) if headers else None)
     producer.commit({}, None)
 
 

@@ -184,6 +184,23 @@ def test_a_row_whose_headers_a_topic_refuses_leaves_no_older_one_behind(exchange
     assert read(log, "app-dead-letter", 1) == letters
 
 
+@pytest.mark.parametrize("table", [False, True])
+def test_a_topic_that_is_gone_is_named_also_beside_a_record_that_fails(table: bool) -> None:
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 1) for topic in ("asked", "shares"))
+    topology = eddy.Topology("app")
+    shares = topology.stream("asked", key=S, value=N).repartition().map_values(lambda n: 100 // n, value=N)
+    (shares.to_table("kept") if table else shares).to("shares")
+    worker = eddy.Worker(topology, log, eddy.Config(on_error="skip", retry_s=0.01))
+    write(log, "asked", [(b"a", N.encode(1))])
+    worker.run_until_idle()
+    log.delete_topics(["shares"])
+    write(log, "asked", [(b"a", N.encode(2)), (b"b", N.encode(0))])
+    with pytest.raises(ConnectorError, match="topic 'shares'"):
+        worker.run_until_idle()
+    worker.close()
+
+
 @pytest.mark.parametrize("kind", ["decode", "row"])
 def test_a_letter_that_its_topic_refuses_names_the_record_without_its_bytes(kind: str) -> None:
     log, large = LocalLog(None), 17 << 20

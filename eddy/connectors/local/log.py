@@ -105,7 +105,8 @@ class LocalLog(WritableLog):
         headers: Sequence[Headers] | None,
     ) -> dict[int, RecordRefusedError]:
         """As `Log.refusals`."""
-        return refusals(f"send to '{topic}'", self._storage.topics(topic)[topic], keys, values, headers)
+        spec = self._storage.topics(topic).get(topic)
+        return {} if spec is None else refusals(f"send to '{topic}'", spec, keys, values, headers)
 
     def partition_counts(self) -> dict[str, int]:
         """As `Log.partition_counts`."""

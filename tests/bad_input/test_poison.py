@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 import eddy
+from eddy.connectors.kafka.log import RECENT_S
 from eddy.connectors.log import Headers
 from eddy.errors import DataError
 from tests.bad_input.conftest import MakeRig
@@ -260,6 +261,25 @@ class TestOversize:
         ((key, _, told),) = rig.letters()
         assert (key, told["eddy.offset"]) == (b"c", "3")
         assert str(self.LIMIT) in told["eddy.error"]
+
+    @pytest.mark.parametrize("exchanged", [False, True])
+    def test_a_limit_that_is_raised_under_way_is_found_out(self, rig: Rig, make_rig: MakeRig, exchanged: bool) -> None:
+        rig.create("in")
+        rig.create("out", max_message_bytes=str(self.LIMIT))
+        topology = eddy.Topology(rig.name)
+        lines = topology.stream(rig.topic("in"), eddy.String, eddy.String)
+        lines = lines.repartition(1) if exchanged else lines
+        lines.map_values(self.noise, value=eddy.String).to_table("long").to(rig.topic("out"))
+        worker = rig.worker(topology, eddy.Config(on_error="dead-letter"))
+        rig.write("in", [("a", "x" * 30), ("b", "y")])
+        rig.settle(worker)
+        assert list(rig.table("out")) == ["b"]
+        make_rig().configure(rig.topic("out"), max_message_bytes="10000")
+        time.sleep(RECENT_S)  # pause: so long is a limit taken for known
+        rig.write("in", [("c", "z" * 30), ("d", "x")])
+        rig.settle(worker)
+        assert sorted(rig.table("out")) == ["b", "c", "d"]
+        assert [key for key, *_ in rig.letters()] == [b"a"]
 
     def test_a_letter_may_be_as_large_as_any_record(self, rig: Rig) -> None:
         """The broker's own limit is what a source may have, and a letter is longer than its record."""

@@ -14,6 +14,7 @@ Rule 6 is not provided: Kafka compacts records that a group has not read, so a t
 changelog (ADR 9).
 """
 
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -46,7 +47,7 @@ from eddy.connectors.writing import WritableLog
 from eddy.errors import ConfigurationError, RecordRefusedError
 from eddy.partitioner import Partitioner
 
-__all__ = ["SWEEP_S", "KafkaLog"]
+__all__ = ["RECENT_S", "SWEEP_S", "KafkaLog"]
 
 T = TypeVar("T")
 
@@ -54,6 +55,8 @@ _TRANSACTION_TIMEOUT_MS = 20_000
 _SILENT = 0  # no log of the admin client, which would be written to stderr; its errors are raised anyway
 SWEEP_S = 20.0
 """How long after a transaction's time limit a broker may take to end it."""
+RECENT_S = 1.0
+"""How long the spec of a topic that refuses records is taken for known."""
 _COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
 _CONSUMER: dict[str, object] = {
     "enable.auto.commit": False,
@@ -105,6 +108,7 @@ class KafkaLog(WritableLog):
         )
         self._reader = KafkaReader(alone | _READER | {"group.id": f"eddy-reader-{uuid.uuid4().hex}"})
         self._specs: dict[str, TopicSpec] = {}
+        self._read_s: dict[str, float] = {}
         self._consumers: list[KafkaConsumer] = []
 
     @property
@@ -151,6 +155,7 @@ class KafkaLog(WritableLog):
         configs = self._admin.configs(found)
         specs = {name: TopicSpec(name, count, configs[name]) for name, count in found.items()}
         self._specs |= specs
+        self._read_s |= dict.fromkeys(specs, time.monotonic())
         return specs
 
     def refusals(
@@ -160,8 +165,13 @@ class KafkaLog(WritableLog):
         values: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> dict[int, RecordRefusedError]:
-        """As `Log.refusals`."""
-        return refusals(f"send to '{topic}'", self._spec_of(topic), keys, values, headers, OVERHEAD_BYTES)
+        """As `Log.refusals`. A spec by which a record is refused is read anew, at most once in `RECENT_S`."""
+        where, spec = f"send to '{topic}'", self._spec_of(topic)
+        found = refusals(where, spec, keys, values, headers, OVERHEAD_BYTES)
+        if found and time.monotonic() - self._read_s.get(topic, 0.0) > RECENT_S:
+            self._forget([topic])
+            found = refusals(where, self._spec_of(topic), keys, values, headers, OVERHEAD_BYTES)
+        return found
 
     def partition_counts(self) -> dict[str, int]:
         """As `Log.partition_counts`."""

@@ -5,7 +5,7 @@ a call requests its offset, and the order within the partition gives the offsets
 
 The client writes batches of up to `batch.size` bytes, and a broker refuses a batch that is larger than its topic's
 `max.message.bytes`, whatever the sizes of its records. So records of a topic with a lower limit are flushed before they
-may make such a batch. A limit that was lowered after the spec of the topic was read is read anew.
+may make such a batch. A limit that was changed after the spec of the topic was read is read anew.
 
 If the end of a transaction took long, or the network failed meanwhile, a delayed request may end the *next* transaction
 (Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so one
@@ -152,7 +152,11 @@ class KafkaProducer:
         partitions = [partition] * len(keys) if isinstance(partition, int) else partition
         if not 0 <= max(partitions) < spec.partitions:
             raise ConnectorError(f"{where} partition {max(partitions)}; the topic has {spec.partitions} partitions")
-        check_records(where, spec, keys, values, timestamps, headers, OVERHEAD_BYTES)
+        try:
+            check_records(where, spec, keys, values, timestamps, headers, OVERHEAD_BYTES)
+        except RecordRefusedError:
+            self._forget([topic])  # the limit may have been raised: the next attempt is by what it is then
+            raise
         reports: list[object] = [None] * len(keys)
         for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
             reports[last] = self._reports.take

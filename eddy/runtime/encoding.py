@@ -22,6 +22,9 @@ from eddy.state.spec import Changes
 
 __all__ = ["DeadRow", "Encoder", "SinkTopic"]
 
+_ERROR_BYTES = 1_000
+"""How much of an error a letter tells that would be too large with all of it."""
+
 Columns = Sequence[bytes | None]
 Refusals = Callable[[Columns, Columns, Sequence[Headers] | None], Mapping[int, DataError]]
 
@@ -276,7 +279,7 @@ class Encoder:
         """Write a dead letter. A timestamp that its topic may not accept is written in a header instead.
 
         If its topic does not accept a record as large, the letter has no key, no value and no headers that are
-        `passed_on`, but a header with their sizes: one record must not end the worker.
+        `passed_on`, but a header with their sizes, and the beginning of the error: one record must not end the worker.
         """
         own = self.own_time(time)
         if own < time:
@@ -285,7 +288,8 @@ class Encoder:
             self._producer.send(topic, 0, [key], [value], [own], [(*passed_on, *headers)])
         except RecordRefusedError:
             sizes = f"key {len(key or b'')}, value {len(value or b'')}"
-            self._producer.send(topic, 0, [None], [None], [own], [(*headers, ("eddy.left_out_bytes", sizes.encode()))])
+            told = [(name, _beginning(data) if name == "eddy.error" else data) for name, data in headers]
+            self._producer.send(topic, 0, [None], [None], [own], [(*told, ("eddy.left_out_bytes", sizes.encode()))])
 
     def cut_rows(self, topic: str, gate: Gate, batch: Batch, loop: str, limit: int) -> None:
         """Write rows that a recursion would have made beyond its limit."""
@@ -297,6 +301,13 @@ class Encoder:
             for weight in batch.weights
         ]
         self._producer.send(topic, 0, keys, values, list(map(self.own_time, batch.times_of_rows())), headers)
+
+
+def _beginning(text: bytes) -> bytes:
+    """A text in UTF-8, cut after so many bytes that its letter has room for other headers."""
+    if len(text) <= _ERROR_BYTES:
+        return text
+    return text[:_ERROR_BYTES].decode(errors="ignore").encode() + " …".encode()
 
 
 def _check_sizes(gate: Gate, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:

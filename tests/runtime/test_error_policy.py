@@ -220,6 +220,32 @@ def test_a_letter_that_its_topic_refuses_names_the_record_without_its_bytes(kind
     assert told["eddy.left_out_bytes"] == b"key 1, value %d" % large
 
 
+@pytest.mark.parametrize("exchanged", [False, True])
+@pytest.mark.parametrize("made", ["row", "error"])
+def test_a_letter_whose_error_is_too_long_has_its_beginning(exchanged: bool, made: str) -> None:
+    def fail(text: str) -> Any:
+        if text == "loud":
+            return 1
+        if made == "row":
+            return "é" * (9 << 20)
+        raise ValueError("é" * (9 << 20))
+
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 1) for topic in ("asked", "long"))
+    topology = eddy.Topology("app")
+    asked = topology.stream("asked", key=S, value=S)
+    (asked.repartition() if exchanged else asked).map_values(fail, value=N).to("long")
+    write(log, "asked", [(b"a", b"loud"), (b"b", b"bad"), (b"c", b"loud")])
+    with closing(eddy.Worker(topology, log, eddy.Config(on_error="dead-letter"))) as worker:
+        worker.run_until_idle()
+    assert [key for key, _ in read(log, "long", 1)] == [b"a", b"c"]
+    (letter,) = log.read(TopicPartition("app-dead-letter", 0), 0, 10, 10).headers or ()
+    told = {name: data.decode() for name, data in letter}
+    assert told["eddy.offset"] == "1"
+    assert ("'long': value" if made == "row" else "raised ValueError") in told["eddy.error"]
+    assert 900 < len(told["eddy.error"].encode()) < 1_100
+
+
 def test_a_record_is_tried_again_until_it_can_be_processed() -> None:
     failing, asked, made = {3}, [], []
 

@@ -384,6 +384,19 @@ def test_rows_are_there_after_few_requests_and_wait_for_no_other_answer(visit: V
     assert asked.count("page.js") == 1
 
 
+def test_search_that_the_server_does_not_answer_goes_on_when_it_answers(visit: Visit, long: str) -> None:
+    page = visit(long)
+    for path in ("topology", "readyz", "metrics", "v1/**"):
+        page.route(f"**/{path}", lambda route: route.abort())
+    page.goto(f"{long}?search=Thing+2000")
+    page.reload()
+    page.wait_for_selector("#away:visible")
+    page.wait_for_selector("text=Searched 0 rows")
+    page.unroute_all()
+    page.wait_for_selector("#away", state="hidden")
+    page.wait_for_selector(f"text=Searched all {ROWS:,} rows: 6 found")
+
+
 def test_rows_that_are_slow_to_arrive_are_asked_for_once(visit: Visit, long: str) -> None:
     page = visit(long)
     held: list[Any] = []

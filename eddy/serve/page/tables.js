@@ -334,9 +334,12 @@ class TableView {
     this.#seen = versions;
   }
 
+  /** When the server answers again: a search that it has not answered goes on. */
   async comeBack() {
-    if (this.isFound) return;
-    if (this.rows.isEmpty) await this.#reopen();
+    if (this.isFound) {
+      const { error } = this.rows;
+      if (error && !error.status) await this.rows.run();
+    } else if (this.rows.isEmpty) await this.#reopen();
     else await this.#refresh().catch(() => {}); // it is said above the page
   }
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,63 @@ def test_a_record_of_the_table_that_does_not_decode_ends_it_or_has_one_letter(ri
     for one in (rig, scratch):
         one.work(on_error="dead-letter")
     assert len(rig.rows("app-dead-letter")) == len(scratch.rows("app-dead-letter")) == 2
+
+
+def test_a_key_of_the_table_in_two_partitions_is_refused(rigs: Callable[..., Rig]) -> None:
+    rig = rigs()
+    rig.log.delete_topics(["countries"])
+    rig.log.create_topics([TopicSpec("countries", 3)])
+    with closing(rig.log.producer(None)) as producer:
+        producer.begin()
+        producer.send("countries", [0, 2], [b"ch", b"ch"], [b"Schweiz", None], [1_000, 1_000])
+        producer.commit({}, None)
+    rig.write("orders", [(b"1", b"ch")])
+    in_two = "topic 'countries' of a global table has records of the key b'ch' in the partitions 0 and 2"
+    with pytest.raises(ConfigurationError, match=in_two):
+        rig.backfill()
+    assert rig.rows("named") == []
+    rig.work()
+    with pytest.raises(ConfigurationError, match=in_two):
+        rig.verify()
+    left = rig.verify(accept=["named"])
+    assert left.undetermined == {"application 'app'": "no output and no state is left to compare"}
+
+
+def fed() -> eddy.Topology:
+    """A global table of the application's own output."""
+    made = eddy.Topology("app")
+    countries, orders = made.global_table("countries", S, S), made.stream("orders", S, S)
+    orders.left_join(countries, lambda one, two: f"{one} {two}", "named", S, select=lambda order: order).to("maybe")
+    orders.group_by_key().count("counts").map_values(str, value=S).to("countries")
+    return made
+
+
+def test_a_table_that_is_an_output_keeps_rows_of_others(rigs: Callable[..., Rig]) -> None:
+    rig = rigs(fed)
+    rig.write("countries", [(b"ch", b"Schweiz")])
+    rig.write("orders", [(b"1", b"ch")])
+    with pytest.raises(ConfigurationError, match="topic 'countries' of a global table is an output, too, and holds"):
+        rig.backfill()
+    assert [value for _, _, value in rig.rows("countries")] == [b"Schweiz"]
+
+
+def test_a_table_that_is_an_output_is_joined_as_before_the_backfill(rigs: Callable[..., Rig]) -> None:
+    rig, scratch = rigs(fed), rigs(fed)
+    for one in (rig, scratch):
+        one.write("orders", [(b"ch", b"de"), (b"de", b"ch"), (b"ch", b"ch")])
+    scratch.work()
+
+    def kill(stage: str) -> None:
+        if stage == "finish":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        rig.backfill(stage=kill)
+    rig.backfill()
+    assert rig.held() == scratch.held()
+    for one in (rig, scratch):
+        one.go_on({"orders": [(b"ch", b"de"), (b"fr", b"ch")]})
+    assert rig.held() == scratch.held()
 
 
 def test_files_of_a_lake_have_the_joined_rows(rigs: Callable[..., Rig], tmp_path: Path) -> None:

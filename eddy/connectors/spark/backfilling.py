@@ -50,6 +50,8 @@ from eddy.topology.topology import Topology
 
 __all__ = ["Backfill", "Backfilled"]
 
+_REPLAY = "Let the worker replay the input: eddy run …"
+
 
 @dataclass(frozen=True)
 class Backfilled:
@@ -245,27 +247,28 @@ class Backfill:
 
     def _check(self, computation: Computation) -> None:
         computation.check()
-        application = computation.application
-        serdes = sink_serdes(self.topology.plan, application.counts)
-        for sink in self.topology.plan.sinks():
+        application, plan = computation.application, self.topology.plan
+        looked_up = {table.topic for table in plan.global_tables()}
+        for sink, serdes in sink_serdes(plan, application.counts).items():
+            where = f"backfill of application '{self.topology.name}': topic '{sink.topic}'"
             if sink.partitioner is not None:
+                raise ConfigurationError(f"{where} is written with partitioner=, and Spark places by keys. {_REPLAY}")
+            if any(serde.id_end for serde in serdes):
                 raise ConfigurationError(
-                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' is written with "
-                    "partitioner=, and Spark places records by their keys. Let the worker replay the input: eddy run …"
-                )
-            if any(serde.id_end for serde in serdes[sink]):
-                raise ConfigurationError(
-                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' is written with the ids of "
-                    "schemas in headers, and Spark writes them before the data. Let the worker replay the input: eddy "
-                    "run …"
+                    f"{where} is written with the ids of schemas in headers, and Spark writes them before the data. "
+                    f"{_REPLAY}"
                 )
             if sink.kind == "stream" and self._before(application, sink.topic):
                 begun = application.metadata.backfill is not None
                 raise ConfigurationError(
-                    f"backfill of application '{self.topology.name}': topic '{sink.topic}' holds records already, and "
-                    "the records of a stream would be written twice. "
+                    f"{where} holds records already, and the records of a stream would be written twice. "
                     f"{'Go on with the backfill that has begun: without --replace; or delete' if begun else 'Delete'} "
                     "and create the topic, or let the worker replay the input: eddy run …"
+                )
+            if sink.topic in looked_up and self._before(application, sink.topic):
+                raise ConfigurationError(
+                    f"{where} of a global table is an output, too, and holds records already; those whose keys are "
+                    f"not in the output would be deleted. {_REPLAY}"
                 )
         restored = {state.spec.source or "" for state in application.circuit.states.values()}
         if both := sorted(restored & set(computation.histories)):

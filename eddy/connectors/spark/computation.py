@@ -18,7 +18,7 @@ from eddy.connectors.spark.closed_windows import topic_numbers, with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
 from eddy.connectors.spark.frames import Frames, Maximum, spark_errors
-from eddy.connectors.spark.global_joins import GlobalJoins, JoinedTables, rows_of_table
+from eddy.connectors.spark.global_joins import GlobalJoins, JoinedTables, check_partitions, rows_of_table
 from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read
 from eddy.connectors.spark.one_task import OneTask
@@ -205,7 +205,7 @@ class Computation:
         return Computed(self, results, clocks, latest, frames.union(bad, "") if bad else None)
 
     def _joined_tables(self, joins: GlobalJoins, numbers: Mapping[str, int]) -> JoinedTables:
-        """The rows of the tables of determined joins."""
+        """The rows of the tables of determined joins. Raises: ConfigurationError if a key is in several partitions."""
         frames, log, rows = self.frames, self.application.log, {}
         for table in dict.fromkeys(join.table for join in joins.determined(self.application.topology.plan)):
             topic, ends = table.topic, joins.ends(table.topic)
@@ -213,6 +213,8 @@ class Computation:
             ranges = [OffsetRange(p, begins[TopicPartition(topic, p)], end) for p, end in enumerate(ends)]
             raw = [topics_to_read(frames, self.open_log, {topic: ranges})]
             rows[topic] = frames.kept(rows_of_table(records_of(frames, self._entry(table), raw, frames.maximum())))
+            if len(ends) > 1:
+                check_partitions(topic, rows[topic])
         return JoinedTables(frames, joins, rows, numbers)
 
     def _entry(self, source: TopicRead, timestamp: Timestamp | None = None) -> RecordsEntry:

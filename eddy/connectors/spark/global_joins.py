@@ -20,8 +20,9 @@ from pyspark.sql import functions as f
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrow_functions import FACTS, FILE, ArrowFunction, LookedUpEntry, RowsExit, identified
 from eddy.connectors.spark.decoded_rows import DecodedRows, calling
-from eddy.connectors.spark.frames import Frames, be64, names
+from eddy.connectors.spark.frames import Frames, be64, names, spark_errors
 from eddy.connectors.spark.step_frames import PendingRows
+from eddy.errors import ConfigurationError
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.table_versions import FIRST, TableVersion, read_versions
 from eddy.serde import Serde
@@ -29,7 +30,7 @@ from eddy.topology.plan.global_steps import GlobalJoin
 from eddy.topology.plan.plan import Plan
 from eddy.topology.plan.record_steps import record_topics
 
-__all__ = ["GlobalJoins", "JoinedTables", "rows_of_table"]
+__all__ = ["GlobalJoins", "JoinedTables", "check_partitions", "rows_of_table"]
 
 _LONG = 8
 _PLACE, _OFFSET = slice(9, 17), slice(17, 25)
@@ -166,6 +167,24 @@ def rows_of_table(records: DataFrame) -> DataFrame:
     value = f.col("k").alias("g"), f.col("v").alias("r"), f.col("vc").alias("rc")
     span = be64(f.col("o")).alias("lo"), be64(f.lead("o").over(following)).alias("hi")
     return there.select(*value, (f.col("p") * f.lit(_LONG) + f.lit(1)).alias("place"), *span)
+
+
+def check_partitions(topic: str, rows: DataFrame) -> None:
+    """Refuse a table with records of a key in several partitions: which of them a worker reads last is undetermined.
+
+    `rows` are those of `rows_of_table`. Raises: ConfigurationError.
+    """
+    with spark_errors():
+        places = rows.groupBy("g").agg(f.min("place").alias("first"), f.max("place").alias("last"))
+        found = places.where("first < last").limit(1).collect()
+    if found:
+        key, first, last = found[0]
+        raise ConfigurationError(
+            f"topic '{topic}' of a global table has records of the key {bytes(key)!r} in the partitions "
+            f"{first // _LONG} and {last // _LONG}, and which of them a worker reads last is not determined; each key "
+            "is needed in one partition. Let a worker compute the joins with it: eddy run …; leave them out of a "
+            "comparison: eddy verify … --accept STEP"
+        )
 
 
 @dataclass(frozen=True)

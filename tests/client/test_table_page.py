@@ -373,11 +373,12 @@ def test_a_search_that_is_stopped_and_continued_at_once_reads_no_part_twice(visi
 def test_rows_are_there_after_few_requests_and_wait_for_no_other_answer(visit: Visit, long: str) -> None:
     """The topology and the figures are never answered here: the rows need neither."""
     page = visit(long)
+    page.goto("about:blank")  # so that requests are those of the page that is opened next
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.split("/", 3)[3]))
     for path in ("topology", "readyz", "metrics"):
         page.route(f"**/{path}", lambda route: None)
-    page.reload()
+    page.goto(long)
     assert follow_one_another(wait_for_rows(page))
     first = next(number for number, path in enumerate(asked) if path.startswith("v1/tables/items"))
     assert set(asked[:first]) <= {"", "page.css", "page.js", "v1/tables"}
@@ -399,9 +400,10 @@ def test_search_that_the_server_does_not_answer_goes_on_when_it_answers(visit: V
 
 def test_rows_that_are_slow_to_arrive_are_asked_for_once(visit: Visit, long: str) -> None:
     page = visit(long)
+    page.goto("about:blank")
     held: list[Any] = []
     page.route("**/v1/tables/items?&at=0&**", lambda route: held.append(route))
-    page.reload()
+    page.goto(long)
     page.wait_for_selector("#status.good")
     with page.expect_response("**/metrics"):
         pass  # the poll after that which has said so

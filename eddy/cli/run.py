@@ -38,7 +38,7 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
     if _MEMBER.fullmatch(name) and name not in (".", ".."):
         return name
     raise click.BadParameter(
-        f"{name!r} has others than 1 to 100 of the characters A-Z a-z 0-9 . _ -, which are needed, or is . or .. alone."
+        f"{name!r}: 1 to 100 of the characters A-Z a-z 0-9 . _ - are needed, and not . or .. alone."
     )
 
 

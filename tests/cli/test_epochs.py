@@ -35,16 +35,15 @@ def test_a_row_that_is_larger_than_allowed_is_refused(run: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "status"),
+    "option",
     [
-        ("--row-bytes=1024", 2),
-        ("--nested-rows=0", 2),
-        ("--epoch-records=0", 2),
-        ("--epoch-bytes=-1", 2),
-        ("--epoch-seconds=0", 2),
-        ("--epoch-seconds=nan", 78),
+        "--row-bytes=1024",
+        "--nested-rows=0",
+        "--epoch-records=0",
+        "--epoch-bytes=-1",
+        "--epoch-seconds=0",
+        "--epoch-seconds=nan",
     ],
 )
-def test_a_bound_that_makes_no_sense_is_refused(run: Command, option: str, status: int) -> None:
-    assert option[2:7] in run("run", "family.py", "--until-idle", option, status=None).output
-    run("run", "family.py", "--until-idle", option, status=status)
+def test_a_bound_that_makes_no_sense_is_refused(run: Command, option: str) -> None:
+    assert option[2:7] in run("run", "family.py", "--until-idle", option, status=2).output

@@ -51,10 +51,10 @@ def test_settings_without_a_broker_are_told_where_they_come_from(run: Command, f
         (["--processes", "2"], "--processes needs Kafka (--bootstrap); on the embedded log one process runs all."),
         (["--bootstrap", NOBODY, "--partitions", "2"], "on Kafka: eddy topics create NAME --partitions N"),
         (["--bootstrap", NOBODY, "--processes", "9", "--http", "65530"], "9 workers need as many ports"),
-        (["--member", ""], "1 to 100 of the characters"),
-        (["--member", "a/b"], "1 to 100 of the characters"),
-        (["--member", ".."], "neither . nor .. alone"),
-        (["--member", "a" * 101], "1 to 100 of the characters"),
+        (["--member", ""], "1 to 100 of the characters A-Z a-z 0-9 . _ - are needed"),
+        (["--member", "a/b"], "1 to 100 of the characters A-Z a-z 0-9 . _ - are needed"),
+        (["--member", ".."], "not . or .. alone"),
+        (["--member", "a" * 101], "1 to 100 of the characters A-Z a-z 0-9 . _ - are needed"),
     ],
 )
 def test_run_refuses_what_does_not_fit(run: Command, options: list[str], said: str) -> None:

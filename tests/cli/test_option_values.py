@@ -66,7 +66,7 @@ def test_there_are_many_numbers_and_commands() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", PROGRAM, "--member", "x y"], "'x y' has others than 1 to 100 of the characters"),
+        (["run", PROGRAM, "--member", "x y"], "'x y': 1 to 100 of the characters"),
         (["topics", "create", "nodes", "--topic-config", "cleanup"], "'cleanup': KEY=VALUE is needed"),
     ],
 )

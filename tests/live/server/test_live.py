@@ -169,7 +169,7 @@ def test_query_that_does_not_fit_is_refused_and_nobody_else_is_disturbed(running
             (eddy.live_table("ancestors"), "private to its step"),
             (unnamed.where(unnamed.colour == 1), "there is no column 'colour'; one of id, value"),
             (eddy.live_table("nodes", key="name"), "names its columns"),
-            (eddy.live_table("descendants", key=("a", "b")).nest(), "are not 2 items"),
+            (eddy.live_table("descendants", key=("a", "b")).limit(9), "are not 2 items"),
             (nodes.pluck("x"), "there is no nest 'x'"),
             (nodes.exists(), "a condition is not a query"),
             ("nodes", "'nodes' is not a query"),

@@ -171,7 +171,7 @@ def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
     for row in rows:
         if row["wrong"] is not None:
             raise DataError(
-                f"files for topic '{topic}': {unquote(row['path'])}: {row['wrongs']:,} of {row['rows']:,} rows are no "
+                f"files for topic '{topic}': {unquote(row['path'])}: {row['wrongs']:,} of {row['rows']:,} rows are not "
                 f"records, such as one whose reason is: {row['wrong']}; records are needed. Mend the file, or "
                 f"name other columns: --map {topic}:key=COLUMN"
             )

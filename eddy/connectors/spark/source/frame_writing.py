@@ -144,8 +144,8 @@ class RowEncoding:
                 raise
             except Exception as error:
                 raise DataError(
-                    f"spark write of format 'eddy': topic '{self.topic}': the {part} {value!r:.200} is no "
-                    f"{serde.name}: {reason_of(error)}; a value that fits is needed. Correct it, or filter it out"
+                    f"spark write of format 'eddy': topic '{self.topic}': the {part} {value!r:.200} is not a "
+                    f"valid {serde.name}: {reason_of(error)}; a value that fits is needed. Correct it, or filter it out"
                 ) from error
         return found
 

@@ -134,7 +134,7 @@ NEWER = [
         lambda p: p.fresh["grouped"].cogroup(THREE).cogroup,
         {
             "grouped": (
-                At(lambda p: p.fresh["topology"].stream("s2", key=S, value=S).group_by_key()),
+                At(lambda p: p.fresh["grouped"]),
                 one_of(eddy.KGroupedStream),
             ),
             "aggregator": (THREE, function(3)),

@@ -568,6 +568,6 @@ def test_calls_that_fit_are_accepted(place: Place) -> None:
 
 
 def test_a_mistake_is_told_at_the_call(place: Place) -> None:
-    mistakes = [mutation for mutation in mutations() if mutation.is_one(place)]
+    mistakes = [mutation for mutation in mutations(CALLS, POOL) if mutation.is_one(place)]
     assert len(mistakes) > LEAST
     assert [f"{mutation}: {found}" for mutation in mistakes if (found := told(place, mutation))] == []

@@ -65,7 +65,7 @@ def test_serdes_can_be_named_where_types_do_not_tell(app: faust.App) -> None:
 
 def test_tables_without_the_latest_value_of_each_key_are_refused_with_the_reason(app: faust.App) -> None:
     topology = eddy.Topology("refused")
-    with pytest.raises(eddy.TopologyError, match="windows that have expired"):
+    with pytest.raises(eddy.TopologyError, match="expired windows without a record"):
         eddy.faust.table(topology, app.Table("by-hour", key_type=str, value_type=int).tumbling(3600))
     with pytest.raises(eddy.TopologyError, match="additions and removals"):
         eddy.faust.table(topology, app.SetTable("tags", key_type=str, value_type=str))

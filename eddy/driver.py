@@ -378,6 +378,5 @@ def _encode(serde: Serde[Any], value: Any, where: str, what: str) -> bytes | Non
     except Exception as error:
         raise DataError(
             f"{where}: {what} {value!r} is not a valid {serde.name}: {refusal(serde, value)}; a value of that serde is "
-            "needed. "
-            f"For bytes, use pipe_raw(key, value)"
+            "needed. For bytes, use pipe_raw(key, value)"
         ) from error

@@ -266,10 +266,6 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
         # One row replaces another, as in most changes of live data.
         if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:
             return {rows[0]: weights[0], rows[1]: weights[1]}
-        if len(rows) >= _MANY and len(set(rows[:_MANY])) == _MANY:
-            zset = dict(zip(rows, weights, strict=True))
-            if len(zset) == len(rows):  # no two are equal
-                return zset if 0 not in weights else {row: weight for row, weight in zset.items() if weight}
         zset = {}
         merge_into(zset, rows, weights)
         return zset

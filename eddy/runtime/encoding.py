@@ -337,8 +337,7 @@ def encoded(values: Sequence[Any], serde: Serde[Any], where: str) -> list[bytes 
         step = "to(..." if where.startswith("sink") else "the step that makes it: map(..."
         raise DataError(
             f"{where} {bad!r} is not a valid {serde.name}: {refusal(serde, bad) or error}; a serde that fits is "
-            "needed. "
-            f"Name it in {step}, {part}={serde_for(bad)})"
+            f"needed. Name it in {step}, {part}={serde_for(bad)})"
         ) from error
 
 

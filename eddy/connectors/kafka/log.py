@@ -16,7 +16,7 @@ changelog (ADR 9).
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import confluent_kafka
@@ -293,9 +293,9 @@ class KafkaLog(WritableLog):
         settings = _COMMON | _PRODUCER | self.settings.for_producer() | names | self._reports()
         return self._made(lambda s: KafkaProducer(s, self._spec_of, self._forget, self._trouble), settings)
 
-    def _forget(self, topics: Iterable[str]) -> None:
+    def _forget(self, topics: Collection[str]) -> None:
         """Forget the specs of topics, which have changed: the next use requests them."""
-        self._specs = {name: spec for name, spec in self._specs.items() if name not in set(topics)}
+        self._specs = {name: spec for name, spec in self._specs.items() if name not in topics}
 
     def _spec_of(self, topic: str) -> TopicSpec:
         """The spec of a topic, as of its last request."""

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -86,7 +86,7 @@ class KafkaProducer:
         self,
         settings: Mapping[str, object],
         spec_of: Callable[[str], TopicSpec],
-        forget: Callable[[Iterable[str]], None],
+        forget: Callable[[Collection[str]], None],
         trouble: ClusterTrouble,
     ) -> None:
         self._settings, self._spec_of, self._forget, self._trouble = dict(settings), spec_of, forget, trouble

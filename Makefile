@@ -27,6 +27,7 @@ demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and
 PARALLEL = --dist loadgroup --max-worker-restart=0
 
 test: checks ## check format, lint, types and layers, then run the tests
+	@$(BIN)/pytest -q --collect-only >/dev/null || true # compiles all of them; else each of the six would
 	$(BIN)/pytest -n 6 $(PARALLEL) --turns
 
 quick: checks ## the same with the tests that need one process alone, and few examples; two minutes

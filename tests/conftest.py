@@ -32,15 +32,25 @@ LONGEST = ("tests/torture/", "tests/bad_input/", "tests/kill/", "tests/types/")
 
 PARSES_ALL = "tests/test_project.py"
 """A group of tests on one worker, which would be left at the end, too."""
-OUTSIDE = ("tests/spark/", "tests/client/", "tests/faust/", "tests/streams_oracle/", "tests/test_wordnet_demo.py")
+ON_SPARK = "tests/spark/"
+OUTSIDE = (ON_SPARK, "tests/client/", "tests/faust/", "tests/streams_oracle/", "tests/test_wordnet_demo.py")
 """What needs Spark, a browser, Faust or Kafka Streams."""
 DEAREST = (
+    "tests/cli/test_held.py",
+    "tests/cli/test_kafka.py",
     "tests/cli/test_stopping.py",
     "tests/live/server/test_torture.py",
+    "tests/operators/test_agreement.py",
+    "tests/operators/test_endless.py",
+    "tests/recursion/test_bounds.py",
+    "tests/recursion/test_held_by_workers.py",
     "tests/recursion/test_workers.py",
+    "tests/runtime/test_topics_made_anew.py",
+    "tests/runtime/test_topics_that_join.py",
+    "tests/serve/test_sql.py",
     "tests/tables/test_torture.py",
 )
-"""Those of the others that cost most: processes that are stopped, and what is killed."""
+"""Those of the others that cost most: several workers on Kafka, processes that are stopped, and what is killed."""
 OWN_SERVERS = {"spark", "own_broker", "browser"}
 PROCESSES = (
     "tests/cli/",
@@ -82,9 +92,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that are to run, those first that take longest; else they are in their order."""
     if config.getoption("--turns"):
-        for number, item in enumerate(filter(takes_turns, items)):
-            if not seeds.has_turn(number):
-                item.add_marker(pytest.mark.long)
+        for days in (5, 10):
+            for number, item in enumerate(item for item in items if days_of(item) == days):
+                if not seeds.has_turn(number, days):
+                    item.add_marker(pytest.mark.long)
     if config.getoption("--quick"):
         left_out = [item for item in items if is_slow(item)]
         config.hook.pytest_deselected(items=left_out)
@@ -92,15 +103,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not item.nodeid.startswith((*LONGEST, PARSES_ALL)))
 
 
-def takes_turns(item: pytest.Item) -> bool:
-    """Whether a test is one of those that cost most."""
-    return item.nodeid.startswith((*LONGEST, *OUTSIDE, *DEAREST)) or needs(item, OWN_SERVERS)
+def days_of(item: pytest.Item) -> int:
+    """In so many days a test is tried once, so that all that cost most are tried in turn."""
+    if item.nodeid.startswith(ON_SPARK):
+        return 10
+    return 5 if item.nodeid.startswith((*LONGEST, *OUTSIDE, *DEAREST)) or needs(item, OWN_SERVERS) else 1
 
 
 def is_slow(item: pytest.Item) -> bool:
     """Whether a test is one of those that cost most, needs a server or takes its time."""
     return (
-        takes_turns(item)
+        days_of(item) > 1
         or item.nodeid.startswith((*PROCESSES, *LONG_SINGLE_TESTS))
         or needs(item, SHARED_SERVERS)
         or engine_of(item) not in {None, *QUICK_ENGINES}

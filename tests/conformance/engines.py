@@ -41,6 +41,13 @@ class Kafka:
     log: Log
     writer: Producer
 
+    @contextmanager
+    def topics(self) -> Iterator[str]:
+        """Give a prefix of names, and delete all topics that have it: each topic takes a broker's time for ever."""
+        prefix = f"{uuid.uuid4().hex[:8]}-"
+        yield prefix
+        self.log.delete_topics(topic for topic in self.log.partition_counts() if topic.startswith(prefix))
+
 
 EngineOnKafka = Callable[[Case, int, Kafka], Written]
 
@@ -83,12 +90,14 @@ def two_workers(case: Case, partitions: int, folder: Path) -> Written:
 
 def worker_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
     """One worker on Kafka."""
-    return one(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
+    with kafka.topics() as prefix:
+        return one(Run(case, kafka.log, partitions, prefix, kafka.writer))
 
 
 def two_workers_on_kafka(case: Case, partitions: int, kafka: Kafka) -> Written:
     """Two workers on Kafka, a step each in turn."""
-    return two(Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer))
+    with kafka.topics() as prefix:
+        return two(Run(case, kafka.log, partitions, prefix, kafka.writer))
 
 
 def faust_in(mode: str) -> EngineOnKafka:
@@ -99,12 +108,13 @@ def faust_in(mode: str) -> EngineOnKafka:
 def hosted(cases: Sequence[tuple[Case, str]], partitions: int, kafka: Kafka) -> list[Written]:
     """A Faust app that hosts all of these cases at once, each in its mode."""
     assert isinstance(kafka.log, KafkaLog)
-    prefix = f"{uuid.uuid4().hex[:8]}-"
-    runs = [
-        Run(case, kafka.log, partitions, f"{prefix}{number}-", kafka.writer) for number, (case, _) in enumerate(cases)
-    ]
-    environment = {"HOSTED": ",".join(f"{case.name}={mode}" for case, mode in cases), "PREFIX": prefix}
-    with tempfile.TemporaryDirectory() as home:
+    named = ",".join(f"{case.name}={mode}" for case, mode in cases)
+    with kafka.topics() as prefix, tempfile.TemporaryDirectory() as home:
+        prefixes = (f"{prefix}{number}-" for number in range(len(cases)))
+        runs = [
+            Run(case, kafka.log, partitions, own, kafka.writer) for (case, _), own in zip(cases, prefixes, strict=True)
+        ]
+        environment = {"HOSTED": named, "PREFIX": prefix}
         worker = FaustWorker(APPS, "case_app", Path(home), kafka.log.settings.bootstrap, **environment)
         try:
             for batches in zip_longest(*(case.batches for case, _ in cases), fillvalue=[]):
@@ -114,7 +124,7 @@ def hosted(cases: Sequence[tuple[Case, str]], partitions: int, kafka: Kafka) -> 
                     quiescent(run, worker)
         finally:
             worker.kill()
-    return [run.read() for run in runs]
+        return [run.read() for run in runs]
 
 
 def quiescent(run: "Run", worker: FaustWorker) -> None:

@@ -1,6 +1,5 @@
 """What a table, an aggregate or a join of tables writes has the headers of the record that caused it, on every log."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -37,7 +36,8 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Run]]:
     case = Case("headers", build, [[record] for record in RECORDS], {})
     if request.param == "Kafka":
         kafka: Kafka = request.getfixturevalue("kafka")
-        yield lambda partitions: Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer)
+        with kafka.topics() as prefix:
+            yield lambda partitions: Run(case, kafka.log, partitions, prefix, kafka.writer)
         return
     with embedded(None) as log:
         yield lambda partitions: Run(case, log, partitions)

@@ -1,6 +1,5 @@
 """A function gets the place, the timestamp and the headers that the log has for its record, on every log."""
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -27,7 +26,8 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Run]]:
     case = Case("records", build, [RECORDS[:4], RECORDS[4:]], {})
     if request.param == "Kafka":
         kafka: Kafka = request.getfixturevalue("kafka")
-        yield lambda partitions: Run(case, kafka.log, partitions, f"{uuid.uuid4().hex[:8]}-", kafka.writer)
+        with kafka.topics() as prefix:
+            yield lambda partitions: Run(case, kafka.log, partitions, prefix, kafka.writer)
         return
     with embedded(None) as log:
         yield lambda partitions: Run(case, log, partitions)

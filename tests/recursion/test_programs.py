@@ -31,7 +31,7 @@ def test_the_answer_is_that_from_scratch_after_every_epoch(name: str) -> None:
     assert played.rows > played.epochs / 4 or STORIES < ENOUGH, "next to nothing ever changed"
 
 
-@pytest.mark.parametrize("chunk", [*in_turn(range(CHUNKS), 2)])
+@pytest.mark.parametrize("chunk", [*in_turn(range(CHUNKS), CHUNKS)])
 @pytest.mark.parametrize(("kind", "each"), [(random_program, 3), (random_block, 3), (random_nest, 1)])
 def test_whatever_the_program_the_answer_is_that_from_scratch(
     kind: Callable[[int], Program], each: int, chunk: int

@@ -1,7 +1,7 @@
-"""One Spark session for the tests of a group, which share a worker of pytest-xdist: to start one takes seconds.
+"""One Spark session for the tests of the group `spark`, which share a worker of pytest-xdist.
 
-The groups are `spark` and `spark-2`, which take about as long: one alone would be the last to end of the whole suite.
-Those in `spark-jobs` have Spark in processes of their own.
+A session takes ten seconds of the processor to start, and as much again for each step that it runs for the first time.
+Tests in the group `spark-jobs` have Spark in processes of their own.
 """
 
 import os

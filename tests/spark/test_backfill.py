@@ -15,7 +15,7 @@ from tests.children import KilledError
 from tests.seeds import in_turn, on_days
 from tests.spark.rig import Rig, ancestors, check_backfill, plant
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 COMPACTED = {"cleanup.policy": "compact"}

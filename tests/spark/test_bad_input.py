@@ -20,7 +20,7 @@ from tests.seeds import in_turn
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 PROGRAM = """\
 import eddy

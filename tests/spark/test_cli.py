@@ -14,7 +14,7 @@ from eddy.cli import main
 from eddy.connectors.local import LocalLog
 from tests.spark.rig import plant
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 PROGRAM = """\
 import eddy

@@ -22,7 +22,7 @@ from eddy.connectors.spark.inputs import RAW
 from eddy.errors import ConfigurationError, DataError
 from tests.seeds import of_today
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 Text = str | None

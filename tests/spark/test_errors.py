@@ -45,7 +45,7 @@ def refuses(batches: Any) -> Iterator[Any]:
     yield from batches
 
 
-@pytest.mark.xdist_group("spark-2")
+@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("function", "kind", "said"),

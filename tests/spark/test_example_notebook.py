@@ -17,7 +17,7 @@ from tests.children import without_settings
 from tests.spark.test_source_docs import printed
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOK = EXAMPLES / "spark" / "descendants.ipynb"

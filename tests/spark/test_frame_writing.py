@@ -13,7 +13,7 @@ from eddy.connectors.spark.frames import Frames
 from tests.spark.rig import rows_of
 from tests.spark.source_frames import load, program_in, told, topics
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 
 def save(frame: Any, mode: str = "append", **options: Any) -> None:

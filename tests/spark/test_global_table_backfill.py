@@ -23,7 +23,7 @@ from tests.children import KilledError
 from tests.seeds import DAY
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 KEYS = ("ch", "de", "fr", "it")

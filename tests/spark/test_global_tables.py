@@ -12,7 +12,7 @@ from eddy.connectors.log import TopicSpec
 from tests.seeds import DAY
 from tests.spark.rig import Rig, plant
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 KEYS = ("ch", "de", "fr", "it")

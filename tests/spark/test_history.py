@@ -26,7 +26,7 @@ from tests.seeds import in_turn
 from tests.spark.rig import Rig
 from tests.waiting import PATIENCE_S
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 Row = tuple[str, int, int | None]

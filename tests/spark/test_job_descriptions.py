@@ -9,7 +9,7 @@ import eddy
 from eddy.connectors.log import TopicSpec
 from tests.spark.rig import TREE, Rig, ancestors
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 

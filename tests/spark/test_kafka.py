@@ -17,7 +17,7 @@ from eddy.errors import ConfigurationError
 from tests.spark.rig import ancestors, latest_of, rows_of, write
 from tests.spark.source_frames import load, program_in, streamed, topics, worked
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 

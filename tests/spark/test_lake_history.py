@@ -20,7 +20,7 @@ from eddy.connectors.spark import backfill, verify
 from tests.seeds import in_turn, of_today
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 FORMS = ("parquet", "orc", "jsonl", "csv")
 

@@ -21,7 +21,7 @@ from tests.spark.branches import BRANCHES, TIMES, branches
 from tests.spark.mutants import Mutant, mutants_of, ordered
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(7200)]
 
 FILES = {
     "operators": "aggregate batch bound join keyed one_row reduce stateless sums top_k upsert weight_functions",

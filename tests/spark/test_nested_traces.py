@@ -16,7 +16,7 @@ from eddy.connectors.spark import frames, nested_loops
 from tests.seeds import in_turn, of_today
 from tests.spark.rig import Rig, check_backfill
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 TOPICS = [TopicSpec(topic, 2) for topic in ("links", "roots", "depths")]

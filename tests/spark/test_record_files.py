@@ -11,7 +11,7 @@ from eddy.connectors.log import TopicSpec
 from eddy.errors import ConfigurationError, DataError
 from tests.spark.rig import Rig
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 

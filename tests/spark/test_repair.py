@@ -16,7 +16,7 @@ from eddy.errors import ConfigurationError
 from eddy.runtime.quiescence import Cut
 from tests.spark.rig import TREE, Rig, family, plant
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S = eddy.String
 TOPICS = [TopicSpec(name, 3) for name in ("nodes", "notes", "descendants", "loud", "counts")]

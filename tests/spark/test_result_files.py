@@ -22,7 +22,7 @@ from tests.children import KilledError
 from tests.seeds import in_turn, of_today
 from tests.spark.rig import Rig, ancestors
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 S, N = eddy.String, eddy.Int64
 NAMES = "abcdefgh"

@@ -18,7 +18,7 @@ from eddy.errors import ConfigurationError
 from tests.spark.rig import rows_of, write
 from tests.spark.source_frames import load, program_in, rows, told, topics
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 
 def test_records_are_those_of_the_port(log: LocalLog, data: dict[str, str], spark: Any) -> None:

@@ -15,7 +15,7 @@ from eddy.connectors.log import TopicSpec
 from tests.spark.rig import rows_of
 from tests.spark.source_frames import streamed, worked
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 SECTION = "## Topics and tables as frames"

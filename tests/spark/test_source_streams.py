@@ -19,7 +19,7 @@ from eddy.errors import ConnectorError
 from tests.spark.rig import rows_of
 from tests.spark.source_frames import streamed
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from eddy.connectors.spark.source.source_tables import pinned_table
 from eddy.errors import DataError
 from tests.spark.source_frames import load, program_in, topics, worked
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 
 def sums(nodes: dict[str, Any]) -> dict[str, int]:

@@ -14,7 +14,7 @@ import eddy
 from eddy.connectors.spark.source.spark_columns import arrow_schema_of, column_of
 from tests.seeds import share
 
-pytestmark = pytest.mark.xdist_group("spark-2")
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 class Leaf(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from tests.spark.branches import ERRORS, INPUTS, TIMES, branches, planted_errors
 from tests.spark.rig import Rig
 from tests.spark.watching import Watch, lines_in
 
-pytestmark = [pytest.mark.xdist_group("spark-2"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1200)]
 
 
 def rig_in(folder: Path, spark: Any, planted: bool) -> Rig:

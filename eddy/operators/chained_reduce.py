@@ -8,40 +8,35 @@ So a change computes only the chains near it again, in place of all values of it
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from eddy.operators.batch import Batch, ZSet, retracted
+from eddy.operators.chains import Chains
 from eddy.operators.context import Context
 from eddy.operators.reduce import Function, Reduce
 from eddy.serde import Serde
 from eddy.state.ordered_arrangement import OrderedArrangement
 
-__all__ = ["ChainedReduce", "Chains"]
+__all__ = ["ChainedReduce", "order_by_place"]
 
 _Stretch = tuple[Any, int, int]
 """A key, and the first and the last place of a chain of its values before and after a delta."""
 
 
-class Chains(NamedTuple):
-    """The chains of values: `place` returns a whole number, or None for a value that is in no chain."""
+def order_by_place(chains: Chains, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:
+    """The order of values of a serde, for an arrangement; values in no chain are first."""
 
-    place: Callable[[Any], int | None]
-    gap: int
+    def position(value: Any) -> tuple[float, bytes]:
+        place = chains.place(value)
+        return -math.inf if place is None else place, (serde.identify or serde.encode)(value)
 
-    def position_in(self, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:
-        """The order of values of a serde, for an arrangement; values in no chain are first."""
-
-        def position(value: Any) -> tuple[float, bytes]:
-            place = self.place(value)
-            return -math.inf if place is None else place, (serde.identify or serde.encode)(value)
-
-        return position
+    return position
 
 
 class ChainedReduce(Reduce):
     """Input: rows of (K, V). Output: the rows that `function` returns for each key's values that are in chains.
 
-    `arrangement` is in the order of `Chains.position_in`. Cost: the values of the chains of changed rows, and O(log n)
+    `arrangement` is in the order of `order_by_place`. Cost: the values of the chains of changed rows, and O(log n)
     for each row of a key with n values. An epoch that sets rows aside costs as much as `Reduce`.
     """
 

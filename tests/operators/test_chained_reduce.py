@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eddy.errors import DataError
 from eddy.operators.batch import Batch
-from eddy.operators.chained_reduce import ChainedReduce, Chains
+from eddy.operators.chained_reduce import ChainedReduce, order_by_place
+from eddy.operators.chains import Chains
 from eddy.operators.context import OUTSIDE
 from eddy.serde import Native
 from eddy.state.ordered_arrangement import OrderedArrangement
@@ -54,7 +55,7 @@ def plainly(gap: int, rows: Bag) -> dict[Any, Counter[Any]]:
 def made_by(function: Spans) -> ChainedReduce:
     chains = Chains(lambda value: value[0], function.gap)
     spec = StateSpec("s", "arrangement", Native, Native, 1, lambda data, count: 0)
-    return ChainedReduce("s", OrderedArrangement(spec, None, chains.position_in(Native)), function, chains)
+    return ChainedReduce("s", OrderedArrangement(spec, None, order_by_place(chains, Native)), function, chains)
 
 
 value = st.tuples(st.integers(-12, 12) | st.none(), st.sampled_from("xy"))

@@ -1,6 +1,8 @@
 """A statement that is asked once: the answer, the error and the advice are those of the circuit."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -204,3 +206,15 @@ def test_explain_is_answered_without_rows_and_keeps_positions() -> None:
     ]
     with pytest.raises(eddy.TopologyError, match="line 1, column 16"):
         eddy.query("EXPLAIN SELECT nothing FROM e", {"e": (EDGES, [])})
+
+
+def test_a_query_imports_no_operators_states_and_serdes() -> None:
+    """With msgspec they would take a third of what the first query imports, sqlglot's parser not counted."""
+    code = f"import sys, eddy; eddy.query({BAG + 'SELECT a, count(*) FROM r GROUP BY a'!r}, {{'e': (['a', 'b'], [])}})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    imported = done.stdout.split()
+    operators = {name for name in imported if name.startswith("eddy.operators.")}
+    assert operators == {"eddy.operators.batch", "eddy.operators.chains"}
+    assert not {"eddy.serde", "eddy.state", "eddy.topology.dsl", "msgspec", "sortedcontainers"} & {*imported}

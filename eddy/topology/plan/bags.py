@@ -1,46 +1,16 @@
 """Bags of rows by their identity, for the evaluation of a plan from scratch."""
 
-from collections.abc import Callable, Iterable, Iterator
-from math import isfinite
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from eddy.topology.plan.facts import Fact
 
-__all__ = ["Addend", "Bag", "Row", "Way", "Weighted", "groups", "identity", "is_grouped", "mean_addends"]
+__all__ = ["Bag", "Row", "Way", "Weighted", "groups", "identity", "is_grouped"]
 
 Row = tuple[Any, Any]
 Weighted = Iterable[tuple[Row, int]]
 Way = list[tuple[int, Row]]
 """The rows from which a row is made, each with the number of its input, or -1 for a row of the step itself."""
-
-
-class Addend(NamedTuple):
-    """A number in a row's value that is a sum over the input rows of its key.
-
-    Args:
-        name: its name; empty if the value is the number.
-        of_row: the number that one copy of an input row adds.
-        of_value: the number in the value.
-    """
-
-    name: str
-    of_row: Callable[[Row], Any]
-    of_value: Callable[[Any], Any]
-
-
-def mean_addends(
-    number: Callable[[Row], Any], counts: Callable[[Row], int], mean: Callable[[Any], Any]
-) -> tuple[Addend, Addend]:
-    """The sum and the count of a mean: `number` of a row, whether it `counts`, and the `mean` in a value.
-
-    Neither number is in the value. A mean that is infinite or NaN has none, since infinity has no parts.
-    """
-
-    def whole(value: Any) -> Any:
-        found = mean(value)
-        return 0 if found is not None and isfinite(found) else None
-
-    return Addend("sum", number, whole), Addend("count", lambda row: int(counts(row)), whole)
 
 
 def identity(value: Any) -> Any:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from eddy.topology.plan.bags import Addend, Bag, Way, Weighted
+from eddy.topology.plan.addends import Addend
+from eddy.topology.plan.bags import Bag, Way, Weighted
 
 __all__ = ["EvaluatedStep"]
 

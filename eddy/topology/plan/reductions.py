@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from eddy.operators import aggregate, reduce, sums, weight_functions
 from eddy.operators.batch import repeated
-from eddy.operators.chained_reduce import ChainedReduce, Chains
+from eddy.operators.chained_reduce import ChainedReduce, order_by_place
+from eddy.operators.chains import Chains
 from eddy.operators.one_row import OneRow as OneRowOperator
 from eddy.operators.one_row import Refusal, one_row, refusing
 from eddy.operators.operator import Operator
@@ -17,7 +18,8 @@ from eddy.serde import Int64, Native, String
 from eddy.state.arrangement import Arrangement
 from eddy.state.ordered_arrangement import OrderedArrangement
 from eddy.state.table_state import Table
-from eddy.topology.plan.bags import Addend, Bag, Row, Way, Weighted, groups, identity, mean_addends
+from eddy.topology.plan.addends import Addend, mean_addends
+from eddy.topology.plan.bags import Bag, Row, Way, Weighted, groups, identity
 from eddy.topology.plan.compilers import Spark, States
 from eddy.topology.plan.missing import UNKNOWN, by_key
 from eddy.topology.plan.node import MIXED, Arrival, DropReason, Grouping, Missing, Node
@@ -180,7 +182,7 @@ class Reduce(Reduction):
         if chains is None:
             return reduce.Reduce(self.name, states.arrangement(source, self.name), function)
         spec = states.spec(source, self.name, "arrangement", source.value)
-        rows = OrderedArrangement[Any, Any](spec, states.store, chains.position_in(spec.value))
+        rows = OrderedArrangement[Any, Any](spec, states.store, order_by_place(chains, spec.value))
         return ChainedReduce(self.name, rows, function, chains)
 
     def on_spark(self, spark: Spark) -> None:

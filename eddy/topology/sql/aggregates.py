@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.topology.plan.bags import Addend, Row, mean_addends
+from eddy.operators.batch import Row
+from eddy.topology.plan.addends import Addend, mean_addends
 from eddy.topology.sql.algebra import Aggregate
 from eddy.topology.sql.casts import CONTEXT, LIMITS, one_nan
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type

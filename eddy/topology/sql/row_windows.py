@@ -11,7 +11,7 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import repeated
-from eddy.operators.chained_reduce import Chains
+from eddy.operators.chains import Chains
 from eddy.topology.sql.casts import LIMITS
 
 __all__ = ["FixedWindows", "SessionsOfRows", "fixed_windows", "session_windows"]

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eddy.errors import QueryError
-from eddy.topology.plan.bags import Addend, Row, identity, is_grouped
+from eddy.topology.plan.addends import Addend
+from eddy.topology.plan.bags import Row, identity, is_grouped
 from eddy.topology.plan.facts import Fact, moment_text
 from eddy.topology.plan.plan import Loop, Node, Plan
 from eddy.topology.tracing.evaluation import Evaluation

@@ -350,6 +350,26 @@ class TestRefusals:
         with pytest.raises(ConnectorError, match=r"columns of \[1, 2\] entries"):
             producer.send("t", 0, [b"k"], [b"v", b"w"], [0])
 
+    def test_a_producer_knows_the_limits_of_a_topic_that_was_made_anew(self, path: pathlib.Path, log: LocalLog) -> None:
+        other, producer = LocalLog(path), log.producer(None)
+        large = ("t", 0, [None], [bytes(2_000)], [0])
+        producer.begin()
+        producer.send(*large)
+        producer.commit({}, None)
+        producer.begin()
+        other.delete_topics(["t"])
+        with pytest.raises(ConnectorError, match="no partition 0 of topic 't'"):
+            producer.send(*large)
+        other.create_topics([TopicSpec("t", 1, {"max.message.bytes": "1000", "cleanup.policy": "compact"})])
+        with pytest.raises(RecordRefusedError, match="takes up to 1000"):
+            producer.send("t", 0, [b"k"], [bytes(2_000)], [0])
+        with pytest.raises(RecordRefusedError, match="has no key"):
+            producer.send("t", 0, [None], [b"v"], [0])
+        producer.send("t", 0, [b"k"], [b"v"], [0])
+        producer.commit({}, None)
+        other.close()
+        assert rows(log, "t") == [(0, b"k", b"v")]
+
     def test_a_closed_log_says_so(self, path: pathlib.Path) -> None:
         log = LocalLog(path)
         log.close()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eddy.connectors.local.group import ConsumerGroups, Membership
 from eddy.connectors.local.storage import RecordBatch, Storage, encode_headers
-from eddy.connectors.log import Headers, Position, TopicPartition
+from eddy.connectors.log import Headers, Position, TopicPartition, TopicSpec
 from eddy.connectors.record_limits import check_records
 from eddy.errors import ConnectorError, FencedError
 
@@ -30,6 +30,7 @@ class LocalProducer:
         self._id = transactional_id
         self._epoch = epoch
         self._batches: dict[TopicPartition, list[RecordBatch]] | None = None
+        self._specs: dict[int, TopicSpec] = {}  # by partition's id, which is never used again; a topic never changes
         self._holding = False
         self._closed = False
         self._fenced = ""
@@ -75,8 +76,9 @@ class LocalProducer:
     ) -> None:
         """Raises: RecordRefusedError, ConnectorError if the log would not accept one of the records."""
         where = f"{self._storage.where}: send to {target.topic}-{target.partition}"
-        self._storage.extent(target)
-        spec = self._storage.topics(target.topic)[target.topic]
+        id_ = self._storage.extent(target).id
+        if (spec := self._specs.get(id_)) is None:
+            spec = self._specs[id_] = self._storage.spec(target)
         check_records(where, spec, keys, values, timestamps, headers)
 
     def flush(self) -> dict[TopicPartition, int]:

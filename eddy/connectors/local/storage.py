@@ -63,6 +63,13 @@ class Storage(Database):
         )
         return {name: TopicSpec(name, partitions, json.loads(configs)) for name, partitions, configs in rows}
 
+    def spec(self, partition: TopicPartition) -> TopicSpec:
+        """The topic of a partition. Raises: ConnectorError if it does not exist."""
+        found = self.topics(partition.topic)
+        if partition.topic not in found:
+            raise self._missing(partition)
+        return found[partition.topic]
+
     def topic_ids(self, names: Sequence[str]) -> dict[str, int]:
         """The id of each of these topics that exists, which its first partition has."""
         places = ", ".join("?" * len(names))

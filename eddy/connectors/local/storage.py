@@ -143,9 +143,10 @@ class Storage(Database):
         row = f"({id_}{', ?' * width})"
         head = f"INSERT INTO records (partition_id, {', '.join(names)}) VALUES "
         whole = len(columns[0]) // _ROWS_PER_INSERT * _ROWS_PER_INSERT
-        flat = chain.from_iterable(zip(*(column[:whole] for column in columns), strict=True))
-        many = head + ", ".join([row] * _ROWS_PER_INSERT)
-        self.insert(many, _chunks(flat, width * _ROWS_PER_INSERT))
+        if whole:
+            flat = chain.from_iterable(zip(*(column[:whole] for column in columns), strict=True))
+            many = head + ", ".join([row] * _ROWS_PER_INSERT)
+            self.insert(many, _chunks(flat, width * _ROWS_PER_INSERT))
         self.insert(head + row, zip(*(column[whole:] for column in columns), strict=True))
 
     def read(

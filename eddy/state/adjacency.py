@@ -1,6 +1,6 @@
 """Adjacency: an arrangement of graph links for algorithms that follow links one by one.
 
-Unlike in `Arrangement`, every bag is a dict, even with one entry. The store has the same rows as for an arrangement.
+In memory every bag is a dict, even if it has one entry. The rows in the store are the same as an arrangement's.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ __all__ = ["Adjacency"]
 
 
 class Adjacency(Arrangement[Any, Any]):
-    """Nodes to {neighbour: weight}."""
+    """Maps each node to its bag {neighbour: weight}."""
 
     def shift(self, delta: Mapping[tuple[Any, Any], int]) -> list[int]:
         """Add the weights of `delta`, as `integrate` does; return the previous weight of each row."""
@@ -39,7 +39,7 @@ class Adjacency(Arrangement[Any, Any]):
         return olds
 
     def neighbours(self) -> dict[Any, dict[Any, int]]:
-        """The bags in memory, by node."""
+        """Return the bags in memory, by node."""
         return self._fresh  # type: ignore[return-value]
 
     def _set(self, key: Any, value: Any, weight: int) -> None:

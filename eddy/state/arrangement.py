@@ -1,9 +1,9 @@
 """An arrangement: the rows (key, value) of a collection with their weights, indexed by key.
 
-In memory a key's bag is one pair (value, weight) while it has one row, and a dict from value to
-weight from the second row on. In the store every row is a key of its own (`row_layout.py`), so
-that one new row of a key with a million rows writes one row. Rows that are equal in Python, such as 1 and 1.0, are one
-row.
+The values of a key, with their weights, are the key's *bag*. In memory a bag is a pair (value, weight) while the key
+has one row, and a dict {value: weight} from the second row on. In the store every row has its own key
+(`row_layout.py`), so that one new row of a key with a million rows writes one row. Rows that are equal in Python, such
+as 1 and 1.0, are one row.
 
 Invariant: `_undo` holds the deltas of the current epoch, each with the weights before it, so the state before the epoch
 is the current state minus the deltas.
@@ -22,17 +22,17 @@ __all__ = ["Arrangement", "Bag", "pairs_of", "weight_in"]
 
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 _MANY = 256
-"""For at least this many rows, it is checked whether each is the first row of its key, which is faster to add."""
+"""A delta of at least this many rows is added to an empty arrangement in one step, if all its keys differ."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 Bag = tuple[Any, int] | dict[Any, int]
-"""One (value, weight), or a dict of them: never empty, no weight is 0."""
+"""The values of one key: a pair (value, weight), or a dict {value: weight}. A bag is never empty, no weight is 0."""
 
 
 class Arrangement(Cache[K, Bag], Generic[K, V]):
-    """Bags of values by key. Without a store it is in memory only and unbounded."""
+    """Bags of values by key. Without a store all rows remain in memory."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[Mapping[tuple[K, V], int], list[int]]] = []
@@ -40,7 +40,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         super().__init__(spec, store)
 
     def integrate(self, delta: Mapping[tuple[K, V], int]) -> None:
-        """Add the weights of `delta`, a consolidated Z-set of rows, which is kept until the epoch ends."""
+        """Add the weights of `delta`, a consolidated Z-set. The caller must not change `delta` until the epoch ends."""
         self.shift(delta)
 
     def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
@@ -67,7 +67,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             if bag is None:
                 if value is not pair[0] or weight != pair[1]:
                     pair = (value, weight)
-                fresh[key] = pair  # one object for the keys of a set
+                fresh[key] = pair  # successive keys with the same value and weight share one pair
             elif type(bag) is dict:
                 old = bag.get(value, 0)
                 if total := old + weight:
@@ -100,7 +100,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         return weighted_rows(self.spec, list(map(_KEY, rows)), list(map(_VALUE, rows)), news)
 
     def _new_weights(self) -> tuple[list[tuple[K, V]], list[int]]:
-        """The rows whose weights have changed in the current epoch, and their weights."""
+        """Return the rows that the current epoch has changed, and their weights now."""
         if len(self._undo) == 1:
             ((delta, olds),) = self._undo
             return list(delta), list(map(add, olds, delta.values()))
@@ -118,7 +118,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     def rollback(self) -> None:
         """Return to the last commit."""
         for delta, olds in reversed(self._undo):
-            for (key, value), old in zip(delta, olds, strict=False):  # fewer, if values could not be compared
+            for (key, value), old in zip(delta, olds, strict=False):  # `olds` is shorter if `shift` failed midway
                 self._set(key, value, old)
         self._undo, self._touched = [], set()
 
@@ -141,7 +141,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
                 yield row, weight
 
     def _changed(self) -> Mapping[tuple[K, V], int]:
-        """The rows changed in the current epoch, with the change of their weights."""
+        """Return the rows that the current epoch has changed, with the change of each weight."""
         if len(self._undo) == 1:
             return self._undo[0][0]
         total: dict[tuple[K, V], int] = {}
@@ -171,7 +171,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             del self._fresh[key]
 
     def _decode(self, value: bytes, data: bytes) -> tuple[V, int]:
-        """The value and the weight of a stored row."""
+        """Return the value and the weight of a stored row; `value` is the identity in its row key."""
         original, weight = weighted(value, data)
         return self.spec.value.decode(original), weight
 

@@ -1,8 +1,9 @@
-"""The in-memory part of a state: cells by key, in two generations.
+"""The in-memory part of a state: one *cell* for each key, in two generations.
 
-A lookup that misses the fresh generation takes the cell from the aged generation or the store and moves it to the fresh
-one. When there are too many cells, the newer half becomes the aged generation, and the older half is dropped. There is
-no bookkeeping by access, so whole batches are looked up by one `map(dict.get, keys)`.
+A cell is the object that a state has for a key, such as the value of a table or the bag of an arrangement. A lookup
+that misses the fresh generation takes the cell from the aged generation or the store and moves it to the fresh
+generation. When there are too many cells, the newer half becomes the aged generation, and the older half is dropped.
+Accesses are not recorded, so the keys of a whole batch are looked up by one `map(dict.get, keys)`.
 
 Invariant: while `complete`, all keys are in memory, and the store is not read.
 Invariant: every cell changed in the current epoch is in the fresh generation, or absent.
@@ -19,7 +20,7 @@ from eddy.state.store import Store
 __all__ = ["Cache"]
 
 K = TypeVar("K")
-C = TypeVar("C")  # a cell: what one key maps to
+C = TypeVar("C")  # a cell
 
 
 class Cache(Generic[K, C]):
@@ -33,7 +34,7 @@ class Cache(Generic[K, C]):
         self._complete = self._store_is_empty()
 
     def get_many(self, keys: Sequence[K]) -> list[C | None]:
-        """The cell of each key, or None.
+        """Return the cell of each key, None for a key without a cell.
 
         Cost: one dict lookup a key while all cells are in memory; a batched read of the store for the others.
         """
@@ -51,11 +52,11 @@ class Cache(Generic[K, C]):
 
     @property
     def complete(self) -> bool:
-        """Whether all cells are in memory, so that no lookup is needed before they are read."""
+        """Whether all cells are in memory, so that the store is not read."""
         return self._complete
 
     def resident(self, keys: Collection[K] = ()) -> dict[K, C]:
-        """The cells in memory, including all of `keys`: for loops that read many of them."""
+        """Return a dict with the cells of `keys`, and perhaps of other keys: for loops that read many cells."""
         if not self._complete:
             self.get_many(list(keys))
         return self._fresh
@@ -81,7 +82,7 @@ class Cache(Generic[K, C]):
 
     @cached_property
     def _stores_none(self) -> bool:
-        """Whether None can be a key in the store. If the serde cannot encode it, the store has no such row."""
+        """Whether the store can have a row with the key None: not if the serde of keys cannot encode None."""
         try:
             self.spec.key.identify_many([None])
         except Exception:  # any error of the author's serde

@@ -2,10 +2,10 @@
 
     calendar    moment (8 bytes, big-endian) key  ->  1
 
-The first keys are read by a short scan, so a calendar is as large as its store. Only the entries changed in the current
-epoch, and the first and the latest moment of each partition, are in memory.
+The earliest entries are read by a short scan, so a calendar need not fit into memory. Only the entries changed in the
+current epoch, and the first and the latest moment of each partition, are in memory.
 
-Invariant: the entries are the store's entries, without `_gone`, and with `_come`.
+Invariant: the entries of a calendar are the store's entries, without the entries in `_gone`, and with those in `_come`.
 """
 
 from collections import defaultdict
@@ -43,10 +43,10 @@ class Calendar(Generic[K]):
         self._store: Store = store or self._own  # type: ignore[assignment]
         self._come: dict[int, set[bytes]] = defaultdict(set)
         self._gone: dict[int, set[bytes]] = defaultdict(set)
-        self._passed: dict[int, set[bytes]] = defaultdict(set)  # entries of `_gone` that had come in the epoch
+        self._passed: dict[int, set[bytes]] = defaultdict(set)  # entries that the epoch has added and removed
         self._firsts: dict[int, int | None] = {}
         self._lasts: dict[int, int] = {}
-        self._since: dict[int, int] = {}  # no entry is earlier, so that a scan does not read deleted rows before it
+        self._since: dict[int, int] = {}  # no entry is before it, so scans begin there and skip deleted rows
 
     def move(self, keys: Sequence[K], olds: Iterable[int | None], news: Iterable[int | None]) -> None:
         """Replace the old moment of each key by the new one; None means no moment. Cost: constant for each key."""
@@ -64,7 +64,7 @@ class Calendar(Generic[K]):
     def move_encoded(
         self, homes: Sequence[int], keys: Sequence[bytes], olds: Iterable[int | None], news: Iterable[int | None]
     ) -> None:
-        """The same, given the partitions and the bytes of the keys."""
+        """Replace moments as `move` does, given the partitions and the bytes of the keys."""
         for home, key, old, new in zip(homes, keys, olds, news, strict=True):
             if old == new:
                 continue
@@ -81,7 +81,7 @@ class Calendar(Generic[K]):
                 gone.discard(row)
 
     def first(self, partition: int) -> int | None:
-        """The first moment of a partition as of the last commit, None if it has no entry.
+        """Return the first moment of a partition as of the last commit, None if the partition has no entry.
 
         Cost: one scan of one row after an epoch that has removed the first entry.
         """
@@ -92,9 +92,10 @@ class Calendar(Generic[K]):
         return self._firsts[partition]
 
     def latest(self, partition: int) -> int:
-        """A moment after which a partition has no entry as of the last commit; -1 if it has had none.
+        """Return a moment after which a partition has no entry, as of the last commit.
 
-        Cost: some scans of one row, once after the store was opened.
+        -1 if the partition has had no entry since the store was opened. Cost: a binary search in the store at the
+        first call.
         """
         if partition not in self._lasts:
             first = self.first(partition)
@@ -113,10 +114,10 @@ class Calendar(Generic[K]):
         return first
 
     def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
-        """The first entries up to `moment`, at most `most`, as of the last commit, without entries that the epoch has
-        removed.
+        """Return the earliest entries up to `moment`, at most `most` of them, as pairs (moment, key).
 
-        Cost: proportional to the entries found and the entries that the epoch has removed.
+        Entries that the epoch has added or removed are not among them. Cost: proportional to the entries found and the
+        entries that the epoch has removed.
         """
         gone = self._gone.get(partition, ())
         rows = [row for row in self._scan(partition, moment, most + len(gone)) if row not in gone][:most]
@@ -132,11 +133,11 @@ class Calendar(Generic[K]):
 
     @property
     def cells(self) -> int:
-        """0: no rows of the store are cached."""
+        """Always 0, because no rows of the store are cached."""
         return 0
 
     def age(self) -> int:
-        """Nothing can be dropped."""
+        """Return 0, because no cells can be dropped."""
         return 0
 
     def changes(self) -> Changes:
@@ -153,7 +154,7 @@ class Calendar(Generic[K]):
         return Changes(partitions, keys, values)
 
     def _unstored(self, partition: int) -> set[bytes]:
-        """The entries that have come and gone in the epoch, of which the store has none: nothing is to be deleted."""
+        """Return the entries that the epoch has added and removed, and that the store does not have."""
         rows, prefix = list(self._passed.get(partition, ())), self.spec.prefix(partition)
         found = self._store.get_many([prefix + row for row in rows]) if rows else []
         return {row for row, data in zip(rows, found, strict=True) if data is None}
@@ -186,11 +187,11 @@ class Calendar(Generic[K]):
             changed.clear()
 
     def forget(self) -> None:
-        """Read the first and last moments again: another writer has changed the store."""
+        """Forget the first and last moments, because another writer has changed the store."""
         self._firsts, self._since, self._lasts = {}, {}, {}
 
     def _scan(self, partition: int, moment: int, most: int) -> list[bytes]:
-        """The first `most` rows of the store up to a moment."""
+        """Return the first `most` rows of the store up to a moment, without the prefix of the partition."""
         prefix = self.spec.prefix(partition)
         start, stop = (prefix + _bound(at) for at in (self._since.get(partition, 0), min(moment, MOST_MS) + 1))
         if stop <= start:
@@ -199,7 +200,7 @@ class Calendar(Generic[K]):
 
 
 def _bound(moment: int) -> bytes:
-    """The bytes of a moment; `MOST_MS` + 1 is allowed, too."""
+    """Encode a moment, as a bound of a scan; `MOST_MS` + 1 is allowed, too."""
     return moment.to_bytes(_MOMENT_BYTES, "big")
 
 

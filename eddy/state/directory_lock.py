@@ -5,7 +5,7 @@ lock, and takes no lock when it opens read-only; files that another process is w
 is locked here before it is checked, and remains locked as long as RocksDB has it open.
 
 A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process
-never opens LOCK while it holds it: a set of the directories that it holds is checked instead.
+never opens a file LOCK that it has locked. It has a set of the directories that it has locked, and checks that instead.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ class DirectoryLock:
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """The directory's LOCK, open and locked."""
+    """Open and lock the file LOCK of the directory."""
     name = path / LOCK
     try:
         name.touch()
@@ -62,7 +62,7 @@ def _locked(path: Path) -> IO[bytes]:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if name.stat().st_ino != found.st_ino:
             raise FileNotFoundError("the directory was made anew meanwhile")
-    # Depending on the system, a held lock is the first or the second error.
+    # If the lock is held, some systems raise the first error, others the second one.
     except (BlockingIOError, PermissionError, FileNotFoundError) as error:
         holder = _holder(file)
         file.close()
@@ -74,7 +74,7 @@ def _locked(path: Path) -> IO[bytes]:
 
 
 def _holder(file: IO[bytes]) -> str:
-    """The process that holds the lock, as far as the system knows."""
+    """Name the process that holds the lock, as far as the system knows it."""
     if sys.platform == "linux":
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))

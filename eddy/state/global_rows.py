@@ -1,6 +1,6 @@
-"""The rows of a global table, to be read by processors: each processor reads all of them, in the order of keys' bytes.
+"""The rows of a global table, as processors read them: every processor reads all rows, ordered by the keys' bytes.
 
-The table and the store change between epochs only, together; so during a call both have the same rows.
+The table and the store change together, and only between epochs. So both have the same rows during a processor's call.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _ROWS_A_SCAN = 1_000
 
 
 class GlobalRows(Generic[K, V]):
-    """A view of `table`, whose rows are in `store`. Joins share the table's values, so a reader gets copies."""
+    """Reads `table` and its rows in `store`. A reader gets copies of values, because joins use the table's own."""
 
     def __init__(self, table: Table[K, V], store: Store) -> None:
         self._table, self._store = table, store
@@ -54,7 +54,7 @@ class GlobalRows(Generic[K, V]):
             ) from error
 
     def between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
-        """Yield the rows with `start` ≤ key bytes < `stop`, None for all after. Cost: the rows that are read."""
+        """Yield the rows with `start` ≤ key bytes < `stop`; a `stop` of None is the end. Cost: the rows read."""
         spec, prefix = self.spec, self.spec.prefix(0)
         end = spec.prefix(1) if stop is None else prefix + stop
         position = prefix + start

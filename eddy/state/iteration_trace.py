@@ -34,7 +34,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         super().__init__(spec, store)
 
     def integrate(self, rows: Sequence[tuple[K, V]], weights: Sequence[int], time: Any) -> None:
-        """Add rows at a time; the caller must not change them until the epoch ends.
+        """Add rows with these weights at one time. The caller must not change the arguments until the epoch ends.
 
         Cost: a few dict operations a row.
         """
@@ -117,12 +117,15 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                 yield (key, time, value), weight
 
     def weight(self, key: K, value: V, time: Any) -> int:
-        """The weight in a row's history at a time; 0 if there is none. Its key was read or changed in this epoch."""
+        """Return the weight that a row's history has at a time; 0 if it has none.
+
+        The key must have been read or changed in this epoch, so that its cell is in memory.
+        """
         history = self._fresh.get(key, {}).get(value, ())
         return next((weight for at, weight in history if at == time), 0)
 
     def _added(self) -> dict[tuple[K, V, Any], int]:
-        """The changes of weights in the current epoch."""
+        """Return the changes of weights in the current epoch, by (key, value, time)."""
         added: dict[tuple[K, V, Any], int] = {}
         for rows, weights, time in self._undo:
             for (key, value), weight in zip(rows, weights, strict=True):

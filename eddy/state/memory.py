@@ -1,6 +1,6 @@
 """A store in memory: a dictionary, and its keys in order; lost when it is closed.
 
-New keys are sorted by the next scan, so that many rows that were written together are sorted once.
+The next scan sorts the keys that are new since the last one, so that rows that were written together are sorted once.
 
 It is for state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, and
 both pass the same test suite (`tests/state/test_store.py`). It is unbounded: all rows remain in memory.
@@ -30,12 +30,12 @@ class MemoryStore:
         return list(map(self._open_rows().get, keys))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the pairs whose key starts with `prefix`. Cost: all of them are copied at the call."""
+        """Yield the pairs whose key starts with `prefix`. Cost: all these pairs are copied at the call."""
         rows = self._open_rows()
         return iter([(key, rows[key]) for key in self._keys(prefix)])
 
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        """The pairs of each prefix. Cost: a search for each."""
+        """Return the pairs of each prefix. Cost: a search for each prefix."""
         return [list(self.scan(prefix)) for prefix in prefixes]
 
     def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
@@ -44,7 +44,7 @@ class MemoryStore:
         return [(key, rows[key]) for key in islice(self._ordered().irange(start, stop, inclusive=(True, False)), limit)]
 
     def snapshot(self, prefix: bytes) -> "MemoryStore":
-        """The pairs whose key starts with `prefix`, as they are now. Cost: all of them are copied."""
+        """Return a store with the pairs whose key starts with `prefix`, as they are now. Cost: they are copied."""
         made, rows = MemoryStore(), self._open_rows()
         keys = self._keys(prefix)
         made._rows = {key: rows[key] for key in keys}

@@ -3,7 +3,7 @@
 The keys of a store, in order:
 
     data                                          up to b"\\xff"
-    b"\\xffmark\\0" state b"\\0" partition(4)        the epoch of the rows of a state without a changelog, 8 bytes
+    b"\\xffmark\\0" state b"\\0" partition(4)        the last epoch of a state without a changelog, 8 bytes
     b"\\xffoffset\\0" topic b"\\0" partition(4)      the next offset to read, 8 bytes big-endian
     b"\\xffstamp"                                 the incarnation that owns the states, and the time of the last write
     b"\\xff\\xff" …                                 keys of the store itself, hidden and refused (`RESERVED`)
@@ -65,7 +65,7 @@ def offset_key(topic: str, partition: int) -> bytes:
 
 
 def mark_key(state: str, partition: int) -> bytes:
-    """The key of the mark of a partition of a state without a changelog."""
+    """Return the key of a partition's mark, the number of the last epoch that wrote a state without a changelog."""
     return _MARK + state.encode() + b"\x00" + partition.to_bytes(_PARTITION_BYTES, "big")
 
 

@@ -1,7 +1,7 @@
 """An arrangement whose values are sorted within each key.
 
 The rows, in memory and in the store, are the same as in an arrangement. A key with several values also has a sorted
-list of their positions, in memory only, which is made when the order of the key is first read.
+list of their positions. The list is in memory only, and is made when the order of the key is first read.
 
 Invariant: a sorted list has exactly one entry for each value, other than None, of its key's bag.
 """
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
-    """Bags of values by key, each in the order of `position(value)`, which differs for values that differ."""
+    """Bags of values by key, sorted by `position(value)`. Different values have different positions."""
 
     def __init__(self, spec: StateSpec, store: Store | None, position: Callable[[V], Any]) -> None:
         self._position = position
@@ -32,8 +32,9 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
     def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
         """Add the weights of `delta`, as an arrangement does.
 
-        Cost: a call of `position` for each row, and O(log n) if its key has n values. If a value has another position
-        than when it was inserted, as 5 and 5.0 can have, the order of its key is made anew.
+        Cost: a call of `position` for each row, and O(log n) if its key has n values. Equal values, such as 5 and 5.0,
+        may have different positions: if the removed one is not at the inserted one's position, the order of the key is
+        made anew.
         Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
@@ -64,7 +65,9 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
             yield value, weight_in(bag, value)
 
     def between(self, key: K, first: Any, last: Any, descending: bool = False) -> Iterator[tuple[V, int]]:
-        """Yield the values of a key from a position on to before another one, with their weights; or from the end on.
+        """Yield (value, weight) for the values of a key with `first` ≤ position < `last`.
+
+        With `descending` the last value comes first.
 
         Cost: as `in_order`, and O(log n) for the first value.
         """
@@ -77,7 +80,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
             yield value, weight_in(bag, value)
 
     def _order_of(self, key: K, bag: dict[Any, int]) -> Any:
-        """The sorted list of a key with several values."""
+        """Return the sorted list of a key with several values, and make it if it is missing."""
         found = self._sorted.get(key)
         if found is None:
             entries = ((self._position(value), value) for value in bag if value is not None)
@@ -92,7 +95,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         super().rollback()
 
     def commit(self) -> None:
-        """End the current epoch; a key that has one value left needs no order."""
+        """End the current epoch. Drops the sorted lists of keys that have one value left, or none."""
         for key, _ in self._changed():
             if key in self._sorted and type(self._fresh.get(key)) is not dict:
                 del self._sorted[key]

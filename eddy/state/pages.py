@@ -1,4 +1,4 @@
-"""Pairs of a store, in pages that are bounded by their bytes, since rows may be small or large."""
+"""Read the pairs of a store in pages, bounded by their bytes because rows may be small or large."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,10 +11,10 @@ _FIRST = 32
 
 
 def pages(read: Callable[[bytes, int], Pairs], start: bytes, most: int) -> Iterator[Pairs]:
-    """All pairs from `start` on. `read` returns the first pairs from a key on, up to a number that is at most `most`.
+    """Yield all pairs from the key `start` on, in pages. `read(key, n)` returns the first n pairs from `key` on.
 
-    A page has at most twice as many pairs as the page before it, and at most as many of their mean size as fit into
-    PAGE_BYTES.
+    A page has at most `most` pairs, and at most twice as many as the previous page. Nor has it more pairs than fit into
+    PAGE_BYTES, if they are as large as the pairs of the previous page.
     """
     limit = min(most, _FIRST)
     while True:

@@ -3,11 +3,11 @@
     row of partition p    key identity  ->  value, under the prefix of p in the store, in partition p of the changelog
 
 A row belongs to the partition of the record that wrote it, whatever its key: the same key may have a row in several
-partitions. A value is encoded when it is put, so one that the serde refuses is refused there. Values of types that a
-program can change are kept in memory as bytes, so nobody changes a row without a `put`.
+partitions. `put` encodes the value, so a value that the serde refuses is refused there. Mutable values are in memory as
+bytes, so that a program cannot change a row without a `put`.
 
-Invariant: `_olds` has the cells before the epoch of the keys that the epoch has changed, `_news` their bytes; so
-`rollback` is exact, and the store never has rows of an open epoch.
+Invariant: for each key that the epoch has changed, `_olds` has its cell before the epoch, and `_news` the bytes of its
+new value. So `rollback` is exact, and the store never has rows of an open epoch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 _UNCHANGEABLE = frozenset({str, bytes, int, float, bool})
 _EXACT: tuple[Serde[Any], ...] = (String, Bytes, Int64, Float64)
-"""Serdes that return a value of their type as it was encoded."""
+"""Serdes that change no value of their type: encoded and decoded, it is the same."""
 _ROWS_A_SCAN = 1_000
 _UNCHANGED = object()
 
@@ -39,7 +39,7 @@ class _Encoded(NamedTuple):
 
 
 _Before = tuple[Any, Any, Any]
-"""A key, its cell, and its bytes in `_news`, before a change."""
+"""The way back from one change: the key, and its cell and its bytes in `_news` before the change."""
 
 
 class MapPartition(Cache[K, Any], Generic[K, V]):
@@ -126,7 +126,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
         return self._count
 
     def between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
-        """Yield the rows with `start` ≤ key bytes < `stop`, None for all after, as they are at the call.
+        """Yield the rows with `start` ≤ key bytes < `stop`, as of the call; a `stop` of None is the end.
 
         Cost: the rows that are read, and a sort of the keys that the epoch has changed.
         """
@@ -152,7 +152,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
                 yield keys(key), decode(new)
 
     def _stored(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """The rows of the store, without those that the epoch has changed, a page at a time."""
+        """Yield the rows of the store, as of the last commit; they are read a page at a time."""
         assert self._store is not None
         prefix, size = self._prefix, len(self._prefix)
         end = _after(prefix) if stop is None else prefix + stop
@@ -167,7 +167,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
     # Records and epochs
 
     def accept(self) -> None:
-        """The changes of the last record, or punctuation, remain."""
+        """Keep the changes of the last record or punctuation, so that `take_back` does not undo them."""
         if self.journal:
             self.journal.clear()
 
@@ -182,7 +182,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
         self.journal.clear()
 
     def changes(self) -> tuple[list[bytes], list[bytes | None]]:
-        """The keys and values that the epoch has changed."""
+        """Return the encoded keys that the epoch has changed, and their encoded values; None for a deleted key."""
         return self.spec.key.identify_many(list(self._news)), list(self._news.values())
 
     def commit(self) -> None:
@@ -223,7 +223,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
 
 
 class PartitionedMap(Generic[K, V]):
-    """The partitions of a state store, made when they are asked for. `store` None keeps the rows in memory."""
+    """The partitions of a state store, each made at its first use. Without a `store` the rows are in memory."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self.spec = spec
@@ -253,7 +253,10 @@ class PartitionedMap(Generic[K, V]):
         return sum(part.cells for part in self._partitions.values())
 
     def age(self) -> int:
-        """Drop half of the cells of the largest partition; all have to be in the store. Returns their number."""
+        """Drop half of the cells of the largest partition, whose cells must all be in the store.
+
+        Returns the number of dropped cells.
+        """
         largest = max(self._partitions.values(), key=lambda part: part.cells, default=None)
         return 0 if largest is None else largest.age()
 
@@ -288,6 +291,6 @@ class PartitionedMap(Generic[K, V]):
 
 
 def _after(prefix: Sequence[int]) -> bytes:
-    """The first bytes after all that begin with `prefix`: the prefixes of states end below the last byte."""
+    """Return the least bytes above all that begin with `prefix`, which is the prefix of a state, and so not all FF."""
     number = int.from_bytes(bytes(prefix), "big") + 1
     return number.to_bytes(len(prefix), "big")

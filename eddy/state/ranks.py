@@ -1,11 +1,11 @@
-"""Ranks: the cells of a graph's nodes by root, each (depth, parent, order, supports).
+"""Ranks of a graph's nodes: for each root that reaches a node, a cell (depth, parent, order, supports).
 
 A row key is made of node and root (`row_layout.py`). A node's cells are adjacent, so one lookup returns all roots that
-reach it. An operator changes them in place, and records in `notes(root)` each cell's previous value before its first
-change.
+reach it. An operator changes the cells in place, and records in `notes(root)` the previous value of a cell before its
+first change.
 
-Invariant: `_notes` holds the previous values of all cells changed in the current epoch. A node without cells is in
-`emptied` and is kept in memory, as an empty dict, until the epoch ends; so the store is not read for it.
+Invariant: `_notes` holds the previous values of all cells changed in the current epoch. A node that has lost all cells
+is in `emptied`, and remains in memory as an empty dict until the epoch ends, so that the store is not read for it.
 """
 
 from collections.abc import Iterator, Set
@@ -35,9 +35,9 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         super().__init__(spec, store)
 
     def notes(self, root: Any) -> dict[Any, Cell | None]:
-        """The previous values of a root's changed cells, by node; None for a new cell.
+        """Return the previous values of a root's changed cells, by node; None for a new cell.
 
-        The caller adds a cell before changing it.
+        Before the caller changes a cell, it must add the cell's value to this dict.
         """
         found = self._notes.get(root)
         if found is None:
@@ -45,7 +45,7 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         return found
 
     def noted(self) -> dict[Any, dict[Any, Cell | None]]:
-        """All previous values of the current epoch, by root."""
+        """Return the previous values of all cells that the epoch has changed, by root and node."""
         return self._notes
 
     def changes(self) -> Changes:

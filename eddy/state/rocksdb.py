@@ -86,7 +86,7 @@ class RocksDBStore:
         return scan
 
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        """The pairs of each prefix, by one iterator that moves forwards. Cost: 6 µs each and 0.7 µs a row."""
+        """Return the pairs of each prefix, read by one iterator. Cost: 6 µs a prefix and 0.7 µs a row."""
         found: dict[bytes, list[tuple[bytes, bytes]]] = {}
         until = ReadOptions()  # must exist as long as the iterator
         until.set_iterate_upper_bound(RESERVED)
@@ -126,15 +126,15 @@ class RocksDBStore:
         return found
 
     def snapshot(self, prefix: bytes) -> "RocksDBSnapshot":
-        """The pairs whose key starts with `prefix`, as they are now. Cost: independent of their number."""
+        """Return the pairs whose key starts with `prefix`, as they are now. Cost: the same for any number of pairs."""
         made = RocksDBSnapshot(self._path, self._live(), prefix)
         self._scans.add(made)
         return made
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put or delete each key in one batch: all of them or none, the last change of a key last.
+        """Put or delete all keys in one batch, or none of them. Of several changes of a key the last one counts.
 
-        Cost: about 1 µs a key. RocksDB takes keys in their order in half of the time.
+        Cost: about 1 µs a key. The keys are sorted, because RocksDB writes sorted keys in half of the time.
         """
         rows = sorted(changes, key=itemgetter(0))
         if rows and rows[-1][0] >= RESERVED:
@@ -144,7 +144,7 @@ class RocksDBStore:
     def delete_prefix(self, prefix: bytes) -> None:
         """Delete every key that starts with `prefix`. Cost: constant for 1,000 keys or more."""
         keys = [key for key, _ in islice(self.scan(prefix), _MANY_KEYS)]
-        # Every range deletion slows all later reads (12 ns each, measured), a deleted key does not.
+        # Each range deletion slows all later reads (by 12 ns, measured); deletions of single keys do not.
         ends = (prefix, _end(prefix)) if len(keys) >= _MANY_KEYS else None
         self._commit(lambda: _batch([(key, None) for key in keys], ends))
 
@@ -206,7 +206,7 @@ class RocksDBStore:
 
 
 class _Handle:
-    """An open RocksDB and the lock on its directory, which is released after RocksDB, also without `close`."""
+    """An open RocksDB and the lock on its directory. Both are released if the object is dropped without `close`."""
 
     __slots__ = ("_lock", "db")
 
@@ -214,7 +214,7 @@ class _Handle:
         self.db, self._lock = db, lock
 
     def close(self) -> None:
-        """Close both; the second call does nothing."""
+        """Close RocksDB, then release the lock; a second call does nothing."""
         # A close that cannot flush the memtables loses nothing: the log has their rows.
         with suppress(Exception):
             self.db.close()
@@ -300,7 +300,7 @@ class RocksDBSnapshot:
         return found
 
     def release(self) -> None:
-        """Release the iterator, which would keep former rows, and the database open."""
+        """Release the iterator; otherwise former rows would remain on disk, and the database would remain open."""
         self._rows = None
 
     close = release
@@ -401,7 +401,7 @@ def _options(cache_bytes: int) -> Options:
     options.set_max_open_files(256)
     options.set_paranoid_checks(True)
     # On a disk with little room RocksDB puts compaction off without an error, and at 36 files it
-    # blocks every write for ever. So it may not block: a disk that is full refuses instead.
+    # blocks every write for ever. So blocking is off, and a write to a full disk is refused.
     options.set_level_zero_slowdown_writes_trigger(_NEVER)
     options.set_level_zero_stop_writes_trigger(_NEVER)
     options.set_soft_pending_compaction_bytes_limit(0)

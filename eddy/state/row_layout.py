@@ -26,7 +26,7 @@ _MOMENT_BYTES = 8
 
 
 def row_key(key: bytes, rest: bytes = b"") -> bytes:
-    """The key of a row; without `rest`, the prefix of all rows of `key`."""
+    """Return the row key of `key` and `rest`; without `rest`, the prefix of all row keys of `key`."""
     return _LENGTH.pack(len(key)) + key + rest
 
 
@@ -41,7 +41,7 @@ def split(row: bytes) -> tuple[bytes, bytes]:
 
 
 def key_in(kind: str, row: bytes) -> bytes:
-    """The key in a row key of a state of this kind: the part that determines the partition."""
+    """Return the key in a row key, which determines the partition. `kind` is the kind of the state, such as "table"."""
     if kind == "table":
         return row
     return row[_MOMENT_BYTES:] if kind == "calendar" else split(row)[0]
@@ -69,13 +69,13 @@ def weight_at(data: bytes) -> tuple[int, int]:
 
 
 def weighted(value: bytes, data: bytes) -> tuple[bytes, int]:
-    """The original value and the weight of a row whose row key ends with `value`."""
+    """Return the original value and the weight in `data`, the data of a row whose row key ends with `value`."""
     weight, end = weight_at(data)
     return data[end:] or value, weight
 
 
 def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], weights: Sequence[int]) -> Changes:
-    """Rows with their weights, in the format of the store and the changelog; weight 0 is a deletion."""
+    """Encode rows with their weights for the store and the changelog; a row with weight 0 is a deletion."""
     key_data, value_data = spec.key.identify_many(keys), spec.value.identify_many(values)
     originals = spec.value.encode_many(values) if spec.value.identify else value_data
     _check_sizes(spec, key_data, originals)
@@ -93,7 +93,7 @@ def weighted_rows(spec: StateSpec, keys: Sequence[Any], values: Sequence[Any], w
 
 
 def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-    """Raises: UnwritableRowError."""
+    """Raise UnwritableRowError if a row is larger than `spec.max_row_bytes`."""
     most = spec.max_row_bytes
     if most is None or not keys or max(map(len, keys)) + max(map(len, values)) <= most:
         return
@@ -107,7 +107,7 @@ def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]
 
 
 def stored_rows(spec: StateSpec, store: Store, keys: Iterable[Any]) -> Iterator[tuple[Any, list[tuple[bytes, bytes]]]]:
-    """Each of `keys` with its rows in the store, as pairs of the second part of the row key and the row's data."""
+    """Yield each of `keys` with its rows in the store: pairs of the second part of the row key and the row's data."""
     keys = list(keys)
     encoded = spec.key.identify_many(keys)
     prefixes = [

@@ -2,9 +2,9 @@
 
     size(partition)  =  (number of rows, Σ bytes of a row's key and value as they are stored)
 
-They are counted once from the store and kept up to date from then on, so they need no state of their own.
+The sizes are counted once from the store and then kept up to date in memory, so they are not stored.
 
-Invariant: a partition is counted before its first change of an epoch is made, when the store has all its rows.
+Invariant: a partition is counted before an epoch first changes it, because until then the store has all its rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Size(NamedTuple):
 
 
 class SizedTable(Table[K, V]):
-    """A `Table` whose `put_many` also counts. Cost: each changed row is encoded twice more, old and new."""
+    """A `Table` whose `put_many` also counts. Cost: old and new values are encoded once more."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._sizes: dict[int, Size] = {}
@@ -36,7 +36,7 @@ class SizedTable(Table[K, V]):
         super().__init__(spec, store)
 
     def size(self, partition: int) -> Size:
-        """The size of a partition, including the current epoch. Cost: the first call reads the partition."""
+        """Return the size of a partition, including the current epoch. Cost: the first call reads the partition."""
         if partition not in self._sizes:
             rows = [] if self._store is None else self._store.scan(self.spec.prefix(partition))
             lengths = [len(key) - len(self.spec.prefix(partition)) + len(value) for key, value in rows]
@@ -44,7 +44,7 @@ class SizedTable(Table[K, V]):
         return self._sizes[partition]
 
     def lengths(self, keys: Sequence[K], values: Sequence[V | None]) -> list[int]:
-        """The bytes of each row, 0 for a key without a value."""
+        """Return the number of bytes of each row, 0 for a key whose value is None."""
         encode = self.spec.value.encode
         encoded = self.spec.key.identify_many(keys)
         return [
@@ -52,7 +52,7 @@ class SizedTable(Table[K, V]):
         ]
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
-        """As of a `Table`, counted."""
+        """Set values as `Table.put_many` does, and update the sizes."""
         keys, values = list(news), list(news.values())
         homes = self.spec.partitions_of(self.spec.key.identify_many(keys))
         before, after = self.lengths(keys, olds), self.lengths(keys, values)
@@ -72,6 +72,6 @@ class SizedTable(Table[K, V]):
         self._sizes = dict(self._committed)
 
     def forget(self) -> None:
-        """Count again: another writer has changed the store."""
+        """Forget the sizes and the cells, because another writer has changed the store."""
         super().forget()
         self._sizes, self._committed = {}, {}

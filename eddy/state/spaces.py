@@ -2,10 +2,11 @@
 
     <number, 6 bytes big-endian> <key of the space>
 
-The store is opened for the first space, and removed with its files when the last one is dropped. For any thread:
-a lock is held for each call, since a store is for one thread at a time.
+The store is opened for the first space, and removed with its files when the last space is dropped. Any thread may use
+spaces: every call takes a lock, because a store is for one thread at a time.
 
-Invariant: if the owner of a space could not be created, nobody calls `drop`; then the next `make` drops the space.
+Invariant: a space that was garbage-collected without a `drop`, such as after an error in its owner's constructor, is
+dropped by the next `make`.
 """
 
 import threading
@@ -31,7 +32,7 @@ _NUMBER_BYTES = 6
 class Spaces:
     """Makes spaces.
 
-    `path` is a directory for spaces only, which is emptied at the beginning; None keeps them in memory.
+    `path` is a directory for spaces only, and is emptied at the beginning. With None the spaces are in memory.
 
     Raises: StateInUseError if another process uses the directory; StateError.
     """
@@ -49,7 +50,7 @@ class Spaces:
         return len(self._numbers)
 
     def make(self) -> "Space":
-        """A new, empty space. Raises: StateError."""
+        """Make a new, empty space. Raises: StateError."""
         with self._lock:
             while self._forgotten:
                 self._drop(self._forgotten.popleft())
@@ -94,14 +95,14 @@ class Spaces:
                     self._store.delete_prefix(_prefix(number))
 
     def _of(self, number: int) -> Store:
-        """The store that has a space. The caller holds the lock."""
+        """Return the store, or raise StateError if the space was dropped. The caller holds the lock."""
         if number not in self._numbers or self._store is None:
             raise StateError("spaces: this one was dropped; an open one is needed. Make it anew.")
         return self._store
 
 
 class Space:
-    """One ordered map of bytes."""
+    """An ordered map from bytes to bytes."""
 
     def __init__(self, spaces: Spaces, number: int) -> None:
         self._spaces, self._number, self._prefix = spaces, number, _prefix(number)
@@ -132,7 +133,7 @@ class Space:
             return SpaceSnapshot(self._spaces, self._prefix, snapshot)
 
     def drop(self) -> None:
-        """Remove all of it."""
+        """Remove the space with its pairs."""
         self._forget.detach()
         self._spaces._drop(self._number)
 
@@ -154,7 +155,7 @@ class SpaceSnapshot:
             return _between(self._snapshot, self._prefix, start, stop, limit)
 
     def drop(self) -> None:
-        """Release it."""
+        """Release the snapshot."""
         with self._spaces._lock:
             self._snapshot.close()
 

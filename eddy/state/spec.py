@@ -1,8 +1,8 @@
 """The name of a state, and the layout of its rows in a store and in its changelog.
 
 A row of the state `name` has the key  name 00 partition(2) row-key  in the store, so that one prefix scan reads a
-partition, and the key  row-key  in the changelog's partition. Prefixes never collide: names contain no zero byte, and
-metadata keys begin with FF, with which no name begins.
+partition, and the key  row-key  in the changelog's partition. Prefixes never collide, because names contain no zero
+byte, and no name begins with FF, the first byte of metadata keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class StateSpec:
         return self.name.encode() + b"\x00" + partition.to_bytes(2, "big")
 
     def stored(self, changes: Changes) -> list[tuple[bytes, bytes | None]]:
-        """Changed rows in the format of a store."""
+        """Return the changed rows as a store takes them: pairs of a key, with its prefix, and a value or None."""
         prefixes = {partition: self.prefix(partition) for partition in set(changes.partitions)}
         return [(prefixes[partition] + key, value) for partition, key, value in changes]
 

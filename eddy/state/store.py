@@ -20,7 +20,7 @@ class StoreSnapshot(Protocol):
         """As `Store.scan_between`."""
 
     def close(self) -> None:
-        """Release it."""
+        """Release the snapshot."""
 
 
 @runtime_checkable

@@ -17,19 +17,18 @@ from eddy.state.store_errors import foreign_files
 __all__ = ["CONFIG", "is_new", "lock", "remove_store"]
 
 CONFIG = "rocksdict-config.json"
-"""The file by which a directory is known as eddy's: rocksdict's file for raw bytes, which is written before all others.
-"""
+"""The file that tells that eddy made a directory. rocksdict writes it first; it says that keys and values are bytes."""
 
 
 def lock(path: Path) -> DirectoryLock:
-    """The lock on the directory `path`, which is made if it is missing.
+    """Lock the directory `path`, and make it if it is missing. Returns the lock.
 
-    If another process may be using it, its files are not checked.
+    The files in it are checked only if there is no LOCK, since otherwise another process may be using them.
 
-    Raises: StateInUseError; StateError if it holds files not made by eddy; OSError.
+    Raises: StateInUseError; StateError if the directory has files not made by eddy; OSError.
     """
     _refuse_others_files(path)
-    # Another process may have made or removed it meanwhile; then it is in use.
+    # Another process may make or remove the directory meanwhile. Then `DirectoryLock` finds it in use.
     with suppress(FileExistsError, FileNotFoundError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
@@ -37,9 +36,9 @@ def lock(path: Path) -> DirectoryLock:
 
 
 def _refuse_others_files(path: Path) -> None:
-    """Raises: StateError if the directory holds files not made by eddy.
+    """Raise StateError if a directory without a LOCK has files not made by eddy.
 
-    A directory with a LOCK is checked under this lock.
+    A directory with a LOCK is checked later, under the lock.
     """
     names = _names_in(path)
     if LOCK not in names:
@@ -88,8 +87,8 @@ def remove_store(path: Path) -> None:
 def _remove_files(path: Path) -> None:
     """Remove a locked directory.
 
-    LOCK is removed last: without it another process could begin a store there. The second last is the file by which the
-    directory is known as eddy's, so that files that remain after a crash can be removed later.
+    LOCK is removed last, because without it another process could begin a store there. The file that tells that eddy
+    made the directory is removed just before, so that files that a crash leaves can be removed later.
     """
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():

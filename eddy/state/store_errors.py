@@ -17,7 +17,7 @@ def closed(path: Path) -> StateError:
 
 
 def older(path: Path) -> StateError:
-    """The error for a store without writes that it had accepted."""
+    """The error for a store that was opened again and lacks writes that it had accepted."""
     return StateError(
         f"state {str(path)!r}: the store was opened again after a refused write, and earlier writes are missing; "
         "its offsets have to be read again. Restart the worker: it restores the rows from the changelogs."
@@ -25,7 +25,7 @@ def older(path: Path) -> StateError:
 
 
 def reserved(path: Path, key: bytes) -> StateError:
-    """A key is the store's own."""
+    """The error for a write of a key that belongs to the store itself."""
     return StateError(
         f"state {str(path)!r}: key {key!r} is reserved; keys below {RESERVED!r} are the user's. "
         "Put the name of a table before the key."
@@ -33,7 +33,7 @@ def reserved(path: Path, key: bytes) -> StateError:
 
 
 def foreign_files(path: Path, names: list[str]) -> StateError:
-    """A directory has files of others."""
+    """The error for a directory with files that eddy did not make."""
     return StateError(
         f"state {str(path)!r}: holds files that eddy did not make ({names[0]!r}, {len(names)} in all); "
         "a new or an empty directory is needed. Choose another one: nothing in this one was changed."
@@ -41,7 +41,7 @@ def foreign_files(path: Path, names: list[str]) -> StateError:
 
 
 def foreign_owner(path: Path, found: bytes | None, owner: bytes) -> StateError:
-    """A directory is another application's."""
+    """The error for a directory that belongs to another application."""
     there = (found or b"").decode(errors="replace")
     return StateError(
         f"state {str(path)!r}: belongs to application {there!r}, not to {owner.decode()!r}; a directory "
@@ -50,7 +50,7 @@ def foreign_owner(path: Path, found: bytes | None, owner: bytes) -> StateError:
 
 
 def refused(path: Path, action: str, error: Exception) -> StateError:
-    """A write had no effect."""
+    """The error for a write, or a flush, that had no effect."""
     return StateError(
         f"state {str(path)!r}: a {action} was refused ({_line(error)}) and had no effect; room and "
         "permission to write are needed. Free space and try again: the store opens itself anew."
@@ -58,7 +58,7 @@ def refused(path: Path, action: str, error: Exception) -> StateError:
 
 
 def unreadable(path: Path, error: Exception) -> StateError:
-    """A store cannot be opened or read."""
+    """The error for a store that cannot be opened or read."""
     # Deleting is advised only for damage: other causes, such as permissions or too many open files, can be removed.
     if "Corruption" in str(error) or "No such file" in str(error):
         return StateError(

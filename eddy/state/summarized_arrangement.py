@@ -3,7 +3,7 @@
 The rows, in memory and in the store, are the same as in an arrangement. A summary, such as a set or a sorted list, is
 in memory only. It is computed from the rows when it is first read, and then updated together with them.
 
-Invariant: between epochs a summary that is kept is the one that would be made of the rows.
+Invariant: between epochs every summary in memory equals the one that `summarize` would make of the rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,11 @@ K = TypeVar("K")
 S = TypeVar("S")
 
 Part = tuple[bytes, bytes] | None
-"""The values from the first bytes on to before the last ones; None for all values of a key."""
+"""A range (first, last) of a key's values: first ≤ value < last, compared as bytes. None: all values of the key."""
 
 
 class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
-    """Bags of bytes by key, with a summary for each part of a key that is asked for. Parts that are kept are disjoint.
+    """Bags of bytes by key, with summaries of parts of a key's values. Parts with a summary do not overlap.
 
     `summarize` makes a summary of values with their weights.
     """
@@ -38,9 +38,9 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
         super().__init__(spec, store, bytes)
 
     def summary(self, key: K, part: Part = None) -> S:
-        """The summary of a part of a key; the caller changes it as it changes the rows, in the same epoch.
+        """Return the summary of a part of a key. A caller that changes rows of the part updates it in the same epoch.
 
-        Cost: constant, or if there is none in memory the cost of making it.
+        Cost: constant if the summary is in memory, else the cost of making it.
         """
         self._lent.add(key)
         parts = self._summaries.setdefault(key, {})
@@ -50,7 +50,7 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
         return parts[part]
 
     def replace(self, key: K, parts: Mapping[Part, S | None]) -> None:
-        """Set the summaries of some parts of a key in the current epoch; None forgets one."""
+        """Set the summaries of some parts of a key in the current epoch; None drops a part's summary."""
         self._lent.add(key)
         there = self._summaries.setdefault(key, {})
         for part, summary in parts.items():
@@ -60,7 +60,7 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
                 there[part] = summary
 
     def commit(self) -> None:
-        """End the current epoch; keys that have no rows any more need no summaries."""
+        """End the current epoch. Drops the summaries of keys that have no rows any more."""
         for key in self._lent:
             if key not in self._fresh:
                 self._summaries.pop(key, None)
@@ -68,7 +68,7 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
         super().commit()
 
     def rollback(self) -> None:
-        """Return to the last commit; what was changed is made anew."""
+        """Return to the last commit. Drops the summaries that the epoch has read or set: they are made anew."""
         for key in self._lent:
             self._summaries.pop(key, None)
         self._lent = set()

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Cache[K, V], Generic[K, V]):
-    """Keys to values; a key with the value None is not in the table. Without a store it is in memory and unbounded."""
+    """Maps keys to values; a value None means that the key is absent. Without a store all rows remain in memory."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
@@ -39,14 +39,14 @@ class Table(Cache[K, V], Generic[K, V]):
         """The changes of the current epoch, as rows for the store and the changelog."""
         keys, olds = self._undo[0] if len(self._undo) == 1 else self._before()
         news = list(map(self._fresh.get, keys))
-        if None in news:  # the store has no row of a key that was new in the epoch
+        if None in news:  # a key that the epoch has added and deleted has no row in the store to delete
             stored = [new is not None or old is not None for new, old in zip(news, olds, strict=True)]
             keys, news = list(compress(keys, stored)), list(compress(news, stored))
         encoded = self.spec.key.identify_many(keys)
         return Changes(self.spec.partitions_of(encoded), encoded, self._encoded(news))
 
     def _before(self) -> tuple[list[K], list[V | None]]:
-        """The keys changed in the current epoch, and their values before it."""
+        """Return the keys that the current epoch has changed, and their values before the epoch."""
         before: dict[K, V | None] = {}
         for changed, olds in reversed(self._undo):
             before.update(zip(changed, olds, strict=True))

@@ -1,13 +1,17 @@
-"""Rows of moments: (Windowed(key, t, t), value) with weights above 0, read by key and a span of time, in a store.
+"""Rows at a moment t, (Windowed(key, t, t), value), with weights above 0, in a store; read by key and span of time.
 
     row    len(key)(4) key t t value  ->  weight (8 bytes), and the original value where it differs
 
 That is the layout of arrangements (`row_layout.py`). All rows of a key have the same length before their values, so
 that a scan between two moments finds no row of another key. Only the rows changed in the current epoch are in memory.
 
-Invariant: a row that is in `_news` has its weight there, and 0 means no row; any other row is in the store. `_of_keys`
-indexes the places of `_news` by the bytes with which all places of a key begin; places in `_unnoted` are not indexed
-yet. Each list has a place once and is sorted, unless its key is in `_unsorted`.
+The *place* of a row is its key in the store: the prefix of the partition, then the row as above.
+
+Invariants:
+
+- `_news` has the weight of each row that the epoch has changed, 0 for a removed row. All other rows are in the store.
+- `_of_keys` has the places of `_news`, by the bytes with which all places of a key begin, except the places in
+  `_unnoted`, which the next read adds. Each list is sorted and has a place once, unless its key is in `_unsorted`.
 """
 
 import struct
@@ -38,8 +42,8 @@ _Cell = tuple[int, bytes, int, bytes]
 
 
 class EncodedRows(NamedTuple):
-    """Rows as columns: the partition and the bytes of each key, its part without moments, the row in the store, and the
-    bytes of the value.
+    """Rows as columns: `homes` has the partitions, `keys` the encoded keys, `plain` the encoded keys without moments,
+    `rows` the row keys, `values` the encoded values.
     """
 
     homes: Sequence[int]
@@ -62,7 +66,7 @@ class TimedRows(Generic[K, V]):
         self._unsorted: set[bytes] = set()
 
     def encoded(self, rows: Sequence[tuple[Windowed[K], V]]) -> EncodedRows:
-        """The rows as bytes. Raises: any exception of the serdes."""
+        """Encode rows. Raises: any exception of the serdes."""
         spec = self.spec
         keys = spec.key.identify_many(list(map(itemgetter(0), rows)))
         values = list(map(itemgetter(1), rows))
@@ -78,9 +82,9 @@ class TimedRows(Generic[K, V]):
         )
 
     def add(self, given: EncodedRows, weights: Sequence[int], stored_ms: Mapping[int, int] | None = None) -> None:
-        """Add weights. Cost: a look-up in the store for each row that the epoch has not changed yet.
+        """Add weights to rows. Cost: a look-up in the store for each row that the epoch has not changed yet.
 
-        `stored_ms`: for each partition a moment after which the store has no row, so that later ones need no look-up.
+        `stored_ms`: for each partition a moment after which the store has no row, so that later rows need no look-up.
         """
         if not given.rows:
             return
@@ -96,13 +100,13 @@ class TimedRows(Generic[K, V]):
         self._unnoted.append((given, places))
 
     def _earlier(self, given: EncodedRows, places: Sequence[bytes], stored_ms: Mapping[int, int]) -> list[bytes]:
-        """The places that may be in the store: their times are not after the latest stored time of their partition."""
+        """Return the places that the store may have: their moments are not after `stored_ms` of their partition."""
         moments = {home: _MOMENT.pack(moment) for home, moment in stored_ms.items() if moment >= 0}
         keys = zip(places, given.homes, given.keys, strict=True)
         return [place for place, home, key in keys if key[-_MOMENT.size :] <= moments.get(home, b"")] if moments else []
 
     def _stored_of(self, places: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The rows of the store at places that the epoch has not changed."""
+        """Return the rows of the store, by place, at those of `places` that the epoch has not changed."""
         news = self._news
         unread = [place for place in places if place not in news]
         found = self._store.get_many(unread) if unread else []
@@ -126,10 +130,11 @@ class TimedRows(Generic[K, V]):
     def between(
         self, home: int, plain: bytes, first_ms: int, last_ms: int, stored_ms: int = MOST_MS
     ) -> list[tuple[int, V, int]]:
-        """The moment, value and weight of each row of a key from one moment to another, in the order of moments.
+        """Return (moment, value, weight) of each row of a key with `first_ms` ≤ moment ≤ `last_ms`, by rising moment.
 
-        `stored_ms`: a moment after which the store has no row of the partition.
-        Cost: a scan of the rows that are found, and of those that the epoch has changed.
+        `home`: the key's partition. `plain`: the bytes of the key without moments. `stored_ms`: a moment after which
+        the store has no row of the partition. Cost: a scan of the rows found, and of the key's rows that the epoch has
+        changed.
         """
         decode = self.spec.value.decode
         found = self.scan(home, plain, first_ms, last_ms, stored_ms)
@@ -138,7 +143,7 @@ class TimedRows(Generic[K, V]):
     def scan(
         self, home: int, plain: bytes, first_ms: int, last_ms: int, stored_ms: int = MOST_MS
     ) -> list[tuple[int, bytes, int]]:
-        """The same, with the bytes of the values."""
+        """Return the rows as `between` does, with encoded values."""
         if first_ms > last_ms or (first_ms > stored_ms and not self._news):
             return []
         prefix = self._prefix(home, plain)
@@ -149,7 +154,7 @@ class TimedRows(Generic[K, V]):
         ]
 
     def take(self, home: int, plain: bytes, time_ms: int) -> list[tuple[bytes, int]]:
-        """Remove the rows of a key and a moment. Returns the bytes of their values, and their weights."""
+        """Remove the rows of a key at a moment. Returns their encoded values and weights, as pairs."""
         prefix = self._prefix(home, plain)
         skipped = len(self.spec.prefix(home))
         found = self._scan(prefix, time_ms, time_ms)
@@ -166,9 +171,9 @@ class TimedRows(Generic[K, V]):
     def _scan(
         self, prefix: bytes, first_ms: int, last_ms: int, in_store: bool = True
     ) -> list[tuple[bytes, bytes, int]]:
-        """The rows from a moment to another: each with its place in the store, the bytes of its value, its weight.
+        """Return (place, encoded value, weight) of the rows from one moment to another, sorted by place.
 
-        `in_store`: whether the store may have some.
+        `prefix`: the bytes with which all places of the key begin. `in_store`: whether the store may have such rows.
         """
         start = prefix + _MOMENT.pack(first_ms)
         stop = prefix + (last_ms + 1).to_bytes(8, "big")
@@ -182,7 +187,10 @@ class TimedRows(Generic[K, V]):
         return sorted([*found, *come], key=itemgetter(0)) if found and come else found or come
 
     def _changed(self, prefix: bytes, start: bytes, stop: bytes) -> Sequence[bytes]:
-        """The changed places of a key in this epoch, between two places. Cost: they are sorted once."""
+        """Return the places of a key that the epoch has changed, from `start` to before `stop`.
+
+        Cost: the places are sorted at the first read after an addition.
+        """
         self._note()
         places = self._of_keys.get(prefix)
         if places is None:
@@ -193,7 +201,7 @@ class TimedRows(Generic[K, V]):
         return places[bisect_left(places, start) : bisect_left(places, stop)]
 
     def _note(self) -> None:
-        """Note the places of rows that were added since the last read."""
+        """Add to `_of_keys` the places of rows that were added since the last read."""
         if not self._unnoted:
             return
         of_keys = self._of_keys
@@ -231,11 +239,11 @@ class TimedRows(Generic[K, V]):
 
     @property
     def cells(self) -> int:
-        """0: no rows of the store are cached."""
+        """Always 0, because no rows of the store are cached."""
         return 0
 
     def age(self) -> int:
-        """Nothing can be dropped."""
+        """Return 0, because no cells can be dropped."""
         return 0
 
     def changes(self) -> Changes:
@@ -263,7 +271,7 @@ class TimedRows(Generic[K, V]):
             self._unsorted.clear()
 
     def forget(self) -> None:
-        """Nothing: rows are read from the store each time."""
+        """Do nothing, because rows are read from the store each time."""
 
 
 def _data(row: bytes, weight: int, value: bytes) -> bytes:
@@ -271,22 +279,22 @@ def _data(row: bytes, weight: int, value: bytes) -> bytes:
 
 
 def _weight_alone(row: bytes, weight: int, value: bytes) -> bytes:
-    """The same, of values whose bytes are their identities."""
+    """Return a row's data as `_data` does, for a serde whose encoded values are their identities."""
     return _ONE if weight == 1 else weight_bytes(weight)
 
 
 def _identity(row: bytes) -> bytes:
-    """The identity of the value in a row's key."""
+    """Return the identity of the value, the last part of a row key."""
     return row[_LENGTH.size + _LENGTH.unpack_from(row)[0] :]
 
 
 def _one_of(identity: bytes, *originals: bytes) -> bytes:
-    """The bytes that are kept of equal values: the same ones, in whatever order they come."""
+    """Choose the encoding to store for equal values: the same one, whatever the order in which they arrive."""
     return max((value for value in originals if value != identity), default=identity)
 
 
 def _key_of(place: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes of the key in a row of the store whose prefix has a length, and the place of its value."""
+    """Return the encoded key in a place whose prefix has `at` bytes, and the index at which the value begins."""
     begin = at + _LENGTH.size
     end = begin + int(_LENGTH.unpack_from(place, at)[0])
     return place[begin:end], end

@@ -3,8 +3,9 @@
     count      a + Σ weight
     aggregate  fold `adder` over inserted rows, `subtractor` over retracted rows
 
-Invariant: a group is in the table while it has rows, unless its function returned None for it; so an aggregate over
-retractable rows counts them in a second table. It subtracts before it adds, as Kafka Streams does.
+Invariant: a group is in the table while it has rows, unless its function returned None for it. To know whether a group
+has rows, an aggregate over retractable rows counts them in a second table. It subtracts before it adds, as Kafka
+Streams does.
 
 Rows without a key, and facts without a value, are in no group. A group's row has the headers of its last record in the
 epoch.
@@ -29,11 +30,11 @@ __all__ = ["Aggregate", "Count", "check_new"]
 
 
 _SAMPLE = 64
-"""So many keys are compared first; if they all differ, all keys are compared. After a recursion they often differ."""
+"""The number of keys that are compared first. If these differ, as often after a recursion, all keys are compared."""
 
 
 def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
-    """The sum of the weights of each key's rows. Raises: DataError if a key cannot be hashed."""
+    """Return the sum of the weights of each key's rows. Raises: DataError if a key cannot be hashed."""
     try:
         if batch.weights.count(1) == len(batch.weights):
             return Counter(keys_of(batch.rows))
@@ -97,9 +98,9 @@ class Aggregate(Keyed):
     """Input: rows of (K, V). Output: the delta of the table K -> aggregate.
 
     `initial()` starts a group; `adder(key, value, aggregate)` and `subtractor` return the next aggregate. None removes
-    the group from the table, and the next row starts it again. `counts` is needed with a subtractor: without both, the
-    input has to be facts, which are never retracted. With `checked`, a function that returns the list or dict that it
-    was given is refused, since it may have changed it.
+    the group from the table, and the next row starts it again. A subtractor needs `counts`. Without a subtractor the
+    input has to be facts, which are never retracted. With `checked`, a function that returns the same list or dict that
+    it was given is refused, because it may have changed this object.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Aggregate(Keyed):
             self._fold(signed, groups)
         else:
             counts, before = add_counts(self.counts, deltas)
-            # An empty group has no aggregate from which to subtract yet: a delta may have +row and -row in any order.
+            # A delta may have +row and -row in any order. An empty group adds first: it has nothing to subtract from.
             empty = {key for key, count in zip(keys, before, strict=True) if count is None}
             self._fold(sorted(signed, key=lambda item: (item[1] > 0) is not (item[0][0] in empty)), groups)
             groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
@@ -170,7 +171,7 @@ class Aggregate(Keyed):
         return old if kept is None else literal_eval(kept.body)
 
     def _shown(self, aside: Aside, key: Any, value: Any) -> Any:
-        """The value for the table; None if the table cannot write it, and then `aside` keeps the value."""
+        """Return the value for the table; None if the table cannot write it, and then `aside` stores it."""
         error = None if value is None else refused(self.table.spec, (key, value))
         if error is None:
             aside.release(key)
@@ -182,14 +183,14 @@ class Aggregate(Keyed):
 
     @property
     def tells_failures(self) -> bool:
-        """Only for facts: retractable rows are folded in another order."""
+        """True for facts only, because retractable rows are folded in another order than they arrived."""
         return self.counts is None
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Fold again, without each row that fails.
+        """Fold again, leaving out each row that fails. Returns these rows.
 
-        If several rows derive from one record, only the first failure is certain: without that record, all of whose
-        rows are rejected, the next rows may not fail.
+        If several rows derive from one record, only the first failure is returned. All rows of the failing record will
+        be rejected, and without them the later rows may not fail.
         """
         (batch,) = inputs
         keys = list(dict.fromkeys(key for key in keys_of(batch.rows) if key is not None))

@@ -1,7 +1,7 @@
-"""Rows whose values come from calls of a coroutine function, which were made before the epoch.
+"""Map rows by a coroutine function, which the worker has called before the epoch.
 
-The worker calls the function when it has polled a record, and lets the record into an epoch once its calls have ended:
-see `runtime/calling_consumer.py`. The operator only finds the results of the calls, by the places of the records.
+The worker calls the function when it has polled a record. The record enters an epoch once its calls have ended, see
+`runtime/calling_consumer.py`. The operator only looks up the results, by the partition and offset of each record.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +17,11 @@ from eddy.source_lines import describe_exception
 __all__ = ["AsyncMap", "CallLimits", "CallOrder", "EndedCall"]
 
 CallOrder = Literal["key", "input", "none"]
-"""The earlier calls for which a call waits: with the same key, from the same source partition, or none."""
+"""The earlier calls for which a call waits: calls with the same key, from the same source partition, or no calls."""
 
 
 class CallLimits(NamedTuple):
-    """The most calls at a time, their order, the seconds that one may take, and how often a failed one is repeated."""
+    """The most calls at a time, their order, the seconds that a call may take, and the retries of a failed call."""
 
     at_most: int
     order: CallOrder
@@ -30,7 +30,7 @@ class CallLimits(NamedTuple):
 
 
 class EndedCall(NamedTuple):
-    """The row of a call, and its new row or the error of its last try."""
+    """The row that was passed to a call, and the row that the call returned, or the error of its last try."""
 
     row: Row
     made: Row | None
@@ -55,7 +55,7 @@ class AsyncMap(RowWise):
         self.ended: dict[Place, list[EndedCall]] = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Find the results."""
+        """Replace each row by the result of its call."""
         (batch,) = inputs
         return batch.with_rows(list(map(self._made, batch.rows, batch.places_of_rows())))
 

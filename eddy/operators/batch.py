@@ -6,13 +6,13 @@ The three kinds of collection give a batch its meaning:
     KTable      -1 then +1    the row of a key is replaced; at most one of each a key
     Relation    any weight    the row's weight rises or falls by that much
 
-`time` is the latest event time in the batch, in milliseconds. `times` and `headers`, one a row,
-are kept where a record passes through unmerged; None means that every row has `time` and no
-headers. Consolidating merges equal rows, so it keeps only `time`, and the headers of the last of them.
-`places`, one a row, are kept likewise, from the source to the first exchange, where a processor reads them.
-`event_times`, one a row, are kept from an exchange to the step that gives its records windows: the event time of the
-source partition up to and with the row's record, None where it is not known; a `PlacedTime` before a step that needs
-the order of records.
+`time` is the latest event time in the batch, in milliseconds. Some columns have an entry for each row, or are None:
+
+- `times` and `headers`, as long as records are not merged. None: every row has `time`, and no headers. Consolidating
+  merges equal rows, so it drops `times`, and keeps the headers of the last of the equal rows.
+- `places`, from the source to the first exchange: the topic, partition and offset of the row's record.
+- `event_times`, from an exchange to the step that assigns windows: the event time of the source partition when the
+  row's record was read, None where it is unknown; a `PlacedTime` if a later step needs the order of records.
 """
 
 from collections import Counter
@@ -50,13 +50,13 @@ Place = tuple[str, int, int]
 
 
 class PlacedTime(int):
-    """The event time of a source partition up to and with a record, whose place it has."""
+    """The event time of a source partition just after a record was read, and the place of this record."""
 
     place: Place
 
     @classmethod
     def at(cls, time: int, place: Place) -> "PlacedTime":
-        """The event time at a record."""
+        """Make the event time `time` just after the record at `place`."""
         made = cls(time)
         made.place = place
         return made
@@ -96,7 +96,7 @@ class Batch:
 
     @classmethod
     def of(cls, zset: ZSet, time: int) -> "Batch":
-        """The batch of a Z-set."""
+        """Make a batch of the rows and weights of a Z-set."""
         return cls(list(zset), list(zset.values()), time)
 
     def select(self, mask: Sequence[Any]) -> "Batch":
@@ -112,7 +112,7 @@ class Batch:
         )
 
     def at(self, places: Sequence[int]) -> "Batch":
-        """The rows at these places, in this order."""
+        """Return the rows at these indexes, in this order."""
 
         def column(values: list[Any]) -> list[Any]:
             return list(map(values.__getitem__, places))
@@ -128,23 +128,21 @@ class Batch:
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
-        """The batch with `rows` in place of its rows, one for each; weights and times are the same."""
+        """Return the batch with each row replaced by the one of `rows` at its index; all other columns are the same."""
         return Batch(rows, self.weights, self.time, self.times, self.headers, self.places, self.event_times)
 
     def without_places(self) -> "Batch":
-        """These rows without places, for steps after which a row's partition need not be its record's."""
+        """Return the batch without `places` and `event_times`, for steps that may move rows to other partitions."""
         if self.places is None and self.event_times is None:
             return self
         return Batch(self.rows, self.weights, self.time, self.times, self.headers)
 
     def with_event_times(self, event_times: list[int | None] | None) -> "Batch":
-        """The same rows, with the event times of their records in the place of their places."""
+        """Return the batch with `event_times` and without `places`."""
         return Batch(self.rows, self.weights, self.time, self.times, self.headers, None, event_times)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
-        """The batch with any number of rows in place of each row; each has the weight and time of the row that it
-        replaces.
-        """
+        """Return the batch with each row replaced by the rows of `many` at its index, with its weight and time."""
         counts = list(map(len, many))
 
         def column(values: list[Any]) -> list[Any]:
@@ -195,7 +193,7 @@ class Batch:
         return self
 
     def _counted(self, where: str) -> "Batch":
-        """As above, if only keys differ: keys are counted, without a hash of each row."""
+        """Consolidate rows with the same value and weight: count their keys, without a hash of each row."""
         value, weight = self.rows[0][1], self.weights[0]
         try:
             hash(value)
@@ -208,7 +206,7 @@ class Batch:
     def zset(self, where: str) -> ZSet:
         """Merge equal rows. Raises: DataError naming `where` and the row that cannot be hashed.
 
-        Cost: as `consolidate`; if all rows differ, one hash a row in C. Rows of a wave seldom do.
+        Cost: as `consolidate`. If there are many rows and all differ, they are hashed in one C loop.
         """
         rows, weights = self.rows, self.weights
         try:
@@ -222,14 +220,14 @@ class Batch:
 
 
 _MANY = 16  # the number of rows from which a C loop is faster
-_MANY_OF_ONE = 10_000  # the number of rows from which it is worth asking whether they have one value
+_MANY_OF_ONE = 10_000  # the number of rows from which `consolidated` checks whether all have one value
 
 EMPTY = Batch([], [])
 """The batch without rows."""
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
-    """All rows of `batches`, in their order."""
+    """Return one batch with all rows of `batches`, in their order."""
     batches = [batch for batch in batches if batch.rows]
     if len(batches) < 2:
         return batches[0] if batches else EMPTY
@@ -249,7 +247,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
 
 
 def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet:
-    """Merge equal rows, add their weights, drop those whose sum is 0.
+    """Merge equal rows, add their weights, drop rows whose weights add up to 0.
 
     Cost: one hash a row; if all weights are equal, the counting runs in C.
     Raises: DataError naming `where` and the row that cannot be hashed.
@@ -263,7 +261,7 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
             if first == 1:
                 return zset
             return {row: first * count for row, count in zset.items()} if first else {}
-        # One row replaces another, as in most changes of live data.
+        # Most changes of live data replace one row by another.
         if len(rows) == 2 and 0 not in weights and rows[0] != rows[1]:
             return {rows[0]: weights[0], rows[1]: weights[1]}
         zset = {}
@@ -274,9 +272,9 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
 
 
 def _have_one_value(rows: Sequence[Row], weights: Sequence[int]) -> bool:
-    """Whether all rows are pairs with the same object as their value, and of the same weight, not 0.
+    """Whether all rows are pairs that share one object as their value, and have the same weight, not 0.
 
-    Such rows are equal if their keys are. Cost: 0.1 µs a row; next to nothing if the first rows differ.
+    Such rows are equal if their keys are equal. Cost: 0.1 µs a row; next to nothing if the first rows differ.
     """
     value, weight = rows[0][1], weights[0]
     return (
@@ -327,9 +325,9 @@ _MOST_EQUAL = 10_000_000
 
 
 def repeated(row: Row, weight: int, where: str) -> range:
-    """A number for each of `weight` equal rows, for functions that take one row at a time.
+    """Return a range to loop over once for each of `weight` equal rows, for functions that take one row at a time.
 
-    Raises: DataError if there are too many equal rows to list: the paths of a graph multiply with each fork.
+    Raises: DataError if there are too many equal rows, as paths of a graph that multiply with each fork.
     """
     if abs(weight) > _MOST_EQUAL:
         raise DataError(

@@ -1,4 +1,4 @@
-"""The bound of a recursion: a depth that is part of the answer, or a guard against data without a finite answer."""
+"""The bound of a recursion: a depth that is part of the answer, or a limit against data without a finite answer."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -9,7 +9,7 @@ __all__ = ["Bound", "Words", "columns_of"]
 
 
 class Words(NamedTuple):
-    """Texts for errors of a recursion that is not written as `recursively(…)`: its place, and the advice."""
+    """Texts for errors of a recursion not written as `recursively(…)`, such as in SQL: where it is, and the advice."""
 
     where: str
     advice: str
@@ -19,12 +19,16 @@ class Words(NamedTuple):
 class Bound:
     """The bound of a recursion. `depth` counts the applications of op that led to a row.
 
-    With `max_depth` the recursion stops at that depth, and the stop is part of the answer. Otherwise `limit` is a
-    guard, and the policy decides: `hold` holds the rows without a finite answer; `error`, for streams, rejects the
-    record; `return` and `dead-letter` stop as `max_depth` does and report the rows that were cut; `rows`, only in
-    nested time, stops and reports them as rows of errors. In waves, and with `hold`, `limit` counts stale steps
-    (`operators/waves/survey.py`), otherwise iterations. With `stops` the worker ends if rows are held and no unread
-    input could mend them.
+    With `max_depth` the recursion stops at that depth, and the stop is part of the answer. Otherwise `on_limit` says
+    how a recursion is treated that reaches `limit`:
+
+    - `hold`: hold the rows without a finite answer;
+    - `error`, for streams: reject the record;
+    - `return` and `dead-letter`: stop as `max_depth` does, and report the rows that were cut;
+    - `rows`, only in nested time: stop, and report the rows that were cut as rows of errors.
+
+    By waves, and with `hold`, `limit` counts stale steps (`operators/waves/survey.py`), otherwise iterations. With
+    `stops` the worker ends if rows are held and no unread input could mend them.
     """
 
     max_depth: int | None = None
@@ -35,7 +39,7 @@ class Bound:
 
     @classmethod
     def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
-        """The bound for the arguments of `recursively`.
+        """Make the bound for the arguments of `recursively`.
 
         `on_limit="stop"` is `hold` with `stops`. The values are not checked here.
         """
@@ -51,9 +55,7 @@ class Bound:
         return f"{self.where(name)}: {f'row {columns_of(row)}' if self.words else f'key {row[0]!r}'}"
 
     def advice(self, otherwise: str) -> str:
-        """The advice in errors: `otherwise` if the recursion is written as `recursively(…)`, else the advice of
-        `words`.
-        """
+        """Return the advice for errors: `otherwise`, or the advice in `words` if the recursion has `words`."""
         return self.words.advice if self.words else otherwise
 
     @property

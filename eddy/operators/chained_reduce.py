@@ -1,9 +1,10 @@
-"""A function of all values of a key that can be computed separately for each chain of values.
+"""A function of all values of a key that can be computed separately for each chain of values, as SQL's SESSION.
 
-    chain          values at places on a line, each less than `gap` after the one before it
+    place          a whole number for each value, such as its timestamp
+    chain          values whose places follow one another at distances below `gap`
     f(A + B)  =    f(A) + f(B)        if A and B have no chain in common
 
-So a change computes only the chains near it again, in place of all values of its key: for SESSION in SQL.
+So after a change only the chains near it are computed again, not all values of its key.
 """
 
 import math
@@ -20,11 +21,11 @@ from eddy.state.ordered_arrangement import OrderedArrangement
 __all__ = ["ChainedReduce", "order_by_place"]
 
 _Stretch = tuple[Any, int, int]
-"""A key, and the first and the last place of a chain of its values before and after a delta."""
+"""A key, and the first and the last place of a chain of its values, where values before and after a delta count."""
 
 
 def order_by_place(chains: Chains, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:
-    """The order of values of a serde, for an arrangement; values in no chain are first."""
+    """Return the function by which an arrangement sorts: by place, then by bytes; values in no chain first."""
 
     def position(value: Any) -> tuple[float, bytes]:
         place = chains.place(value)
@@ -36,8 +37,8 @@ def order_by_place(chains: Chains, serde: Serde[Any]) -> Callable[[Any], tuple[f
 class ChainedReduce(Reduce):
     """Input: rows of (K, V). Output: the rows that `function` returns for each key's values that are in chains.
 
-    `arrangement` is in the order of `order_by_place`. Cost: the values of the chains of changed rows, and O(log n)
-    for each row of a key with n values. An epoch that sets rows aside costs as much as `Reduce`.
+    `arrangement` is sorted by `order_by_place`. Cost: the values of the chains of changed rows, and O(log n) for each
+    changed row of a key with n values. An epoch that sets rows aside costs as much as with `Reduce`.
     """
 
     arrangement: OrderedArrangement[Any, Any]
@@ -58,16 +59,16 @@ class ChainedReduce(Reduce):
             delta, batch.time, keys, lambda: [self._values(*one) for one in stretches], self._made, self._made
         )
         for row, weight in zip(delta, self.arrangement.weights(list(delta)), strict=True):
-            if weight < 0:  # of a value in no chain
+            if weight < 0:  # `_difference` has not checked values in no chain
                 raise retracted(row, weight, f"'{self.name}'")
         return made
 
     def _values(self, key: Any, first: int, last: int) -> dict[Any, int] | None:
-        """The values of a key in a chain with their weights; None if there are none."""
+        """Return the values of a key from place `first` to `last`, with their weights; None if there are none."""
         return dict(self.arrangement.between(key, (first,), (last + 1,))) or None
 
     def _stretches(self, delta: ZSet) -> Iterator[_Stretch]:
-        """The chains, before or after a delta, that contain a value of the delta."""
+        """Yield the chains that contain a value of the delta, where values before and after the delta count."""
         places: dict[Any, set[int]] = {}
         for key, value in delta:
             place = self._chains.place(value)
@@ -82,9 +83,10 @@ class ChainedReduce(Reduce):
                 yield key, first, last
 
     def _reached(self, place: int, there: Iterator[int], changed: list[int] | None = None) -> int:
-        """The end of a chain that begins at a place, through the places `there` and `changed`.
+        """Return the other end of the chain that begins at `place`, through the places of `there` and `changed`.
 
-        `changed` has the next place last; the places of the chain are removed from it.
+        `there` yields stored places, `changed` has the changed places, the next one last. The places of the chain are
+        removed from `changed`.
         """
         gap, found = self._chains.gap, next(there, None)
         while True:
@@ -103,7 +105,7 @@ class ChainedReduce(Reduce):
                 found = next(there, None)
 
     def _places(self, key: Any, place: int, descending: bool = False) -> Iterator[int]:
-        """The places of the values of a key from a place on, to the right or to the left."""
+        """Yield the places of the stored values of a key from `place` on, upwards or, if `descending`, downwards."""
         first, last = (-math.inf, place + 1) if descending else (place, math.inf)
         for value, _ in self.arrangement.between(key, (first,), (last,), descending):
             found = self._chains.place(value)

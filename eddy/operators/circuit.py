@@ -1,8 +1,8 @@
-"""The circuit: a compiled plan. One object an operator, in topological order, stepped once an epoch.
+"""The circuit: a compiled plan, with one object for each operator, in topological order, stepped once an epoch.
 
-`step` takes a batch for each source and puts batches into the sinks and the outboxes of the exchanges. Then
-`changes` returns the changed rows of the states; and after the transaction `commit` ends the epoch, or `rollback`
-undoes it: sinks and outboxes emptied, states restored.
+`step` takes a batch for each source and puts batches into the sinks and the outboxes of the exchanges. Then `changes`
+returns the changed rows of the states. After the transaction `commit` ends the epoch. If the transaction fails,
+`rollback` undoes the epoch: it empties sinks and outboxes, and restores the states.
 
 Invariant: between epochs the slots, sinks and outboxes are empty.
 """
@@ -45,14 +45,14 @@ __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive", "StepC
 
 _ROWS = attrgetter("rows")
 _OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin, Deduplicate)
-"""The operators that can name the reason for which they wait."""
+"""The operators that can name a window that is still open, as the reason why they wait."""
 Recursive = Waves | FactWaves | Fixpoint
 
 
 class Output(Operator):
-    """The end of a branch: keeps the epoch's batches until the worker sends them.
+    """A sink: collects the epoch's batches until the worker sends them.
 
-    `aside` keeps the values that the sink cannot write; it is None if the source records of such values are rejected.
+    `aside` gets the values that the sink cannot write; it is None if the source records of such values are rejected.
     """
 
     def __init__(self, name: str, aside: Aside | None = None) -> None:
@@ -60,7 +60,7 @@ class Output(Operator):
         self.batches: list[Batch] = []
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Keep the batch."""
+        """Collect the batch."""
         (batch,) = inputs
         self.batches.append(batch)
         return EMPTY
@@ -79,9 +79,9 @@ class LoopStatistics:
 
 
 class StepCost(NamedTuple):
-    """The rows that a step has taken, and the seconds of its work, since the circuit was created.
+    """The number of input rows of a step, and the seconds of its work, since the circuit was created.
 
-    Epochs that were undone count, too. A recursion counts with all its steps.
+    Epochs that were undone count, too. The steps inside a recursion count as parts of the recursion.
     """
 
     rows: int
@@ -95,16 +95,16 @@ class Failure(NamedTuple):
     inputs: Sequence[Batch]
 
     def rows(self) -> dict[int, DataError]:
-        """The rows of the operator's first input that fail, by index; see `Operator.failures`."""
+        """Return the errors of the failing rows, by the row's index in the operator's first input."""
         try:
             found = self.operator.failures(*self.inputs)
-        except Exception:  # before any author's function was called: a key cannot be hashed or encoded
+        except Exception:  # a key cannot be hashed or encoded, so no author's function was called
             return {}
         return {row: named(self.operator, error) for row, error in found.items()}
 
 
 def named(operator: Operator, error: Exception) -> DataError:
-    """The exception of an author's function, as an error that names the step."""
+    """Wrap the exception of an author's function in an error that names the step."""
     if isinstance(error, DataError):
         return error
     told = DataError(f"step '{operator.name}': the function raised {describe_exception(error)}")
@@ -113,11 +113,11 @@ def named(operator: Operator, error: Exception) -> DataError:
 
 
 class Circuit:
-    """Operators in topological order over numbered slots; `inputs` names those that sources fill.
+    """Operators in topological order over numbered slots. `inputs` has the slot of each source's rows, by topic.
 
-    `max_cells` bounds the cells of all states in memory between epochs. `failed` is the operator whose function raised
-    in the last step, if one did. `holding` has the operators that may hold rows, each with its number of partitions.
-    `clock` returns seconds, for `costs`.
+    `max_cells` bounds the number of cells that all states have in memory between epochs. `failed` is the operator that
+    raised in the last `step`, with its inputs; None if no operator raised. `holding` has the number of partitions of
+    each operator that may hold rows, by name. `clock` returns seconds, for `costs`.
     """
 
     def __init__(
@@ -169,11 +169,11 @@ class Circuit:
 
     @property
     def unsettled(self) -> bool:
-        """Whether an epoch without input is needed once no row is in flight anywhere."""
+        """Whether an operator needs an epoch without input once no row is in flight between workers."""
         return any(unguarded(operator).wakes_at() is Wake.AT_REST for operator in self._wakers)
 
     def step(self, inputs: Mapping[str, Batch], context: Context = OUTSIDE, settling: bool = False) -> None:
-        """Run one epoch. `settling`: there is no input, and nothing is in flight anywhere.
+        """Run one epoch. `settling`: there is no input, and no row is in flight between workers.
 
         Raises: DataError naming the step whose function raised; the caller rolls back.
         """
@@ -206,7 +206,7 @@ class Circuit:
     ) -> dict[str, Changes]:
         """Run one epoch, and return the changed rows by state. Raises: as `step` and `changes`.
 
-        Where a state of a recursion cannot write a row, the epoch is undone and run again, carefully.
+        If a state of a recursion cannot write a row, the epoch is undone and run again with a check of each row.
         """
         while True:
             self.step(inputs, context, settling)
@@ -231,32 +231,33 @@ class Circuit:
         return False
 
     def _wakes(self, operator: Operator, context: Context, settling: bool = False) -> bool:
-        """Whether an operator wants a step without input in this epoch."""
+        """Whether this epoch has to step the operator even if it has no input."""
         wake = unguarded(operator).wakes_at()
         return wake is not None and (wake.reached(context) or (settling and wake is Wake.AT_REST))
 
     @property
     def may_set_aside(self) -> bool:
-        """Whether the last step, or the commit after it, failed at an operator that can set rows aside."""
+        """Whether the last `step`, or the commit after it, may have failed at an operator that can set rows aside."""
         return bool(self.asides) and (
             self.failed is None or isinstance(self.failed.operator, Guarded | Waves | FactWaves)
         )
 
     def due(self, context: Context = OUTSIDE) -> bool:
-        """Whether an epoch of this context has work without any input: constants to send, tries that are owed, or a
-        deadline that has passed.
+        """Whether an epoch with this context has work even without input.
+
+        Such work is constants to send, tries owed by recursions in nested time, or a deadline that has passed.
         """
         return any(self._wakes(operator, context) for operator in self._wakers)
 
     @property
     def next_tick(self) -> int | None:
-        """The first moment of the wall clock for which an operator waits, in milliseconds."""
+        """The first wall-clock time, in milliseconds, for which an operator waits; None if no operator waits so."""
         wakes = (unguarded(operator).wakes_at() for operator in self._wakers)
         return min((wake.at_ms for wake in wakes if isinstance(wake, Tick | TickOrWatermark)), default=None)
 
     @property
     def left_due(self) -> set[tuple[int, int]]:
-        """The partitions in which work that is due remains after the epoch: pairs (number of partitions, partition)."""
+        """The partitions with due work that the epoch has left: pairs (number of partitions of a topic, partition)."""
         return {(_partitions(op), p) for op in map(unguarded, self._wakers) for p in op.left_due}
 
     @property
@@ -266,7 +267,7 @@ class Circuit:
 
     @property
     def owed_moves(self) -> dict[str, int]:
-        """The increase, by loop, of the number of owed tries in the running epoch."""
+        """The increase of the number of owed tries in the running epoch, by loop; see `nested/outermost.py`."""
         return {loop.name: loop.queue.moved for loop in self._loops if loop.queue.moved}
 
     def changes(self) -> dict[str, Changes]:
@@ -292,7 +293,7 @@ class Circuit:
         return changed
 
     def commit(self) -> None:
-        """The epoch is in the log and in the store."""
+        """End the epoch, which is in the log and in the store."""
         for constant in self.constants:
             constant.sent_now = False
         for state in self.states.values():
@@ -303,7 +304,7 @@ class Circuit:
         self._fit()
 
     def _fit(self) -> None:
-        """Let the largest states drop cells until all states together are within the bound, or none can drop more."""
+        """Let the largest state drop cells until all states together have at most `max_cells`, or it can drop none."""
         if self.max_cells is None:
             return
         states: list[State] = [*self.states.values(), *self.global_tables.values()]
@@ -348,26 +349,26 @@ class Circuit:
 
     @property
     def kept_aside(self) -> int:
-        """The number of rows that are set aside and keys that are withheld."""
+        """The number of rows that are set aside, plus the number of keys that are withheld."""
         return sum(len(aside.kept) for aside in self.asides)
 
     def dropped(self) -> dict[str, int]:
-        """The number of rows without a key or a value that steps have dropped in the current epoch, by step."""
+        """Return how many rows each step has dropped in the current epoch, for want of a key or a value."""
         return {op.name: op.dropped for op in self._keyed if op.dropped}
 
     def late(self) -> dict[str, int]:
-        """The number of windows that were over for records of the current epoch, by step."""
+        """Return how many windows of the current epoch's records had ended already, by step."""
         late: Counter[str] = Counter()
         for op in self._keyed:
             late[op.name] += op.late
         return +late
 
     def duplicates(self) -> int:
-        """The number of records of the current epoch that were not the first ones of their values."""
+        """Return how many records of the current epoch `Deduplicate` has dropped as duplicates."""
         return sum(op.duplicates for op in self.operators if isinstance(op, Deduplicate))
 
     def open_windows(self, context: Context) -> list[OpenWindow]:
-        """Between epochs: for each step with open windows, the first of these. `context` has the event times."""
+        """Return the first open window of each step, between epochs. `context` has the event times."""
         found = (op.first_open(context) for op in self.operators if isinstance(op, _OPEN))
         return [window for window in found if window is not None]
 
@@ -379,21 +380,21 @@ class Circuit:
 
     @property
     def layout(self) -> tuple[list[Step], Mapping[str, int]]:
-        """The steps in their order, and the slots of the sources by topic."""
+        """The steps in their order, and the slot of each source's rows, by topic."""
         return [step for step, _ in self._steps], self._inputs
 
     def held(self) -> dict[tuple[str, int], str]:
-        """The messages of `Operator.held` in the partitions that this worker owns, by operator name and partition."""
+        """Return the messages of `Operator.held`, by operator name and partition, for this worker's partitions."""
         owns, counts = self.ownership.owns, self.holding
         found = ((op.name, p, why) for op in self._holding for p, why in (op.held() or {}).items())
         return {(name, p): why for name, p, why in found if owns(p, counts[name])}
 
     def undecided(self) -> set[str]:
-        """The operators whose workers have not agreed yet on the held rows."""
+        """Return the names of the operators for which the workers have not agreed yet on the held rows."""
         return {op.name for op in self._holding if op.held() is None}
 
     def costs(self) -> dict[str, StepCost]:
-        """The cost of each step outside of loops, and of each loop."""
+        """Return the cost of each step outside of loops, and of each loop, by name."""
         found: dict[str, StepCost] = {}
         for (step, _), rows, seconds in zip(self._steps, self._rows, self._seconds, strict=True):
             before = found.get(step.operator.name, StepCost(0, 0.0))
@@ -424,7 +425,7 @@ def _partitions(operator: Operator) -> int:
 
 
 def _last_uses(steps: Sequence[Step]) -> list[tuple[int, ...]]:
-    """For each step the slots that no later step reads, so that their batches can be freed."""
+    """Return, for each step, the slots that no later step reads, so that their batches can be freed."""
     later: set[int] = set()
     found = []
     for step in reversed(steps):

@@ -13,7 +13,7 @@ __all__ = ["Constant"]
 
 
 class Constant(Operator):
-    """Fixed rows. The rows already sent are stored, so that a restart sends none of them twice.
+    """Emits fixed rows. It stores the rows that it has sent, so that a restart sends no row twice.
 
     The owner of partition 0 of the topic of `gate` sends them.
     """
@@ -24,7 +24,7 @@ class Constant(Operator):
         self._done = self.sent_now = False
 
     def wakes_at(self) -> Wake | None:
-        """`AT_ONCE` if this worker has not sent all rows."""
+        """Return `AT_ONCE` if this worker still has to compare its rows with the sent ones, else None."""
         return None if self._done or self.gate.shared else Wake.AT_ONCE
 
     def states(self) -> Sequence[State]:
@@ -43,10 +43,10 @@ class Constant(Operator):
         return Batch.of(difference, 0)
 
     def end_epoch(self) -> None:
-        """The gate's rows are sent, or not to be sent."""
+        """Empty the gate's outbox: its rows were sent, or the epoch was undone."""
         super().end_epoch()
         self.gate.outbox = []
 
     def forget(self) -> None:
-        """After a rollback, or a change of ownership."""
+        """Compare the rows with the sent ones again, after a rollback or a change of ownership."""
         self._done = self.sent_now = False

@@ -1,4 +1,4 @@
-"""The context of a step: iteration and times; and the moments at which an operator asks for a step without input."""
+"""The context of a step, with iteration and times, and the moments at which an operator needs a step without input."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -25,10 +25,10 @@ EventTimes = Mapping[tuple[str, int], int]
 
 
 class TimesRead(NamedTuple):
-    """The timestamps of an epoch's records of a source partition, without those rejected, by rising offset.
+    """The timestamps of the records that an epoch has read from a source partition, without rejected records.
 
-    `before` is the event time before these records; -1 if the partition had none. When a partition is idle, the worker
-    moves its event time: it adds a timestamp of its own, with the offset -1.
+    They are in the order of offsets. `before` is the event time before these records; -1 if the partition had none.
+    When a partition is idle, the worker advances its event time by adding a timestamp of its own, with the offset -1.
     """
 
     before: int
@@ -43,13 +43,16 @@ _NONE: EventTimes = MappingProxyType({})
 class Context(NamedTuple):
     """The iteration and the times of one step.
 
-    `iteration`: the loop's iteration, 0 outside of loops; in nested time, a loop inside another one has a tuple of
-    them. `divisible`: the caller can repeat the epoch with a part of its input if the whole is too much work.
-    `event_time`: the event times after the epoch's records, for the sources that an operator `reads`; they never
-    decrease. `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never
-    decreases. `read`: the timestamps of the records that the epoch has read, by topic and partition, for partitions
-    whose event time changes. `timestamps`: set in an epoch whose rows have record numbers (from 1) in place of times:
-    the timestamp of each record.
+    - `iteration`: the loop's iteration, 0 outside of loops. In nested time a loop inside a loop has a tuple of
+      iterations.
+    - `divisible`: the caller can repeat the epoch with a part of its input if the whole is too much work.
+    - `event_time`: the event times after the epoch's records, for the sources that an operator `reads`. They never
+      decrease.
+    - `tick`: the epoch's wall-clock time in milliseconds since 1970, if an operator reads it. It never decreases.
+    - `read`: the timestamps of the records that the epoch has read, by topic and partition, for partitions whose event
+      time changes.
+    - `timestamps`: None, except in an epoch whose rows have record numbers (from 1) instead of times. Then it has the
+      timestamp of each record.
 
     Steps inside of loops have neither event times nor a tick.
     """
@@ -67,16 +70,16 @@ OUTSIDE = Context()
 
 
 class Wake(Enum):
-    """The moment at which an operator wants a step without input.
+    """The moment at which an operator needs a step without input.
 
-    `AT_ONCE`: in the next epoch, also without any input. `AT_REST`: when no row is in flight anywhere.
+    `AT_ONCE`: in the next epoch, also without any input. `AT_REST`: when no row is in flight between workers.
     """
 
     AT_ONCE = "at once"
     AT_REST = "at rest"
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return self is Wake.AT_ONCE
 
 
@@ -86,20 +89,18 @@ class Tick(NamedTuple):
     at_ms: int
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return context.tick is not None and context.tick >= self.at_ms
 
 
 class Watermark(NamedTuple):
-    """The moment at which the event times of one of the partitions, in all sources, reach the partition's
-    milliseconds.
-    """
+    """The moment at which, for one of the partitions in `at_ms`, the event times of all sources reach its time."""
 
     sources: Sequence[str]
     at_ms: Mapping[int, int]
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         times, sources = context.event_time, self.sources
         return any(
             all(times.get((source, partition), -1) >= at_ms for source in sources)
@@ -108,12 +109,12 @@ class Watermark(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """In each epoch with records of these sources, even if no record reaches the operator."""
+    """Each epoch with records of these sources, even if no record reaches the operator."""
 
     sources: frozenset[str]
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return any(topic in self.sources for topic, _ in context.read)
 
 
@@ -124,29 +125,29 @@ class TickOrWatermark(NamedTuple):
     watermark: Watermark
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return Tick(self.at_ms).reached(context) or self.watermark.reached(context)
 
 
 class FirstOf(NamedTuple):
-    """The first of several moments, none of which is a tick or at rest."""
+    """The first of several moments. A tick and `AT_REST` cannot be among them."""
 
     moments: Sequence["Moment"]
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return any(moment.reached(context) for moment in self.moments)
 
 
 class AllOf(NamedTuple):
-    """The last of several moments, none of which is a tick or at rest."""
+    """The last of several moments. A tick and `AT_REST` cannot be among them."""
 
     moments: Sequence["Moment"]
 
     def reached(self, context: Context) -> bool:
-        """Whether an epoch with this context has to step the operator without input."""
+        """Whether the moment has come in an epoch with this context, so that the operator is stepped without input."""
         return all(moment.reached(context) for moment in self.moments)
 
 
 Moment = Wake | Tick | Watermark | TickOrWatermark | Arrivals | FirstOf | AllOf
-"""When an operator wants a step without input."""
+"""The moment at which an operator needs a step without input."""

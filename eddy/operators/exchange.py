@@ -1,12 +1,13 @@
-"""The exchange: rows are sent to the worker that owns their key.
+"""The exchange: sends rows to the worker that owns their key.
 
-A worker is one circuit over all the partitions it owns, so most rows remain in memory. Only rows of keys that another
-worker owns are sent, through a topic, and enter that worker's circuit at the same step. They are deltas with weights,
-so their order across partitions does not matter.
+A worker is one circuit over all the partitions that it owns, so most rows remain in memory. Only rows of keys that
+another worker owns are sent, through a topic, and enter that worker's circuit at the same step. They are deltas with
+weights, so their order across partitions does not matter.
 
-Invariant: rows from one partition to another keep their order, whichever workers own the two and whether they remain in
-memory or use the topic. So the order of a key's values is kept, and no retraction precedes its row. Therefore rows of
-owned partitions use the topic, too, while earlier rows of their partition are still in it: the partition is *draining*.
+Invariant: rows from one partition to another keep their order, whichever workers own the two and whether the rows
+remain in memory or use the topic. So the values of a key keep their order, and no retraction precedes its row.
+Therefore rows of owned partitions, too, use the topic while it still has earlier rows of their partition. Such a
+partition is *draining*.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,9 +32,9 @@ _NONE: frozenset[int] = frozenset()
 class Ownership:
     """The partitions owned by this worker, by the partition count of a topic.
 
-    Partition i of every topic with an equal count belongs to the same worker. A count that is not in `partitions` is
-    owned as a whole. `draining` has, by topic, the owned partitions in which earlier rows are still on their way.
-    `term` is larger at each change of ownership, at any worker.
+    Partition i of every topic with the same count belongs to the same worker. If a count is not in `partitions`, all
+    partitions are owned. `draining` has, by topic, the owned partitions of which the topic still has earlier rows.
+    `term` grows with each change of ownership, on any worker.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class Ownership:
         return len(self.of(count)) == count
 
     def owns(self, partition: int, count: int) -> bool:
-        """Whether one partition of `count` is owned."""
+        """Whether this partition of a topic with `count` partitions is owned."""
         return partition in self.of(count)
 
     def of(self, count: int) -> Collection[int]:
@@ -76,7 +77,7 @@ class Budget:
 
     @property
     def rows(self) -> int:
-        """The rows spent since it began."""
+        """The number of rows spent since `begin`."""
         return self._rows
 
     def spend(self, rows: int) -> bool:
@@ -98,7 +99,7 @@ class Budget:
 
 
 class Received(Batch):
-    """Rows received through an exchange's topic. `iterations` has the number of loop iterations of each row."""
+    """Rows received through an exchange's topic. `iterations` has the iteration of each row in its loop."""
 
     __slots__ = ("iterations",)
 
@@ -108,7 +109,7 @@ class Received(Batch):
 
 
 class Outgoing(NamedTuple):
-    """Rows to send through an exchange's topic, each with its partition."""
+    """Rows to send through an exchange's topic, the partition of each row, and the loop iteration of all of them."""
 
     batch: Batch
     partitions: list[int]
@@ -116,7 +117,7 @@ class Outgoing(NamedTuple):
 
 
 class Gate:
-    """Splits batches into rows of owned partitions, which continue, and others, which are sent.
+    """Splits batches: rows of owned partitions continue in this worker, all other rows are sent.
 
     `max_row_bytes`: larger rows are refused; None is no limit.
     """
@@ -138,7 +139,7 @@ class Gate:
 
     @property
     def draining(self) -> frozenset[int]:
-        """The owned partitions of which earlier rows are still in the topic."""
+        """The owned partitions of which the topic still has earlier rows."""
         return self._ownership.draining.get(self.topic, _NONE)
 
     @property
@@ -148,7 +149,7 @@ class Gate:
         return bool(ownership.draining and self.draining) or not ownership.all_of(self.partitions)
 
     def own(self, batch: Batch, iteration: int = 0) -> Batch:
-        """The rows that continue here; the others are put into the outbox."""
+        """Return the rows that continue in this worker, and put all other rows into the outbox."""
         if not batch.rows or not self.shared:
             return batch
         homes = self.homes(batch)
@@ -176,7 +177,7 @@ class Gate:
 
     @property
     def term(self) -> int:
-        """The term of the ownership."""
+        """The number of the current ownership: it grows with each change, on any worker."""
         return self._ownership.term
 
     def mine(self, rows: list[Row]) -> list[Row]:
@@ -188,11 +189,11 @@ class Gate:
         return [row for row, home in zip(rows, homes, strict=True) if owns(home, count)]
 
     def spill(self, batch: Batch, iteration: int) -> None:
-        """Send every row, including our own: the epoch's budget is spent."""
+        """Send every row, also of owned partitions, because the epoch's budget is spent."""
         self.outbox.append(Outgoing(batch, self.homes(batch), iteration))
 
     def encode(self, row: Row) -> bytes:
-        """The row in the topic's encoding. Raises: any exception of its serdes."""
+        """Encode a row for the topic. Raises: any exception of the serdes."""
         key, value = row
         return b"".join(
             b"" if part is None else serde.encode(part) for part, serde in ((key, self.key), (value, self.value))
@@ -203,7 +204,7 @@ class Gate:
         return self.homes_of(batch.rows)
 
     def homes_of(self, rows: Sequence[Row]) -> list[int]:
-        """The same for rows alone."""
+        """Return the partition of each row, without a batch."""
         if self.partitions == 1:
             return [0] * len(rows)
         keys = list(keys_of(rows))
@@ -219,11 +220,11 @@ class Gate:
 class Exchange(Keyed):
     """Input: local rows and received rows. Output: the rows of keys that this worker owns.
 
-    An epoch's rows are sent consolidated, unless they are `facts`: so whatever part of them the other worker reads
-    first, no row is retracted there before it was inserted. With `needs_keys`, rows without a key are dropped. Inside a
-    recursion rows are processed by depth: received rows wait in `later` until the recursion reaches their depth. With
-    `times`, a later step gives its records windows: each carries the event time of its source partition, and with
-    "placed" its place.
+    An epoch's rows are sent consolidated, unless they are `facts`. So no row is retracted at the other worker before it
+    was inserted there, whatever part of the rows that worker reads first. With `needs_keys`, rows without a key are
+    dropped. Inside a recursion rows are processed by depth: received rows wait in `later` until the recursion reaches
+    their depth. `times` is for a later step that assigns windows: each row carries the event time of its source
+    partition, and with "placed" also the place of its record.
     """
 
     def __init__(
@@ -254,20 +255,20 @@ class Exchange(Keyed):
         return [*(placed_times if self._times == "placed" else event_times)(context, batch)]
 
     def forget_later(self) -> None:
-        """The epoch is undone."""
+        """Drop the waiting rows, because the epoch is undone."""
         self.later = {}
 
     def end_epoch(self) -> None:
-        """The gate's rows are sent, or not to be sent."""
+        """Empty the gate's outbox: its rows were sent, or the epoch was undone."""
         super().end_epoch()
         self.gate.outbox = []
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows that continue in this worker, also rows of other owners."""
+        """Return all rows that pass the exchange, also rows of other owners."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set aside the rows that would be sent, but that the topic cannot store."""
+        """Set aside the rows that the topic cannot store, if rows have to be sent at all."""
         batch, received = inputs
         batch = aside.without_kept(batch)
         if self.gate.shared and aside.care.on:

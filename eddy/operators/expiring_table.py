@@ -5,7 +5,7 @@
     row of a key       = the value of its last record, while clock < deadline
 
 So the rows are a function of the last record of each key and of the clocks, however the input was cut into epochs.
-Clocks never decrease, and the last record of a key decides alone, also if its timestamp is earlier.
+Clocks never decrease. The last record of a key decides alone, even if an earlier record has a later timestamp.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,9 +40,9 @@ class Expiry(NamedTuple):
 
 
 class ExpiringTable(Upsert):
-    """Records (K, V or None) → the delta of a table: the latest value of each key that has not expired.
+    """Input: records (K, V or None). Output: the delta of the table of the latest values that have not expired.
 
-    A step removes at most `most` expired rows; the others are due in the next step.
+    A step removes at most `most` expired rows; the next step removes further ones.
 
     Invariant: `table` has the rows, `deadlines` and `calendar` the deadline of each of them.
     Cost: O(log n) for each changed or expired row of n.
@@ -73,11 +73,11 @@ class ExpiringTable(Upsert):
         return self._clock.reads
 
     def wakes_at(self) -> Moment | None:
-        """The first deadline of the partitions owned, None if there is no row."""
+        """Return the first deadline of the owned partitions, None if there is no row."""
         return self.due.wakes_at()
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's counts and its list of partitions with due work."""
         super().end_epoch()
         self.left_due = ()
 

@@ -19,8 +19,9 @@ _VALUE = itemgetter(1)
 class GlobalJoin(Keyed, RowWise):
     """Input: records (K, V). Output: (key, joiner(value, the table's value of `select(key, value)`)).
 
-    In a left join, a key that the table does not have, or None, is joined with None; in an inner join it is dropped. A
-    record without a value is dropped, as at other joins. Changes of the table make no record.
+    If the table does not have the selected key, or the key is None, a left join calls the joiner with None, and an
+    inner join drops the record. A record without a value is dropped, as in other joins. Changes of the table make no
+    record.
     """
 
     def __init__(

@@ -1,18 +1,17 @@
-"""Joins by key. The join of relations is bilinear, so its delta is again joins, all of them small:
+"""Joins by key. The join of relations is bilinear, so its delta is a sum of joins with deltas:
 
     Δ(L ⋈ R)  =  ΔL ⋈ R  +  L ⋈ ΔR  ±  ΔL ⋈ ΔR
 
-The last term depends on when the two sides apply their deltas. An *eager* state contains its delta when the join runs,
-a *deferred* one (a recursion's own side) does not: with two eager sides ΔL ⋈ ΔR is counted twice and subtracted once,
-with one it is counted once, with none it is missing and added.
+The last term depends on when the two sides apply their deltas. An *eager* state contains its delta when the join runs.
+A *deferred* state (a recursion's own side) does not. With two eager sides the other terms count ΔL ⋈ ΔR twice, so it is
+subtracted. With one eager side they count it once. With none they lack it, so it is added.
 
-A row without a key matches nothing: no table and no arrangement has such rows, and it is excluded where the two deltas
-are joined.
+A row without a key matches nothing: no table and no arrangement has such rows, and ΔL ⋈ ΔR leaves them out.
 
 Inside a recursion that counts depth, the deferred side's values are (iteration, value) pairs, and rows of L ⋈ ΔR of
 an iteration wait until the recursion reaches it.
 
-Outside of recursions a merged row has the headers of the row that has changed.
+Outside of recursions a merged row has the headers of the row in a delta, and of the left one if both are in deltas.
 
 Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023, on bilinear operators.
 """
@@ -41,7 +40,10 @@ _MANY = 256
 
 
 class _Failed(tuple[Row, Exception | None]):
-    """A pair that cannot be merged, in place of its row; without an error if an equal pair is set aside already."""
+    """Stands for the row of a pair that cannot be merged: the pair and its error.
+
+    The error is None if an equal pair is set aside already.
+    """
 
     __slots__ = ()
 
@@ -66,7 +68,7 @@ class Join(Operator):
         self.later: dict[int, Batch] = {}
 
     def forget_later(self) -> None:
-        """The epoch is undone."""
+        """Drop the waiting rows, because the epoch is undone."""
         self.later = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -106,7 +108,7 @@ class Join(Operator):
         return self._right
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """The matches of rows on the left with the rows on the right; if `right` is given, with its rows instead.
+        """Return the matches of rows on the left with `right`, or if that is None with the state on the right.
 
         Pairs that are set aside, and pairs on which `merge` raises, make no row.
         """
@@ -155,7 +157,7 @@ class Join(Operator):
         return Batch(rows, weights, max(left.time, right.time))
 
     def _postpone(self, right: Batch, merge: Merge) -> None:
-        """L ⋈ ΔR, by the iteration of the row on the left."""
+        """Put L ⋈ ΔR into `later`, by the iteration of the row on the left."""
         found: dict[int, tuple[list[Row], list[int]]] = {}
         bags = self._left.get_many(list(keys_of(right.rows)))
         for (key, value), weight, bag in zip(right.rows, right.weights, bags, strict=True):
@@ -167,7 +169,7 @@ class Join(Operator):
 
 
 class _Headed(NamedTuple):
-    """A value, or a merged row, with the headers of the row that has changed."""
+    """A value, or a merged row, with the headers of the delta's row."""
 
     body: Any
     headers: Any
@@ -180,7 +182,7 @@ def _headed(batch: Batch) -> Batch:
 
 
 def _headed_merge(merge: Merge) -> Callable[[Any, Any, Any], Any]:
-    """Merges rows of which one or both have headers; of two the left one's count."""
+    """Wrap `merge` for rows with headers on one or both sides. If both have headers, the result has the left ones."""
 
     def merged(key: Any, left: Any, right: Any) -> _Headed:
         one, other = type(left) is _Headed, type(right) is _Headed
@@ -191,16 +193,16 @@ def _headed_merge(merge: Merge) -> Callable[[Any, Any, Any], Any]:
 
 
 def _split(batch: Batch) -> Batch:
-    """Rows and headers in columns of their own."""
+    """Split merged rows with headers into a column of rows and a column of headers."""
     items: list[Any] = batch.rows
     return Batch([item.body for item in items], batch.weights, batch.time, None, [item.headers for item in items])
 
 
 class Arrange(Operator):
-    """The identity on a relation; it keeps an arrangement of the rows that have a key, for joins to read.
+    """Passes a relation on unchanged, and maintains an arrangement of its rows with a key, for joins to read.
 
-    If deferred, it adds an epoch's rows at the end of a recursion, in `settle`. If `by_depth`, its values are
-    (iteration, value) pairs.
+    If `deferred`, the arrangement gets an epoch's rows at the end of a recursion, in `settle`. If `by_depth`, its
+    values are (iteration, value) pairs.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class Arrange(Operator):
         return inputs[0]
 
     def settle(self) -> None:
-        """The recursion has ended: add its rows."""
+        """Add the recursion's rows to the arrangement, when the waves have ended."""
         if self.waiting:
             self.arrangement.integrate(concat(self.waiting).zset(self.name))
             self.waiting = []
@@ -248,7 +250,7 @@ class Arrange(Operator):
 
 
 class Materialize(Operator):
-    """The identity on a table's delta; it keeps the table for joins to read."""
+    """Passes a table's delta on unchanged, and maintains the table for joins to read."""
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
         self.name, self.table = name, table
@@ -273,11 +275,11 @@ class Materialize(Operator):
 
 
 class StreamTableJoin(Keyed, RowWise):
-    """Input: records (K, V). Output: records (key, joiner(value, the table's value)), after the epoch's changes of the
-    table.
+    """Input: records (K, V). Output: records (key, joiner(value, the table's value)).
 
-    In a left join, a key that the table does not have, or no key, is joined with None; in an inner join it is dropped.
-    A record without a value is dropped, because None as an argument of the joiner means that a side has no value.
+    The table has the epoch's changes already. If it does not have the key, or the record has none, a left join calls
+    the joiner with None, and an inner join drops the record. A record without a value is dropped, because None as an
+    argument of the joiner means that a side has no value.
     """
 
     def __init__(self, name: str, table: Table[Any, Any], joiner: Callable[[Any, Any], Any], left: bool) -> None:
@@ -299,7 +301,7 @@ class StreamTableJoin(Keyed, RowWise):
         return self._table
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """The joined rows; if `right` is given, with its bags in place of the table."""
+        """Join records with the values of `right`, or of the table if that is None."""
         found = self._table.get_many(list(keys_of(left.rows))) if right is None else _values(right, left)
         rows = []
         for row, other in zip(left.rows, found, strict=True):
@@ -311,7 +313,7 @@ class StreamTableJoin(Keyed, RowWise):
         return Batch(rows, [1] * len(rows), left.time)
 
     def _others(self, keys: list[Any]) -> list[Any]:
-        """The table's values; None for a record without a key."""
+        """Return the table's value for each of `keys`; None for the key None."""
         if not self._left or None not in keys:
             return self._table.get_many(keys)
         found = iter(self._table.get_many([key for key in keys if key is not None]))
@@ -319,7 +321,7 @@ class StreamTableJoin(Keyed, RowWise):
 
 
 def _values(bags: Bags, batch: Batch) -> list[Any]:
-    """The value of each row's key, from bags of one value; None for a key without a value."""
+    """Look up the value of each row's key, in bags of at most one value; None for a key without a value."""
     found = bags.get_many(list(keys_of(batch.rows)))
     return [next((value for value, _ in pairs_of(bag)), None) for bag in found]
 
@@ -388,11 +390,11 @@ class TableJoin(Operator):
 
 
 _Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]]
-"""The joined values of keys: added values with weight 1, removed values with weight -1."""
+"""Returns joined values, for keys, left values, right values, and a weight: 1 for new values, -1 for old ones."""
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:
-    """The values of `keys` before the epoch: `delta` has changed them to `news`."""
+    """Return the values of `keys` before the epoch, given their values `news` after it and the epoch's `delta`."""
     olds: dict[Any, Any] = dict.fromkeys(keys_of(delta.rows))
     for (key, value), weight in zip(delta.rows, delta.weights, strict=True):
         if weight < 0:

@@ -4,10 +4,10 @@
     with_values    the rows that have a value
     with_both      the rows that have both
 
-Kafka Streams has the same rule (`KStreamAggregate`, `KTableSource`, KIP-962). It depends only on the row, so a row
-that was dropped when inserted is dropped when retracted: the filtered delta is the delta of the filtered rows.
+Kafka Streams has the same rule (`KStreamAggregate`, `KTableSource`, KIP-962). The rule depends only on the row, so a
+row that was dropped when inserted is dropped when retracted: the filtered delta is the delta of the filtered rows.
 
-A join of relations drops nothing: a row without a key matches nothing there, and is not kept.
+A join of relations does not count such rows: a row without a key matches nothing there, and is not stored.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def keyed(batch: Batch) -> Batch:
 
 
 def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
-    """The same for a Z-set."""
+    """Return the rows of a Z-set that have a key."""
     if not [None for key, _ in rows if key is None]:
         return rows
     kept: ZSet = {row: weight for row, weight in rows.items() if row[0] is not None}
@@ -35,15 +35,15 @@ def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
 
 
 class Keyed(Operator):
-    """An operator that drops rows. `dropped` counts the inserted ones, not retracted ones, of the current epoch.
+    """An operator that drops rows. `dropped` counts the inserted rows that the current epoch has dropped.
 
-    `late` counts, for the current epoch, the windows that were over for their records.
+    Dropped retractions are not counted. `late` counts the windows of the current epoch's records that had ended.
     """
 
     late = 0
 
     def end_epoch(self) -> None:
-        """Count anew."""
+        """Set the counts to 0."""
         self.dropped = 0
 
     def with_keys(self, batch: Batch) -> Batch:

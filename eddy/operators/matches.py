@@ -1,7 +1,7 @@
-"""The matches of rows with the rows of a state that have their keys: what a join makes of one side's delta.
+"""The matches of one side's delta with the rows of a state that have the same key: a term of a join's delta.
 
-A state gives a row, a bag or nothing for each key: a table at most one value, an arrangement any number with their
-weights. The result is not consolidated.
+A table has at most one value for a key, an arrangement has any number of values with weights. The result is not
+consolidated.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Lookup = Table[Any, Any] | Arrangement[Any, Any]
 
 
 class Bags(Protocol):
-    """Rows by key, as an arrangement has them."""
+    """A source of rows by key, with the look-up of an arrangement."""
 
     def get_many(self, keys: list[Any]) -> Sequence[Bag | None]:
         """The bag of each key."""
@@ -32,17 +32,17 @@ Merge = Callable[[Any, Any, Any], Row]
 
 
 _BLOCK = 1_024
-"""The number of rows that are looked up in a table at a time: so few remain in the processor's cache."""
+"""The number of rows that are looked up in a table at a time, so that they remain in the processor's cache."""
 _MANY = 16
-"""The number of rows from which on it is worth asking whether they match one value each."""
+"""The number of rows from which `matches` checks whether every row has at most one match."""
 
 
 def matches(batch: Batch, state: Lookup | Bags, merge: Merge, from_right: bool = False) -> Batch:
-    """The rows merge(key, value, other) of each row of `batch` with each value of its key in `state`.
+    """Return the rows merge(key, value, other), for each row of `batch` and each value `other` of its key in `state`.
 
-    `from_right`: the rows of `batch` are the right side, so that they are merge(key, other, value).
+    `from_right`: `batch` is the right side of the join, so the rows are merge(key, other, value).
     """
-    if len(batch.rows) == 1 and isinstance(state, Table):  # the most frequent frontier of a single change
+    if len(batch.rows) == 1 and isinstance(state, Table):  # the usual frontier after a single change
         ((key, value),) = batch.rows
         other = state.get(key)
         if other is None:
@@ -69,7 +69,7 @@ def matches(batch: Batch, state: Lookup | Bags, merge: Merge, from_right: bool =
 
 
 def _single_matches(batch: Batch, bags: Sequence[Bag | None], merge: Merge, from_right: bool) -> Batch:
-    """The matches where no key has more than one value on the other side."""
+    """Return the matches if every key has at most one value in `bags`."""
     ours, factors = batch.rows, batch.weights
     if not all(bags):
         ours, factors, bags = list(compress(ours, bags)), list(compress(factors, bags)), list(filter(None, bags))
@@ -79,7 +79,7 @@ def _single_matches(batch: Batch, bags: Sequence[Bag | None], merge: Merge, from
 
 
 def _table_matches(batch: Batch, table: Table[Any, Any], merge: Merge, from_right: bool) -> Batch:
-    """The matches in a table, by blocks of rows."""
+    """Return the matches in a table, looked up block by block."""
     rows: list[Row] = []
     weights: list[int] = []
     for start in range(0, len(batch.rows), _BLOCK):
@@ -103,7 +103,7 @@ def merged_matches(
     where: str,
     is_set_aside: Callable[[Row], bool] | None = None,
 ) -> Batch:
-    """As `matches`, without the pairs (key, (left, right)) that are set aside, or on which `merge` raises."""
+    """Return `matches` without the pairs (key, (left, right)) that are set aside, or on which `merge` raises."""
 
     def merged(key: Any, left: Any, right: Any) -> Row | None:
         if is_set_aside is not None and is_set_aside((key, (left, right))):
@@ -120,7 +120,7 @@ def merged_matches(
             found = matches(batch, state, merge)
             check_rows(found.rows, where)
             return found
-        except Exception:  # an error of one of the pairs
+        except Exception:  # one of the pairs fails, so each one is tried below
             pass
     found = matches(batch, state, merged)  # type: ignore[arg-type]
     return found.select([row is not None for row in found.rows]) if None in found.rows else found

@@ -3,8 +3,8 @@
     table      key -> value, for a key with one row of weight 1
     several    the rows of all other keys
 
-A row is in one of the two states, so no row is stored twice. A row with the value None is not in the table. If several
-rows are refused, `several` has rows of withheld keys only.
+A row is in one of the two states, so no row is stored twice. A row with the value None is in `several`. If keys with
+several rows are refused, they are withheld.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ from eddy.state.table_state import Table
 __all__ = ["OneRow", "Refusal", "one_row", "refusing"]
 
 Refusal = Callable[[Any, Mapping[Any, int]], Exception]
-"""From a key and its values, several or one with a weight above 1, to the error."""
+"""Makes the error for a key with several rows, from the key and its values with their weights."""
 
 
 def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-    """The only value of a key with its weight, 1; empty for several values, a weight above 1, or the value None.
+    """Return {value: 1} if the key has exactly one row; {} for several rows, or the value None.
 
     >>> one_row("k", {"v": 1}), one_row("k", {"v": 2}), one_row("k", {"v": 1, "w": 1})
     ({'v': 1}, {}, {})
@@ -37,7 +37,7 @@ def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
 
 
 def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, int]]:
-    """`one_row`, which raises the error for several rows."""
+    """Return a function as `one_row` that raises the error of `refusal` for several rows."""
 
     def only(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         if error := _refused(refusal, key, values):
@@ -48,7 +48,7 @@ def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, i
 
 
 def _refused(refusal: Refusal | None, key: Any, values: Mapping[Any, int]) -> Exception | None:
-    """The error for several rows, if they are refused."""
+    """Return the error for a key that has several rows, if these are refused; else None."""
     return refusal(key, values) if refusal is not None and sum(values.values()) > 1 else None
 
 
@@ -66,7 +66,7 @@ class OneRow(Keyed):
         self.name, self.table, self.several, self._refusal = name, table, several, refusal
 
     def states(self) -> Sequence[State]:
-        """The table, and the rows of keys with several."""
+        """The table, and the rows of all keys that are not in it."""
         return (self.table, self.several)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -79,8 +79,9 @@ class OneRow(Keyed):
         return self._step(self.with_keys(inputs[0]), refuse)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set aside the rows that cannot be written: the two states have the same serdes. Withhold keys with several
-        rows, where these are refused.
+        """Set aside the rows that the states cannot write. Withhold keys with several rows, if these are refused.
+
+        The two states have the same serdes, so one of them is asked.
         """
 
         def withhold(key: Any, rows: Mapping[Any, int]) -> None:
@@ -106,7 +107,10 @@ class OneRow(Keyed):
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def _moved(self, delta: ZSet, time: int) -> Batch | None:
-        """The step where each row is one that leaves the table, or the only one that its key has then; else None."""
+        """Step a delta that only removes rows of the table and adds rows to keys without other rows.
+
+        Returns None, without a change, for all other deltas.
+        """
         goes = [row for row, weight in delta.items() if weight == -1]
         comes = [row for row, weight in delta.items() if weight == 1]
         news, came = dict.fromkeys(keys_of(goes)), dict(comes)
@@ -123,7 +127,7 @@ class OneRow(Keyed):
         return Batch(goes + comes, [-1] * len(goes) + [1] * len(comes), time)
 
     def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
-        """Replace values in `news` by the delta. Returns: the keys for which it takes more than their one value."""
+        """Replace values in `news` by the delta. Returns the keys for which that needs more than the table's value."""
         absent = [key for key, old in news.items() if old is None]
         mixed = {key for key, bag in zip(absent, self.several.get_many(absent), strict=True) if bag is not None}
         for (key, value), weight in delta.items():
@@ -143,7 +147,10 @@ class OneRow(Keyed):
     def _alone(
         self, delta: ZSet, olds: Mapping[Any, Any], found: Callable[[Any, Mapping[Any, int]], None]
     ) -> dict[Any, Any]:
-        """The new values of keys that have or had several rows; until the end all their rows are in `several`."""
+        """Apply a delta to keys that have or had several rows. Returns their new values for the table.
+
+        All rows of these keys are in `several` first, then the rows of keys with exactly one row are removed from it.
+        """
         moves: ZSet = dict(delta)
         for row in olds.items():
             if row[1] is not None:

@@ -1,4 +1,4 @@
-"""The interface of operators: batches in, one batch out, with all memory in states passed to it."""
+"""The interface of operators: an operator takes batches, returns one batch, and has all its memory in states."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -54,24 +54,23 @@ NO_CLOCKS = ClocksRead()
 class Operator:
     """One step of a circuit. `name` is its name in errors and pictures.
 
-    Invariants: `step` is called at most once a wave, with at least one batch that is not empty. Between epochs an
-    operator has no memory except its states. What an epoch reports beside them, such as rows to send and counts, is
-    read by others and dropped by `end_epoch`; nothing is set on an operator from outside.
+    Invariants: `step` is called at most once a wave. At least one of its batches has rows, unless `wakes_at` asked for
+    the step. Between epochs an operator has no memory except its states. During an epoch it may also have reports, such
+    as rows to send and counts, which `end_epoch` drops. No attribute of an operator is set from outside.
     """
 
     name: str
     dropped = 0
     """The number of inserted rows that the current epoch has dropped, if the operator drops rows; see `Keyed`."""
     follows_rows = False
-    """Whether the operator makes its rows from single rows and retracts none, so that `explore` returns all of them."""
+    """Whether the operator makes each row from a single row and retracts none, so that `explore` finds all its rows."""
     left_due: Collection[int] = ()
-    """Partitions of the operator's keys with more due work than one step does: the next epoch continues with it."""
+    """The partitions with more due work than one step does, so that the next epoch continues with it."""
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the output for the deltas of the inputs.
 
-        Iteration, times and all other circumstances of a step are in `context`; no attribute of the operator is set for
-        it.
+        `context` has the iteration, the times and all other circumstances of the step.
         """
         raise NotImplementedError
 
@@ -79,14 +78,14 @@ class Operator:
         """Drop what the epoch has reported beside the states, after its commit or when it is undone."""
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
-        """As `step`, but the rows on which the step fails are set aside.
+        """Step as `step` does, and set aside the rows on which the step fails.
 
-        Operators that accept every row do not have this method.
+        Operators that accept every row do not override this method.
         """
         return self.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows that a linear step would make from some rows; no state changes.
+        """Return the rows that a linear step would make from the input rows, without a change of a state.
 
         A row on which the author's function raises makes no row. Weights are ignored.
         """
@@ -97,28 +96,29 @@ class Operator:
         return ()
 
     def held(self) -> Mapping[int, str] | None:
-        """The message for each partition of this operator's keys that has rows without a finite answer.
+        """Return a message for each partition of this operator's keys that has rows without a finite answer.
 
         Returns None while several workers have not agreed yet.
 
-        The messages depend only on the operator's states: after a `step`, committed or not, and after a restore. Each
-        owned partition has at most one message; an operator with a single partition uses partition 0.
+        The messages are a function of the operator's states, so they are the same after a `step`, committed or not, and
+        after a restore. Each owned partition has at most one message. An operator with a single partition uses
+        partition 0.
         Cost: constant if nothing is held.
         """
         return _NOTHING_HELD
 
     def wakes_at(self) -> Moment | None:
-        """The moment at which the operator is stepped without input; None if it never is.
+        """Return the moment at which the operator has to be stepped without input; None if it waits for no moment.
 
-        The moment depends only on the operator's states and on the partitions that this worker owns. The circuit asks
-        between epochs, and in an epoch at the operator's turn. The clocks that the step reads are committed with the
-        epoch.
+        The moment depends only on the operator's states and on the partitions that this worker owns. The circuit calls
+        this method between epochs, and in an epoch when it is the operator's turn. The clocks that the step reads are
+        committed with the epoch.
         """
         return None
 
     @property
     def reads(self) -> ClocksRead:
-        """The clocks that the operator reads from its context: the worker keeps only these."""
+        """The clocks that the operator reads from its context. The worker maintains only the clocks that are read."""
         return NO_CLOCKS
 
     @property
@@ -127,22 +127,22 @@ class Operator:
         return False
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """The rows of the first input, by index, for which the author's function fails, each with its error.
+        """Return the errors of the rows on which the author's function fails, by the row's index in the first input.
 
-        Called after `step` has raised on the same inputs, before anything is rolled back; changes no state. Times of
-        rows are numbers of records here: rows with one number derive from one record.
+        Called after `step` has raised on the same inputs, before the rollback; changes no state. Here the times of rows
+        are numbers of records: rows with the same number derive from the same record.
         """
         return {}
 
 
 class RowWise(Operator):
-    """An operator that makes each row of its output from one row of its first input, and from states, only."""
+    """An operator that makes each output row from a single row of its first input, and from states."""
 
     follows_rows = True
 
     @property
     def tells_failures(self) -> bool:
-        """True: a row that fails in one batch fails in every batch."""
+        """True, because a row that fails in one batch fails in every batch."""
         return True
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
@@ -159,7 +159,7 @@ class RowWise(Operator):
         return self.step(context, aside.without(batch, errors), *others)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """As `step`, without the rows that fail; dropped rows are not counted."""
+        """Return the rows as `step` does, leaving out the rows that fail. Dropped rows are not counted."""
         batch, *others = inputs
         dropped = self.dropped
         try:
@@ -171,7 +171,7 @@ class RowWise(Operator):
             self.dropped = dropped
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Test many rows at once, and one by one if some of them fail. Cost: a second step over the batch."""
+        """Find the failing rows: test many rows at once, and one by one if some fail. Cost: a second step."""
         batch, others = inputs[0], [EMPTY] * (len(inputs) - 1)
         found: dict[int, Exception] = {}
         for start in range(0, len(batch), _PROBED_AT_ONCE):
@@ -190,7 +190,7 @@ class RowWise(Operator):
 
 
 class Step(NamedTuple):
-    """An operator in a body: it reads the slots `inputs` and writes the slot `output`."""
+    """An operator in a circuit or a loop: it reads the slots `inputs` and writes the slot `output`."""
 
     operator: Operator
     inputs: tuple[int, ...]

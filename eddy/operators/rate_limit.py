@@ -1,10 +1,10 @@
 """A table whose rows change at most once in a span of time: changes of a key wait, and only the last one is sent.
 
     a key's first change at t     waits until the wall clock is at t + limit
-    a later change until then     replaces the change that waits
+    a later change before then    replaces the waiting change
     at t + limit                  the last value replaces the value before the first change, if the two differ
 
-So a reader sees each row as it was at some moment of the last `limit`.
+So a reader sees each row as it was at some moment within the last `limit`.
 
 If too many changes wait in a partition, either the oldest changes are sent before their time, or the worker ends.
 """
@@ -28,16 +28,16 @@ from eddy.state.table_state import Table
 __all__ = ["MostWaiting", "RateLimit", "Waiting"]
 
 Waiting = tuple[int, Any, Any]
-"""The moment until which a change waits, the value sent last, and the present value; None for a deleted row."""
+"""The moment until which a change waits, the value sent last, and the present value. A value None is no row."""
 _Passed = tuple[Any, Any, Any]
-"""A key, the value that was passed on before, and the value that is passed on."""
+"""A change to send: the key, the value sent last, and the present value."""
 _FIRST_CHUNK = 64
 
 
 class MostWaiting(NamedTuple):
-    """How many changes may wait in a partition: their number and the bytes of their rows; None is no limit.
+    """The most changes that may wait in a partition, by number and by bytes of their rows; None is no limit.
 
-    `fails`: a change beyond the limit ends the worker; otherwise the oldest changes are sent early.
+    `fails`: a change beyond the limit ends the worker. Otherwise the oldest changes are sent early.
     """
 
     rows: int | None
@@ -49,15 +49,15 @@ class MostWaiting(NamedTuple):
         return " and ".join(f"{most:,} {what}" for most, what in bounds if most is not None)
 
     def allows(self, size: Size) -> bool:
-        """Whether so many may wait."""
+        """Whether a partition may have waiting changes of this size."""
         return (self.rows is None or size.rows <= self.rows) and (self.bytes is None or size.bytes <= self.bytes)
 
 
 class RateLimit(Keyed):
-    """The delta of a table in and out. `rows` is the spec of its rows. With `bound`, `waiting` is a `SizedTable`.
+    """Input and output: deltas of a table. `rows` is the spec of its rows. With `bound`, `waiting` is a `SizedTable`.
 
-    Invariant: `waiting` has the keys whose row differs from the last one sent, `calendar` the moments of these keys.
-    Invariant: after a step the partitions whose keys it has changed are within `bound`.
+    Invariant: `waiting` has the keys whose row differs from the row sent last, `calendar` the moments of these keys.
+    Invariant: after a step, partitions with keys that the step has changed are within `bound`.
     Cost: O(log n) for each key that changes, is due or is sent early, with n keys waiting.
     """
 
@@ -86,11 +86,11 @@ class RateLimit(Keyed):
         return self._clock.reads
 
     def wakes_at(self) -> Moment | None:
-        """The first moment of a change that waits."""
+        """Return the first moment at which a waiting change is due."""
         return self.due.wakes_at()
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's counts and its list of partitions with due work."""
         super().end_epoch()
         self.left_due = ()
 
@@ -99,7 +99,7 @@ class RateLimit(Keyed):
         return self.step(context, only_written(aside, self.with_keys(inputs[0]), self._rows))
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Add the changes to those that wait, and send the changes whose moment has come."""
+        """Add the changes of the batch to the waiting ones, and send the waiting changes whose moment has come."""
         batch = self.with_keys(inputs[0])
         due, self.left_due = self.due.due(self.due.frontiers(context))
         gone, came = _sides(batch)
@@ -125,7 +125,7 @@ class RateLimit(Keyed):
             return EMPTY
         retracted: list[Row] = [(key, shown) for key, shown, _ in passed if shown is not None]
         inserted: list[Row] = [(key, value) for key, _, value in passed if value is not None]
-        time = max([batch.time, *moments]) if context.timestamps is None else 0  # of no record of the epoch
+        time = max([batch.time, *moments]) if context.timestamps is None else 0  # 0 is the number of no record
         return Batch(retracted + inserted, [-1] * len(retracted) + [1] * len(inserted), time)
 
     def _put(self, news: Mapping[Any, Waiting | None], olds: Sequence[Waiting | None]) -> None:
@@ -133,9 +133,9 @@ class RateLimit(Keyed):
         self.calendar.move(list(news), map(_moment, olds), map(_moment, news.values()))
 
     def _early(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
-        """Let changes go that have waited longest, where more wait than may. `began` are the keys that wait since now.
+        """Send the changes that have waited longest, in each partition of `changed` where too many wait.
 
-        Raises: StateError if the bound does not allow to send them early.
+        `began`: the keys whose changes began to wait in this step. Raises: StateError if the bound `fails`.
         """
         if self._bound is None or not changed:
             return []
@@ -160,7 +160,7 @@ class RateLimit(Keyed):
     def _oldest(
         self, waiting: SizedTable[Any, Waiting], bound: MostWaiting, partition: int, began: Sequence[Any]
     ) -> list[_Passed]:
-        """Let changes of a partition go, the oldest first, until no more wait than may."""
+        """Send changes of a partition, the oldest first, until the rest is within the bound."""
         gone: dict[Any, None] = {}
         olds: list[Waiting] = []
         rows, size = waiting.size(partition)
@@ -177,7 +177,7 @@ class RateLimit(Keyed):
         return [(key, shown, value) for key, (_, shown, value) in zip(gone, olds, strict=True)]
 
     def _by_age(self, partition: int, began: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """The keys of a partition that wait, the oldest first: changes of earlier epochs, then changes of this one.
+        """Yield the waiting keys of a partition, the oldest first: keys from earlier epochs, then `began`.
 
         Cost: proportional to the keys that are taken.
         """
@@ -192,7 +192,7 @@ class RateLimit(Keyed):
 
 
 def _sides(batch: Batch) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """The values by key that the delta of a table retracts, and those that it inserts."""
+    """Return the values that the delta of a table retracts, by key, and the values that it inserts, by key."""
     gone: dict[Any, Any] = {}
     came: dict[Any, Any] = {}
     for (key, value), weight in zip(batch.rows, batch.weights, strict=True):

@@ -13,7 +13,7 @@ from eddy.state.arrangement import Arrangement, Bag
 __all__ = ["Function", "Reduce", "adding_up", "counting", "folding", "making"]
 
 Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
-"""From a key and its values with their weights to a new dict of values with weights; never called without values."""
+"""Takes a key and its values with their weights; returns a new dict of values with weights. Never called with none."""
 
 
 class Reduce(Keyed):
@@ -34,7 +34,7 @@ class Reduce(Keyed):
         return self._step(self.with_keys(inputs[0]), self._made, self._made)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Withhold the keys on whose values the function fails: they make no row."""
+        """Withhold the keys on whose values the function fails, so that they have no row in the output."""
 
         def made_before(key: Any, bag: Bag | None) -> dict[Any, int]:
             return {} if aside.withheld(key) else self._made(key, bag)
@@ -64,7 +64,10 @@ class Reduce(Keyed):
         made_before: "_Make",
         made: "_Make",
     ) -> Batch:
-        """Add the delta; return what is made of `bags`, one for each of `keys`, minus what was made before."""
+        """Add the delta to the arrangement. Returns the results for the keys after it, minus the results before it.
+
+        `bags` returns the present values of each of `keys`. `made_before` and `made` compute a key's result from them.
+        """
         before = [made_before(key, bag) for key, bag in zip(keys, bags(), strict=True)]
         self.arrangement.integrate(delta)
         rows, weights = [], []
@@ -92,7 +95,7 @@ _Make = Callable[[Any, Bag | None], dict[Any, int]]
 
 
 def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Function:
-    """The author's function, which returns any number of values, possibly repeated."""
+    """Make a `Function` of the author's function, which returns any number of values, possibly repeated."""
 
     def make(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         made: dict[Any, int] = {}
@@ -104,17 +107,17 @@ def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Funct
 
 
 def adding_up(f: Callable[[int], int]) -> Function:
-    """Each value with weight f(its weight): distinct, minus."""
+    """Make a `Function` that returns each value with weight f(its weight), such as for `distinct` and `minus`."""
     return lambda key, values: {value: f(weight) for value, weight in values.items()}
 
 
 def counting(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-    """The number of rows."""
+    """Return the number of rows as the only value."""
     return {sum(values.values()): 1}
 
 
 def folding(name: str, initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -> Function:
-    """The fold of all rows, by the step `name`."""
+    """Make a `Function` that folds all rows of a key with `initial` and `adder`; `name` is the step's, for errors."""
 
     def fold(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         aggregate = initial()

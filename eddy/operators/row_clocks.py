@@ -1,9 +1,9 @@
-"""The clock of the rows of a partition, by which they are valid or expire.
+"""The clock of a partition, by which its rows become valid or expire.
 
     event time    the greatest timestamp of the records read from the source's partition with the same number
     wall clock    the tick of the epoch
 
-Neither decreases, and both are committed with the positions, so rows are a function of the input and of these clocks.
+Neither clock decreases. Both are committed with the positions, so rows are a function of the input and of the clocks.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,17 +31,17 @@ class RowClock:
         return ClocksRead(frozenset({self._source})) if self._source else ClocksRead(wall=True)
 
     def at(self, context: Context, partition: int) -> int:
-        """The time of a partition in milliseconds; -1 if it has none yet."""
+        """Return the time of a partition's clock in milliseconds; -1 if the clock has no time yet."""
         if self._source:
             return context.event_time.get((self._source, partition), -1)
         return -1 if context.tick is None else context.tick
 
     def passes(self, firsts: Mapping[int, int]) -> Tick | Watermark:
-        """The moment at which the clock of a partition reaches the given time of the partition."""
+        """Return the moment at which the clock of one of the partitions reaches its time in `firsts`."""
         return Watermark((self._source,), firsts) if self._source else Tick(min(firsts.values()))
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The same partition of the source."""
+        """Return the source partition whose event time is the clock: the one with the same number."""
         return self._source, partition
 
 

@@ -1,7 +1,7 @@
 """Stateless operators. Each is linear: op(A + B) = op(A) + op(B), so it is applied to deltas directly.
 
-The author's function is called once for each row of a batch, by `map` in C, never in a Python loop. It has to depend on
-the row only: a retraction is computed by calling it again.
+The author's function is called once for each row of a batch, by `map` in C, never in a Python loop. Its result may
+depend on the row only, because the function is called again to compute a retraction.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -49,7 +49,7 @@ class Filter(RowWise):
 
 
 class Map(RowWise):
-    """Input: rows of (K, V). Output: one row `function(key, value)` for each."""
+    """Input: rows of (K, V). Output: the row `function(key, value)` for each input row."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Row], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -63,7 +63,7 @@ class Map(RowWise):
 
 
 class MapValues(RowWise):
-    """Input: rows of (K, V). Output: (key, function(value)) for each; in a table a value of None makes no row."""
+    """Input: rows of (K, V). Output: (key, function(value)) for each row; in a table a value of None makes no row."""
 
     def __init__(self, name: str, function: Callable[[Any], Any], table: bool = False) -> None:
         self.name, self._function, self._table = name, function, table
@@ -135,7 +135,7 @@ class FlatMapValues(RowWise):
 
 
 class Peek(RowWise):
-    """The identity, after `function(key, value)` was called on each row for its effect."""
+    """Passes rows on unchanged, and calls `function(key, value)` on each row for its side effect."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], object]) -> None:
         self.name, self._function = name, function
@@ -148,12 +148,12 @@ class Peek(RowWise):
         return batch
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The rows, without the effect."""
+        """Return the rows without a call of the function."""
         return inputs[0]
 
 
 class Union(Operator):
-    """The sum of its inputs as bags: rows of each, in the order of the inputs."""
+    """Concatenates its inputs: all rows of the first, then of the second, and so on."""
 
     follows_rows = True
 
@@ -178,7 +178,7 @@ class Negate(Operator):
 
 
 class Latest(Operator):
-    """Input: the delta of a table. Output: the stream of its keys' new values; None for a deleted key."""
+    """Input: the delta of a table. Output: a stream of the new values of changed keys; None for a deleted key."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -190,7 +190,7 @@ class Latest(Operator):
 
 
 def latest_of(batch: Batch) -> Batch:
-    """The new value of each key in a table's delta: one row a key, None for a deleted key.
+    """Return the new value of each key in a table's delta: one row a key, with None for a deleted key.
 
     A key whose new value equals its old one makes no row.
     """
@@ -211,7 +211,7 @@ _NOTHING = object()
 
 
 def _latest_of_mixed(batch: Batch) -> Batch:
-    """As `latest_of`, for insertions and retractions in any order, with times or headers of their own."""
+    """Return the new values as `latest_of` does; rows may be in any order, and have their own times or headers."""
     signed = list(zip(batch.rows, batch.weights, strict=True))
     gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
     come = {row[0] for row, weight in signed if weight > 0}
@@ -224,7 +224,7 @@ def _latest_of_mixed(batch: Batch) -> Batch:
 
 
 def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None = None) -> None:
-    """Refuse objects that are not (key, value). Raises: DataError naming the step, its function and the object."""
+    """Raise DataError for an object that is not a pair (key, value); it names the step, its function and the object."""
     if _are_pairs(rows):
         return
     for row in rows:
@@ -236,12 +236,12 @@ def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None 
 
 
 def no_rows(where: str, function: Callable[..., Any], made: Any) -> DataError:
-    """The error of a flat map's function whose result is not an iterable of pairs."""
+    """The error for a function of `flat_map` whose result is not an iterable of pairs."""
     return _no_iterable(where, function, made, "pairs (key, value)", "[(key, value), …]")
 
 
 def no_values(where: str, function: Callable[..., Any], made: Any) -> DataError:
-    """The error of a function of `flat_map_values` whose result is not an iterable."""
+    """The error for a function of `flat_map_values` whose result is not an iterable."""
     return _no_iterable(where, function, made, "values", "[value, …]")
 
 
@@ -252,7 +252,7 @@ def _no_iterable(where: str, function: Callable[..., Any], made: Any, parts: str
 
 
 def _are_pairs(rows: list[Row]) -> bool:
-    """Whether all rows are tuples of two, which is decided in C. False means that they have to be looked at."""
+    """Whether all rows are surely tuples of two. If not, they have to be checked one by one."""
     return set(map(type, rows)) <= _TUPLE and set(map(len, rows)) <= _TWO
 
 

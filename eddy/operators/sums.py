@@ -38,8 +38,8 @@ Number = int | float | Decimal
 class ExactTotal:
     """The exact total of numbers with weights.
 
-    Its text is the form in which a state has it: six counts, the numerator and the denominator of the reduced fraction,
-    in hexadecimal. Equal totals have equal texts.
+    States store a total as text: the six counts of the formula, then the numerator and the denominator of the sum of
+    the finite values as a reduced fraction, all in hexadecimal. Equal totals have equal texts.
     """
 
     __slots__ = ("_counts", "_numerators")
@@ -70,17 +70,18 @@ class ExactTotal:
             self._numerators[denominator] = self._numerators.get(denominator, 0) + numerator
 
     def text(self) -> str | None:
-        """Its text; None where all parts are 0."""
+        """Return the total as text; None if all its parts are 0."""
         numerator, denominator = self._fraction()
         if not numerator and not any(self._counts):
             return None
         return " ".join([f"{part:x}" for part in (*self._counts, numerator, denominator)])
 
     def result(self, mean: bool, type: Any) -> Any:
-        """The sum, or the mean; None where there are no numbers.
+        """Return the sum, or with `mean` the mean; None if there are no numbers.
 
-        A sum is of this type; without one it is a Decimal if one was added, a float if one was added that is not an
-        int, and otherwise an int. A mean is a float. A float is the nearest one, and may be infinite.
+        A sum is of the type `type`. If that is None, the sum is a Decimal if a Decimal was added, else a float if a
+        float was added that is not a whole number of 64 bits, else an int. A mean is a float. A float is the nearest
+        one, and may be infinite.
         """
         count, floats, decimals, nans, ups, downs = self._counts
         if count <= 0:
@@ -96,7 +97,7 @@ class ExactTotal:
         return _CONVERTED[kind](numerator, denominator)
 
     def _fraction(self) -> tuple[int, int]:
-        """The sum of the finite values, reduced."""
+        """Return the sum of the finite values as a reduced fraction: numerator and denominator."""
         numerators = self._numerators
         whole = math.lcm(*numerators)
         numerator = sum([n * (whole // d) for d, n in numerators.items()])
@@ -113,7 +114,7 @@ def _nearest(numerator: int, denominator: int) -> float:
 
 
 def _all_digits(numerator: int, denominator: int) -> Decimal:
-    """A fraction that has finitely many decimal places, without rounding."""
+    """Return the fraction as a Decimal without rounding; it has finitely many decimal places."""
     twos = (denominator & -denominator).bit_length() - 1
     fives, left = 0, denominator >> twos
     while left > 1:
@@ -128,10 +129,10 @@ _NUMBERS = (int, float, Decimal)
 
 @dataclass(frozen=True)
 class Summation:
-    """The sum, or with `mean` the mean, of `of(value)`, or of the values themselves.
+    """Says what to sum: `of(value)`, or the values themselves if `of` is None. With `mean` the result is the mean.
 
-    `type` is the type of the results, if it is known: int, float or Decimal. `required`: each value has to have a
-    number. Called as a function, a summation takes all values of a key.
+    `type` is the type of the results, int, float or Decimal, or None if it is unknown. `required`: a value whose number
+    is None is an error. Called as a function, a summation takes all values of a key.
     """
 
     name: str
@@ -146,7 +147,7 @@ class Summation:
         return "avg" if self.mean else "sum"
 
     def number(self, key: Any, value: Any) -> Number | None:
-        """The number of a value, None if it has none. Raises: DataError for another thing; any exception of `of`."""
+        """Return the number of a value, or None. Raises: DataError if it is not a number; any exception of `of`."""
         number = value if value is None or self.of is None else self.of(value)
         if number is None and not self.required:
             return number
@@ -162,7 +163,7 @@ class Summation:
         raise DataError(f"{where} in the group {key!r} {why}. {fix}")
 
     def _refusal(self, number: Number) -> str:
-        """The reason why a number cannot be added; empty if it can."""
+        """Return the reason why a number cannot be added; empty if it can be added."""
         if isinstance(number, Decimal) and not _is_short(number):
             return f"is not finite, or has more than {_MOST_PLACES} digits; a shorter Decimal is needed"
         if self.type is int and not (math.isfinite(number) and number == int(number)):
@@ -170,7 +171,7 @@ class Summation:
         return ""
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-        """The result for all values of a key."""
+        """Return the result for all values of a key, as {result: 1}; empty if no value has a number."""
         total = ExactTotal()
         for value, weight in values.items():
             number = self.number(key, value)
@@ -180,7 +181,7 @@ class Summation:
         return {} if result is None else {result: 1}
 
     def result(self, total: ExactTotal) -> Any:
-        """The result for a total; None if there is none."""
+        """Return the sum or mean of a total; None if it has no numbers."""
         return total.result(self.mean, self.type)
 
 
@@ -224,7 +225,7 @@ class Sum(Keyed):
 
     @property
     def tells_failures(self) -> bool:
-        """True: a row without a number fails in every batch."""
+        """True, because a row without a number fails in every batch."""
         return True
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:

@@ -1,9 +1,9 @@
 """The first values of each key in an order: top_k, min, max, latest; all values of each key in an order: collect.
 
-    position(value)    its order by the author's `by`, then the bytes of the value: no two values have equal positions
+    position(value)    first the author's `by`, then the bytes of the value, so that no two values have equal positions
 
-So the result is a function of the rows alone, in whichever order they arrived. Numbers are in order by size, text and
-bytes by their characters, tuples and structs item by item; of different kinds
+So the result is a function of the rows, in whichever order they arrived. Numbers are sorted by size, text and bytes by
+their characters, tuples and structs item by item. Values of different types are sorted by type:
 
     None < NaN < numbers < text < bytes < dates < times < tuples, structs
 """
@@ -36,7 +36,7 @@ _RANKS = {int: _NUMBER, bool: _NUMBER, str: _TEXT, bytes: _BYTES, datetime.date:
 
 
 def order_of(value: Any) -> tuple[int, Any]:
-    """A pair that sorts as the value does, also against values of other types.
+    """Return a pair that sorts as the value does, also among values of other types.
 
     >>> sorted([("b", 2), "b", None, ("b", 1), 3.5, 2], key=order_of)
     [None, 2, 3.5, 'b', ('b', 1), ('b', 2)]
@@ -62,10 +62,10 @@ def order_of(value: Any) -> tuple[int, Any]:
 
 @dataclass(frozen=True)
 class Selection:
-    """The first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
+    """Selects the first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
 
-    With `whole`, nothing if there are more than `n`. `serde` encodes the values: its bytes decide between values that
-    are equal by `by`. Called as a function, a selection takes all values of a key.
+    With `whole` the result is None if there are more than `n` values. `serde` encodes the values; the bytes decide
+    between values that are equal by `by`. Called as a function, a selection takes all values of a key.
     """
 
     name: str
@@ -81,11 +81,11 @@ class Selection:
         return 1 if self.n is None else self.n + self.whole
 
     def position(self, value: Any) -> Any:
-        """The place of a value in the order. Raises: any exception of `by`; TypeError if the values have no order."""
+        """Return the sort key of a value. Raises: any exception of `by`; TypeError if the value has no order."""
         return order_of(value if self.by is None else self.by(value)), (self.serde.identify or self.serde.encode)(value)
 
     def first(self, values: Iterable[tuple[Any, int]]) -> Any:
-        """The result for values in order with their weights; None if there is none."""
+        """Return the result for sorted values with their weights; None if there are no values."""
         if self.n is None:
             return next((value for value, _ in values), None)
         repeated = chain.from_iterable(repeat(value, min(weight, self.most)) for value, weight in values)
@@ -93,7 +93,7 @@ class Selection:
         return found if 0 < len(found) <= self.n else None
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
-        """The result for all values of a key."""
+        """Return the result for all values of a key, as {result: 1}; empty if there is no result."""
         choose = heapq.nlargest if self.descending else heapq.nsmallest
         there = [value for value in values if value is not None]
         found = choose(self.most, there, key=self.position)
@@ -101,11 +101,11 @@ class Selection:
         return {} if made is None else {made: 1}
 
     def nothing(self) -> Any:
-        """The start of a fold of facts."""
+        """Return the initial aggregate of a fold of facts by `adding`."""
         return _NOTHING
 
     def adding(self, key: Any, value: Any, best: Any) -> Any:
-        """Add a fact's value to the first values."""
+        """Return the first values after a fact's value was added to the first values `best`."""
         values = (value,) if best is _NOTHING else (best, value) if self.n is None else (*best, value)
         kept = sorted(values, key=self.position, reverse=self.descending)[: self.n or 1]
         return kept[0] if self.n is None else tuple(kept)
@@ -114,7 +114,7 @@ class Selection:
 class TopK(Keyed):
     """Input: rows of (K, V). Output: the delta of the table K -> first values. Rows with the value None are ignored.
 
-    Cost: O(log n) for each changed row of a key with n values, and the values of the result.
+    Cost: O(log n) for each changed row of a key with n values, plus the size of the result.
     """
 
     def __init__(

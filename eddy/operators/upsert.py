@@ -17,8 +17,8 @@ __all__ = ["Upsert", "by_key", "replacement"]
 class Upsert(Keyed):
     """Input: records (K, V or None). Output: the delta of the table of their latest values; None deletes.
 
-    Invariant: the table holds the last value of each key so far. Equal old and new values cancel, so a record that
-    changes nothing has no effect. A record without a key has none either.
+    Invariant: the table has the last value of each key so far. A record whose value equals the old one has no effect.
+    Nor has a record without a key.
     """
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
@@ -54,9 +54,7 @@ class Upsert(Keyed):
             ) from error
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """A record whose key the table cannot write is rejected; a record whose value it cannot write withholds the
-        key.
-        """
+        """Reject records whose keys the table cannot write, and withhold keys whose values it cannot write."""
         batch = self.with_keys(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
         rows, times = list(batch.rows), batch.times_of_rows()
@@ -66,7 +64,7 @@ class Upsert(Keyed):
 
 
 def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:
-    """The times or headers of a batch by key: of several rows the last one's."""
+    """Return the entries of a column, such as times or headers, by key; of several rows of a key the last counts."""
     return None if column is None else dict(zip(keys_of(batch.rows), column, strict=True))
 
 
@@ -77,10 +75,10 @@ def replacement(
     time_of: Mapping[Any, int] | None = None,
     headers_of: Mapping[Any, Any] | None = None,
 ) -> Batch:
-    """The delta of a table in which the values `olds` of the keys of `news` are replaced; None is no value.
+    """Return the delta of a table whose values change from `olds` to `news`; None is no value.
 
-    Retractions precede the rows that replace them; an unchanged value makes no row. `time_of` and `headers_of` have the
-    time and the headers by key, if rows have their own.
+    A retraction precedes the row that replaces it. An unchanged value makes no row. `time_of` and `headers_of` have the
+    time and the headers of each key, if rows have their own.
     """
     deletes: list[Row] = []
     inserts: list[Row] = []

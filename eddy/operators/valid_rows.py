@@ -1,4 +1,4 @@
-"""Rows that are true for a while: each row is in the output between two moments of its own, by the partition's clock.
+"""Rows that are valid for a while: each row is in the output between its two moments, by the clock of its partition.
 
     true(row)    = from(row) ≤ clock(partition) < until(row)
     output       = the rows that are true, with their weights
@@ -6,8 +6,8 @@
 So the output is a function of the input and of the clocks, however the input was cut into epochs. Both moments are
 functions of the row, so they are the same for a retraction, and no timestamp of a record is needed.
 
-A row is stored until the clock reaches its last moment. Let m be the next moment of a key: of the key's stored rows
-exactly those with from < m are in the output. So one stored moment for each key suffices.
+A row is stored until the clock reaches its last moment. Let m be the next moment at which a row of a key begins or
+ends. Then exactly the stored rows of the key with from < m are in the output. So one moment is stored for each key.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from eddy.state.table_state import Table
 __all__ = ["LATEST_MS", "Lifetime", "Span", "ValidRows"]
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last that has a name. A later moment is one in other units than milliseconds."""
+"""The end of the year 9999. A later moment is refused, because it is surely not in milliseconds."""
 _NEVER = MOST_MS
 _ALWAYS = -1
 
@@ -38,17 +38,17 @@ MomentOf = Callable[[Any, Any], int | None]
 
 
 class Span(NamedTuple):
-    """The moments from which and until which a row is there."""
+    """The moment from which a row is valid, and the moment at which it is not valid any more."""
 
     from_ms: int
     until_ms: int
 
     def there(self, clock: int) -> bool:
-        """Whether the row is there."""
+        """Whether the row is valid at this time."""
         return self.from_ms <= clock < self.until_ms
 
     def next_ms(self, clock: int) -> int | None:
-        """The next moment at which the row is inserted or retracted; None if there is none."""
+        """Return the next moment at which the row begins or ends to be valid; None if there is none."""
         if self.from_ms >= self.until_ms:
             return None
         if clock < self.from_ms:
@@ -64,7 +64,7 @@ class Lifetime(NamedTuple):
     until: MomentOf | None
 
     def of(self, row: Row) -> Span:
-        """The moments of a row. Raises: DataError for one that is not a time."""
+        """Return the moments of a row. Raises: DataError for a moment that is not a time."""
         return Span(self._moment("from_", self.from_, row, _ALWAYS), self._moment("until", self.until, row, _NEVER))
 
     def _moment(self, word: str, function: MomentOf | None, row: Row, unbounded: int) -> int:
@@ -81,12 +81,11 @@ class Lifetime(NamedTuple):
 
 
 class ValidRows(Keyed):
-    """Input: rows of (K, V) with any weights. Output: the rows that are true now, by the clock of their key's
-    partition.
+    """Input: rows of (K, V) with any weights. Output: the rows that are valid now, by the clock of their partition.
 
-    A step takes at most `most` keys out of the calendar; the others are due in the next step.
+    A step takes at most `most` due keys out of the calendar; the next step takes further ones.
 
-    Invariant: `arrangement` has the rows with a moment to come, `moments` and `calendar` the first one of each key.
+    Invariant: `arrangement` has the rows with a future moment, `moments` and `calendar` the next moment of each key.
     Cost: proportional to the rows of the changed keys and of the keys that are due.
     """
 
@@ -106,7 +105,7 @@ class ValidRows(Keyed):
         self.due = DueKeys(calendar, clock, owned, most)
 
     def states(self) -> Sequence[State]:
-        """The rows, the next moment of each key, and the keys in the order of these."""
+        """The rows, the next moment of each key, and the keys in the order of these moments."""
         return (self.arrangement, self.moments, self.calendar)
 
     @property
@@ -115,17 +114,17 @@ class ValidRows(Keyed):
         return self._clock.reads
 
     def wakes_at(self) -> Moment | None:
-        """The first moment of the partitions owned, None if there is none."""
+        """Return the first moment in the owned partitions, None if there is none."""
         return self.due.wakes_at()
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's counts and its list of partitions with due work."""
         super().end_epoch()
         self.left_due = ()
 
     @property
     def tells_failures(self) -> bool:
-        """True: a row whose moments fail in one batch fails in every batch."""
+        """True, because a row whose moments fail in one batch fails in every batch."""
         return True
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
@@ -140,12 +139,12 @@ class ValidRows(Keyed):
         return found
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside whose moments are not times, or that the arrangement cannot write."""
+        """Set aside the rows whose moments are not times, and the rows that the arrangement cannot write."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec)
         return self.step(context, aside.without(batch, self.failures(batch)) if aside.care.on else batch)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Apply the delta, then bring its keys and the keys that are due to the time of their partitions.
+        """Apply the delta, and emit the rows that have become valid or invalid by the clocks of their partitions.
 
         Raises: DataError for a row whose moments are not times, or that cannot be hashed.
         """
@@ -170,7 +169,11 @@ class ValidRows(Keyed):
         return self._made(context, batch, out, [moment for moment, _ in due])
 
     def _bring(self, rows: ZSet, arrived: ZSet, old: int | None, clock: int, out: ZSet, kept: ZSet) -> int | None:
-        """Add the changes of a key's rows to `out`, and of its kept rows to `kept`; return its next moment."""
+        """Bring the rows of a key up to the time `clock`. Returns the key's next moment, None if it has none.
+
+        `rows` are the stored rows, `arrived` the delta, `old` the key's moment before. The changes of the output are
+        added to `out`, the changes of the stored rows to `kept`.
+        """
         of, nexts = self._lifetime.of, []
         for row in {**rows, **arrived}:
             span, before = of(row), rows.get(row, 0)
@@ -189,7 +192,7 @@ class ValidRows(Keyed):
         rows, weights = list(out), list(out.values())
         if context.timestamps is None:
             return Batch(rows, weights, max([batch.time, *moments]))
-        numbers: dict[Any, int] = {}  # the times of rows are numbers of records; a row that was due derives from none
+        numbers: dict[Any, int] = {}  # times are numbers of records here; a row that was due derives from no record
         for key, number in zip(keys_of(batch.rows), batch.times_of_rows(), strict=True):
             numbers[key] = max(number, numbers.get(key, 0))
         return Batch(rows, weights, batch.time, [numbers.get(key, 0) for key in keys_of(rows)])

@@ -3,8 +3,8 @@
     distinct(A)   w -> 1 if w > 0 else 0
     A minus B     w -> max(0, w)  of  A - B        (EXCEPT ALL)
 
-Both read one number a row, so the delta of the output is f(w + Δw) - f(w), row by row. They are not
-linear: f(w) of a sum is not the sum of f(w), which is why they need an arrangement.
+Both depend on a row's weight only, so the delta of the output is f(w + Δw) - f(w), row by row. They are not
+linear: f of a sum is not the sum of f. So they need an arrangement of the rows with their weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ __all__ = ["WeightFunction", "one_if_positive", "positive_part"]
 
 
 def one_if_positive(weight: int) -> int:
-    """The weight of a row of a set."""
+    """Return the weight of a row after `distinct`."""
     return 1 if weight > 0 else 0
 
 
 def positive_part(weight: int) -> int:
-    """The weight of a row of a difference of bags."""
+    """Return the weight of a row after `minus`, given the difference of its weights."""
     return weight if weight > 0 else 0
 
 
@@ -53,5 +53,5 @@ class WeightFunction(Keyed):
         return Batch(list(compress(delta, moves)), list(filter(None, moves)), batch.time)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside that the arrangement cannot write."""
+        """Set aside the rows that the arrangement cannot write."""
         return self.step(context, only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec))

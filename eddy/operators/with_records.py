@@ -1,4 +1,4 @@
-"""Row-wise steps whose function also gets the record of each row: its place, its timestamp, its headers."""
+"""Row-wise steps whose function also gets the record of each row: its topic, partition, offset, timestamp, headers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ _new: Callable[[type[Any], tuple[Any, ...]], Any] = tuple.__new__
 
 
 class WithRecords(RowWise):
-    """An operator over rows (K, (V, RecordContext)), on rows (K, V) that are records in their sources' partitions.
+    """Adapts an operator over rows (K, (V, RecordContext)) to rows (K, V), before the first exchange.
 
-    `keeps_value`: its rows out have the values of the rows in, so that the records are removed from them.
+    `keeps_value`: the operator returns values (V, RecordContext) unchanged, so they are turned into values V again.
     """
 
     def __init__(self, operator: RowWise, keeps_value: bool) -> None:

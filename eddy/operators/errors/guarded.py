@@ -1,4 +1,4 @@
-"""Guarded operators: they set aside the rows on which the author's function fails; see `set_aside.py`."""
+"""Wraps operators, so that the rows on which the author's function fails are set aside; see `set_aside.py`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,20 +12,20 @@ __all__ = ["Guarded", "unguarded"]
 
 
 class Guarded(Operator):
-    """An operator that sets aside the rows on which its function fails, if the epoch's `Care` is to set rows aside."""
+    """Wraps an operator, to set aside the rows on which its function fails if the epoch's `Care` is on."""
 
     def __init__(self, operator: Operator, aside: Aside) -> None:
         self.name, self.operator, self.aside = operator.name, operator, aside
         self._care = aside.care
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """The operator's step; if the epoch sets rows aside, without the rows that fail."""
+        """Step the operator. If the epoch sets rows aside, or rows are set aside already, it leaves out these rows."""
         if self._care.on or self.aside.kept:
             return self.operator.step_apart(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The operator's `explore`, without rows that are set aside."""
+        """Return the operator's `explore` of the rows that are not set aside."""
         batch, *others = inputs
         if self.aside.kept:
             batch = batch.select([not self.aside.reason_of(row) for row in batch.rows])
@@ -37,14 +37,14 @@ class Guarded(Operator):
 
     @property
     def tells_failures(self) -> bool:
-        """As the operator."""
+        """Whether the operator's `failures` can find the failing rows."""
         return self.operator.tells_failures
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """As the operator."""
+        """Return the operator's `failures`."""
         return self.operator.failures(*inputs)
 
 
 def unguarded(operator: Operator) -> Operator:
-    """The operator inside a guard; an unguarded operator is returned as it is."""
+    """Return the operator inside a `Guarded`; any other operator is returned as it is."""
     return operator.operator if isinstance(operator, Guarded) else operator

@@ -17,10 +17,10 @@ MAX_ROW_BYTES = 1 << 20
 """The bytes of the largest row, with the headers and the framing that a log adds to it."""
 
 OVERHEAD = 1_024
-"""Room for what a log adds to a row: headers, weights, the frame of a record."""
+"""Room for the headers, the weights and the record's frame that a log adds to a row."""
 
 GLANCE = 8
-"""Some rows of every eighth wave or iteration are encoded: numbers that are squared soon fill the memory."""
+"""Every so many waves or iterations some rows are encoded, because numbers that are squared soon fill the memory."""
 
 _WIDE = 4_096
 _HUGE = 16
@@ -32,7 +32,7 @@ _FEW = 8
 class RowSizes:
     """Checks the rows of one recursion. `encode` returns the bytes of a row.
 
-    `careful`: each row of each wave is checked. `lenient`: rows are never stored, so that they may be of any type.
+    `careful`: each row of each wave is checked. `lenient`: the rows are never stored, so they may be of any type.
     """
 
     def __init__(self, encode: Callable[[Row], bytes], max_bytes: int = MAX_ROW_BYTES, lenient: bool = False) -> None:
@@ -40,16 +40,16 @@ class RowSizes:
         self.careful = self._has_wide = False
 
     def begin(self) -> None:
-        """An epoch begins."""
+        """Begin an epoch."""
         self._has_wide = False
 
     @property
     def wide(self) -> bool:
-        """Whether rows of each wave are looked at."""
+        """Whether rows of every wave are checked, not only of every eighth."""
         return self.careful or self._has_wide
 
     def refused(self, row: Row) -> str:
-        """Why a row cannot be written, empty if it can."""
+        """Return the reason why a row cannot be written; empty if it can be written."""
         try:
             size = len(self._encode(row))
         except Exception as error:
@@ -70,20 +70,20 @@ class RowSizes:
             return False
 
     def refused_rows(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that cannot be written, among the checked rows of a wave."""
+        """Return the rows of a wave that cannot be written. Unless `wide`, only a sample of the rows is checked."""
         if not self.wide and len(rows) > _SAMPLE:
             rows = rows[:: len(rows) // _SAMPLE]
         return [row for row in rows if self.refused(row)]
 
     def order(self, row: Row) -> bytes:
-        """The key by which rows are sorted: the bytes of the row."""
+        """Return the sort key of a row, its bytes; empty if it cannot be encoded."""
         try:
             return self._encode(row)
         except Exception:
             return b""
 
     def share(self, batch: Batch) -> int:
-        """The mean width of the batch's rows, in rows of usual width, estimated from a few of them."""
+        """Estimate the mean size of the batch's rows from a few of them, in multiples of a usual row; at least 1."""
         rows = batch.rows[:: max(1, len(batch.rows) // _FEW)]
         try:
             return max(1, sum(len(self._encode(row)) for row in rows) // (len(rows) * _UNIT))

@@ -1,16 +1,17 @@
-"""Rows that a step after an exchange cannot process: set aside with their weights, while all others are processed.
+"""Rows that a step after an exchange cannot process: they are *set aside*, and all other rows are processed.
 
     A = Σ of the weights of the rows that the step could not take      out = step(in - A)
 
-A row is set aside at the step whose function fails on it, so A is a function of the rows that reach the step: it does
-not matter which worker made them, in which epochs, or whether they were sent through a topic. A retraction finds its
-row in A and cancels it there, also if the function was corrected in between. Facts are never retracted: they are
-reported, and A does not keep them.
+A, the rows set aside with their weights, is stored in the application's metadata. A row is set aside at the step whose
+function fails on it. So A is a function of the rows that reach the step: it does not matter which worker made them, in
+which epochs, or whether they were sent through a topic. A retraction finds its row in A and cancels it there, even if
+the function was corrected in between. Facts are never retracted, so they are reported and not stored in A.
 
 If one value is computed from all rows of a key (a fold's state, a table's sink), and this value cannot be written, the
 key is *withheld*: it has no row downstream until its value can be written.
 
-Invariant: `kept` and `withheld` are as of the last commit; changes of the current epoch are kept apart from them.
+Invariant: `kept` has the rows set aside and the withheld keys as of the last commit; `found` and `_held` have the
+changes of the current epoch.
 """
 
 from ast import literal_eval
@@ -53,8 +54,7 @@ class Care:
 class KeptRow(msgspec.Struct, frozen=True):
     """A row set aside, or a key withheld, in the application's metadata.
 
-    `weight` is the row's weight, and 1 for a key. `body` is a fold's value that its state cannot write, as Python's
-    text.
+    `weight` is the row's weight, 1 for a key. `body` is the value of a fold that its state cannot write, as `repr`.
     """
 
     weight: int
@@ -65,9 +65,7 @@ class KeptRow(msgspec.Struct, frozen=True):
 
 
 class Located(NamedTuple):
-    """The place of an entry: the step, the number of partitions, the partition of the key, and the bytes of the row or
-    key.
-    """
+    """Identifies an entry: the step, the number of partitions, the key's partition, and the bytes of the row or key."""
 
     step: str
     partitions: int
@@ -78,7 +76,8 @@ class Located(NamedTuple):
 class Found(NamedTuple):
     """A row that an epoch has set aside, or the key whose value it withholds.
 
-    `time` is the row's time, 0 where it was merged from several. `remembered` is False for facts.
+    `time` is the row's time, 0 if it was merged from several rows. `remembered`: the row is stored as an entry; False
+    for facts, and for keys.
     """
 
     identity: bytes
@@ -93,8 +92,8 @@ class Found(NamedTuple):
 class Aside:
     """The rows that one step has set aside, and the keys that it withholds.
 
-    `home` returns the partition of a key, or any owned partition if this worker does not own the key's. `key` and
-    `value` are the serdes of the step's input rows.
+    `home` returns the partition of a key, or an owned partition if this worker does not own the key's partition. `key`
+    and `value` are the serdes of the step's input rows.
     """
 
     step: str
@@ -109,17 +108,17 @@ class Aside:
     _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
 
     def identity(self, row: Row) -> bytes:
-        """The bytes of a row; equal rows have equal bytes."""
+        """Encode a row, so that equal rows have equal bytes."""
         key = written(row[0], self.key)
         return _ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value)
 
     def reason_of(self, row: Row) -> str:
-        """The reason for which an equal row is set aside; empty if there is no such row."""
+        """Return the reason why an equal row is set aside; empty if no equal row is."""
         kept = self.kept.get(self.identity(row)) if self.kept else None
         return kept.reason if kept else ""
 
     def without_kept(self, batch: Batch) -> Batch:
-        """The batch without the rows that equal a row set aside; their weights are added to it."""
+        """Return the batch without the rows that equal a row set aside. Adds their weights to the row set aside."""
         if not self.kept:
             return batch
         reasons = list(map(self.reason_of, batch.rows))
@@ -147,11 +146,11 @@ class Aside:
         self._add(row, weight, reason_in(self.step, error), time, not self.facts)
 
     def again(self, row: Row, weight: int) -> None:
-        """Insert or retract a row that equals one set aside."""
+        """Add the weight of a row that equals a row set aside to that row."""
         self._add(row, weight, self.reason_of(row), 0, not self.facts)
 
     def report(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:
-        """Reject a row without keeping it. Raises: as `take`."""
+        """Report a row as rejected, without storing it. Raises: as `take`."""
         if not self.care.on:
             raise error
         self._add(row, weight, reason_in(self.step, error), time, False)
@@ -162,13 +161,13 @@ class Aside:
     # Keys
 
     def withheld(self, key: Any) -> KeptRow | None:
-        """The entry of a withheld key, None for any other key."""
+        """Return the entry of a withheld key, None for any other key."""
         return self.kept.get(_KEY + written(key, self.key)) if self.kept else None
 
     def withhold(self, key: Any, value: Any, error: Exception, body: str = "", time: int = 0) -> None:
-        """Withhold a key whose value cannot be written: it has no row downstream.
+        """Withhold a key whose value cannot be written, so that it has no row downstream.
 
-        Raises: as `take`, for a key not withheld yet.
+        Raises: as `take`, for a key that is not withheld yet.
         """
         identity = _KEY + written(key, self.key)
         before = self.kept.get(identity)
@@ -180,7 +179,7 @@ class Aside:
             self.found.append(Found(identity, (key, value), 1, reason, time, False))
 
     def release(self, key: Any) -> None:
-        """Stop withholding a key: its value can be written, or it has none."""
+        """Stop withholding a key, because its value can be written, or it has no value."""
         if self.kept or self._held:
             identity = _KEY + written(key, self.key)
             if identity in self.kept or identity in self._held:
@@ -191,7 +190,10 @@ class Aside:
         return [one.row[0] for one in self.found if one.identity.startswith(_KEY)]
 
     def shown(self, spec: StateSpec, key: Any, value: Any, time: int = 0) -> Any:
-        """The value for a table; if the table cannot write it, None, and the key is withheld. Raises: as `withhold`."""
+        """Return the value for a table. If the table cannot write it, withhold the key and return None.
+
+        Raises: as `withhold`.
+        """
         error = None if value is None else refused(spec, (key, value))
         if error is None:
             self.release(key)
@@ -207,7 +209,7 @@ class Aside:
         return bool(self.found or self._held)
 
     def came(self) -> list[Found]:
-        """The rows that the epoch has set aside, without the rows that it has also retracted."""
+        """Return the rows that the epoch has set aside or rejected, without the rows that it has also retracted."""
         weights: dict[bytes, int] = {}
         for one in self.found:
             weights[one.identity] = weights.get(one.identity, 0) + one.weight
@@ -216,7 +218,7 @@ class Aside:
         return [one for one in self.found if not one.remembered] + merged
 
     def changes(self) -> dict[Located, KeptRow | None]:
-        """The epoch's changes of the application's metadata; None removes an entry."""
+        """Return the epoch's changes of the entries in the application's metadata; None removes an entry."""
         changed = {}
         for identity, kept in self._news().items():
             partition = (kept or self.kept[identity]).partition
@@ -234,7 +236,7 @@ class Aside:
         return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
 
     def commit(self) -> None:
-        """The epoch is in the log."""
+        """Apply the epoch's changes, which are in the log, to `kept`."""
         if self.found or self._held:
             for identity, kept in self._news().items():
                 if kept is None:
@@ -244,11 +246,11 @@ class Aside:
             self.rollback()
 
     def rollback(self) -> None:
-        """Forget the epoch."""
+        """Drop the epoch's changes."""
         self.found, self._held = [], {}
 
     def recall(self, memories: Iterable[tuple[Located, KeptRow]]) -> None:
-        """Replace all entries by the metadata's entries, for the owned partitions."""
+        """Replace all entries by the metadata's entries for the owned partitions."""
         self.rollback()
         self.kept = {where.identity: kept for where, kept in memories}
 
@@ -257,7 +259,7 @@ class Aside:
 
 
 def written(value: Any, serde: Serde[Any]) -> bytes:
-    """A key or value in its serde's encoding, or in another one if the serde fails; equal values have equal bytes."""
+    """Encode a key or value by its serde, or if that fails by another one. Equal values have equal bytes."""
     if value is None:
         return b""
     for one in (serde, Native, _JSON):
@@ -269,7 +271,7 @@ def written(value: Any, serde: Serde[Any]) -> bytes:
 
 
 def unwritten(spec: StateSpec, rows: Sequence[Row]) -> dict[int, Exception]:
-    """The rows that a state cannot write, by index, each with its error. Cost: encodes them once."""
+    """Return the errors of the rows that a state cannot write, by index. Cost: each row is encoded once."""
     try:
         list(map(hash, keys_of(rows) if spec.kind == "table" else rows))
         spec.key.identify_many([row[0] for row in rows if row[0] is not None])
@@ -281,13 +283,13 @@ def unwritten(spec: StateSpec, rows: Sequence[Row]) -> dict[int, Exception]:
 
 
 def unwritten_keys(batch: Batch, spec: StateSpec) -> dict[int, Exception]:
-    """The rows whose keys a state cannot write or find, by index, each with its error."""
+    """Return the errors of the rows whose keys a state cannot write or look up, by index."""
     errors = ((index, refused(spec, (key, None))) for index, (key, _) in enumerate(batch.rows))
     return {index: error for index, error in errors if error is not None}
 
 
 def restored_by_text(value: Any) -> bool:
-    """Whether Python can read the value from its text, as it can numbers of any size, text, and tuples of these."""
+    """Whether Python can read the value from its `repr`, as numbers of any size, texts, and tuples of these."""
     try:
         return bool(literal_eval(repr(value)) == value)
     except Exception:
@@ -295,7 +297,7 @@ def restored_by_text(value: Any) -> bool:
 
 
 def refused(spec: StateSpec, row: Row) -> Exception | None:
-    """The error with which a state cannot write a row; None if it can."""
+    """Return the error if a state cannot write a row; None if it can."""
     try:
         hash(row if spec.kind != "table" else row[0])
     except TypeError:
@@ -317,15 +319,13 @@ def refused(spec: StateSpec, row: Row) -> Exception | None:
 
 
 def only_written(aside: Aside, batch: Batch, spec: StateSpec) -> Batch:
-    """The batch with only the rows that a state can write; the others are set aside."""
+    """Return the batch with the rows that a state can write, and set all other rows aside."""
     batch = aside.without_kept(batch)
     return aside.without(batch, unwritten(spec, batch.rows)) if aside.care.on else batch
 
 
 def netted(aside: Aside, batch: Batch) -> Batch:
-    """The batch with equal rows merged, without rows whose weights cancel: the first of equal rows, with the sum of
-    weights.
-    """
+    """Merge equal rows: return the first of them, with the sum of their weights. Rows whose sum is 0 are left out."""
     weights: dict[bytes, int] = {}
     names = list(map(aside.identity, batch.rows))
     for name, weight in zip(names, batch.weights, strict=True):
@@ -335,7 +335,7 @@ def netted(aside: Aside, batch: Batch) -> Batch:
 
 
 def reason_in(step: str, error: Exception) -> str:
-    """The reason in dead letters and logs."""
+    """Return the text of an error for dead letters and logs."""
     if isinstance(error, EddyError):
         return str(error)
     return f"step '{step}': the function raised {describe_exception(error)}"

@@ -1,6 +1,6 @@
 """Roots beyond a bound: roots that reach nodes deeper than the limit, or too many nodes.
 
-    table   root  ->  (number of nodes beyond the limit, number of nodes where that is too large, else 0)
+    table   root  ->  (number of nodes deeper than the limit, number of all nodes if they are too many, else 0)
 
 Invariant: the table has exactly the roots that exceed a bound. So it is a function of the links and the roots.
 """
@@ -18,7 +18,7 @@ __all__ = ["Beyond"]
 
 
 class Beyond:
-    """Follows `depths`; `sizes` has the number of nodes of each root, if that number is bounded."""
+    """Maintains the table from `depths`. `sizes` has the number of nodes of each root, None if it is not bounded."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Beyond:
     ) -> dict[Any, tuple[bool, bool]]:
         """Apply the epoch's changes of these roots.
 
-        Returns, for the roots that were or are beyond a bound, whether each was, and whether it is.
+        Returns the roots that were or are beyond a bound, each with two flags: whether it was, and whether it is now.
         """
         over = self._depths.over
         touched = list(dict.fromkeys(roots))
@@ -66,7 +66,7 @@ class Beyond:
         }
 
     def _deeper(self, root: Any, notes: Mapping[Any, Cell | None], ranks: Mapping[Any, Mapping[Any, Cell]]) -> int:
-        """The increase of the number of nodes beyond the limit."""
+        """Return by how much the number of a root's nodes beyond the limit has grown in the epoch."""
         limit, moved = self._depths.limit, 0
         for node, old in notes.items():
             new = ranks.get(node, {}).get(root)
@@ -74,7 +74,7 @@ class Beyond:
         return moved
 
     def held(self, name: str) -> Mapping[int, str]:
-        """The message for the least root, if this worker owns the fixpoint."""
+        """Return the message for the first root in the order of text, by partition 0, if this worker owns it."""
         if not self._ownership.owns(0, 1):
             return {}
         why = min((self._message(name, *item) for item in self._table.items()), default=None)

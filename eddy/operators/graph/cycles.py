@@ -1,11 +1,17 @@
-"""Cycles reachable from a root: one of them is named, as a function of the current links.
+"""Names a cycle in the links of a graph as an error of `recursive_fixpoint`; unlike the modules of `waves/`, it holds
+no rows.
 
-A link counts if its start is reached and, with a bound on depth, lies above the bound. A new cycle has a link that did
-not count before. Either all its nodes are newly reached, or it contains a new link between nodes that were reached
-already, and then that link's end leads back to its start. So if there was no cycle, only these two cases are searched,
-the second from both ends at once; if there was one, all nodes reached from the root are searched again until none is
-found. With a bound, a node that moves above the bound counts as new although it was reached before, so everything
-downstream of it is searched.
+For each root that reaches cycles one of them is named, as a function of the current links. A link counts if its start
+is reached and, with a bound on depth, has a depth below the bound. A new cycle has a link that did not count before.
+There are two cases:
+
+- All nodes of the cycle are newly reached.
+- It has a new link between nodes that were reached already, and the link's end leads back to its start. Such cycles are
+  searched from both ends at once.
+
+If a root had no cycle, only these two cases are searched. If it had one, all nodes that it reaches are searched again,
+until no cycle is found. With a bound, a node whose depth sinks below the bound counts as new although it was reached
+before, so everything downstream of it is searched.
 
 The named cycle is the first one that a depth-first search finds, with children in rising order.
 """
@@ -26,7 +32,7 @@ Cycle = tuple[Any, ...]
 
 
 class Cycles:
-    """Maintains `table`, root -> its cycle, from links and ranks."""
+    """Maintains `table`, from each root to its cycle, from links and ranks."""
 
     def __init__(self, table: Table[Any, Cycle], links: Links, ranks: Ranks, max_depth: Any = None) -> None:
         self._table, self._links, self._ranks = table, links, ranks
@@ -41,7 +47,7 @@ class Cycles:
         return self._table.get(root)
 
     def least(self) -> tuple[Any, Cycle] | None:
-        """The least root that has a cycle, and the cycle. Cost: proportional to the roots that have one."""
+        """Return the least root that has a cycle, and the cycle. Cost: proportional to the roots that have cycles."""
         cycles = dict(self._table.items())
         if not cycles:
             return None
@@ -49,7 +55,7 @@ class Cycles:
         return root, cycles[root]
 
     def update(self, changes: LinkChanges, ended: Collection[Any]) -> dict[Any, tuple[Cycle | None, Cycle | None]]:
-        """Apply the epoch's changes of links and ranks. Returns the old and new cycles of roots."""
+        """Apply the epoch's changes of links and ranks. Returns roots with their old and new cycles, None for none."""
         gained = self._by_root(changes.gained)
         touched = {**self._ranks.noted(), **gained, **self._by_root(changes.lost)}
         moved: dict[Any, tuple[Cycle | None, Cycle | None]] = {}
@@ -64,7 +70,7 @@ class Cycles:
         return moved
 
     def _by_root(self, links: Iterable[Link]) -> dict[Any, list[Link]]:
-        """Links by the roots that reach their starts."""
+        """Group links by the roots that reach their starts."""
         found: dict[Any, list[Link]] = {}
         for link in links:
             for root in self._ranks.get(link[0]) or ():
@@ -98,7 +104,7 @@ class Cycles:
         )
 
     def _leads(self, root: Any, start: Any, end: Any) -> bool:
-        """Whether `start` leads to `end`. The search takes turns: forwards from `start`, backwards from `end`."""
+        """Whether `start` leads to `end`. Searches forwards from `start` and backwards from `end`, in turns."""
         if start == end:
             return True
         down, up = {start}, {end}
@@ -117,7 +123,7 @@ class Cycles:
 
 
 def first_cycle(starts: Iterable[Any], children: Callable[[Any], Iterable[Any]]) -> Cycle | None:
-    """The first cycle that a depth-first search from `starts` finds, its first node again at the end.
+    """Return the first cycle that a depth-first search from `starts` finds, with its first node again at the end.
 
     >>> first_cycle("a", {"a": "bc", "b": "c", "c": "db", "d": ""}.get)
     ('b', 'c', 'b')

@@ -1,16 +1,16 @@
-"""Least depths from a root, maintained under inserts and deletes of links, also in cyclic graphs.
+"""The least depth of each node from a root, maintained while links are inserted and deleted, also in cyclic graphs.
 
 A *support* of v is a link u -> v with depth(u) + cost = depth(v). Depths rise along supports, so no node supports
-itself through a cycle, and a node without supports has lost its depth. Two passes in rising depth, each only over
-affected nodes:
+itself through a cycle, and a node without supports has lost its depth. Two passes go over the affected nodes in the
+order of rising depth:
 
     trim    a node that lost its parent takes the least remaining support, or loses its depth
     relax   nodes without a depth, and nodes that new links bring nearer, settle at the least offered depth
 
-A node's parent is the least of its supports. Losing a support that is not the parent costs nothing; with `counted` the
-number of supports is stored too, so that a node without any is detected without a search.
+A node's parent is the least of its supports. The loss of a support that is not the parent costs nothing. With
+`counted` the number of supports is stored, too, so that a node without supports is found without a search.
 
-Invariant: when a depth is processed, all lesser ones are settled, since every cost is above 0.
+Invariant: when a depth is processed, all lesser depths are settled, because every cost is above 0.
 
 Source: Ramalingam and Reps, "An incremental algorithm for a generalization of the shortest-path
 problem", J. Algorithms 21 (1996), in batches.
@@ -31,9 +31,9 @@ from eddy.state.table_state import Table
 __all__ = ["Depths"]
 
 Suspects = dict[Any, dict[Any, None]]
-"""Nodes that lost their parent, by depth."""
+"""Nodes that lost their parent, by the depth of the node."""
 Offers = dict[Any, dict[Any, tuple[Any, int]]]
-"""Nodes by their offered depth, each with the least parent that offers it and the number of such parents."""
+"""Nodes by the depth offered to them, each with the least parent that offers it and the number of such parents."""
 _EVERYWHERE = float("inf")
 _NO_CELLS: dict[Any, Any] = {}
 
@@ -41,7 +41,7 @@ _NO_CELLS: dict[Any, Any] = {}
 class Depths:
     """Maintains `ranks` from `links` and the roots.
 
-    Depths end at `max_depth`; roots that reach beyond `limit` are reported.
+    Nodes deeper than `max_depth` have no depth. Roots that reach nodes deeper than `limit` are reported in `over`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Depths:
             self._place(changes.retied)
 
     def _lose(self, links: list[Link]) -> dict[Any, Suspects]:
-        """Apply removed links: their children lose a support, and become suspects, by root, if it was the parent."""
+        """Apply removed links: their children lose a support. Returns, by root, the children that lost their parent."""
         suspects: dict[Any, Suspects] = {}
         get, counted = self._at.get, self._counted
         for u, v, cost in links:
@@ -113,7 +113,10 @@ class Depths:
         return suspects
 
     def _gain(self, links: list[Link]) -> dict[Any, list[Link]]:
-        """Apply added links: one more support at an equal depth, or an offer, by root, of a lesser depth."""
+        """Apply added links: each adds a support if it leads to the child's present depth.
+
+        Returns, by root, the links that offer their child a lesser depth.
+        """
         offers: dict[Any, list[Link]] = {}
         get = self._at.get
         for link in links:
@@ -131,9 +134,9 @@ class Depths:
         return offers
 
     def _trim(self, root: Any, suspects: Suspects) -> dict[Any, Any]:
-        """Give suspects the least of their other supports as parent; remove the depths of those that have none.
+        """Give suspects the least of their other supports as parent, and remove the depths of suspects without one.
 
-        Returns the removed depths.
+        Returns the removed depths, by node.
         """
         at, notes, counted = self._at, self._ranks.notes(root), self._counted
         lost: dict[Any, Any] = {}
@@ -187,7 +190,7 @@ class Depths:
                 yield w, cell[0]
 
     def _nearest(self, root: Any, node: Any) -> tuple[Any, Any, int]:
-        """The least depth offered by a node's parents, the least such parent, and the number of such parents."""
+        """Return the least depth that a node's parents offer, the least such parent, and the number of such parents."""
         at, cost_of = self._at, self._cost_of
         nearest, parent, supports = _EVERYWHERE, None, 0
         if (bag := self._inn.get(node)) is not None:
@@ -201,7 +204,10 @@ class Depths:
         return nearest, parent, supports
 
     def _relax(self, root: Any, lost: dict[Any, Any], links: Iterable[Link], begins: bool) -> None:
-        """Settle nodes in rising depth: those without a depth, and those that new links bring nearer."""
+        """Settle the nodes `lost`, which have no depth, and nodes that new links bring nearer, in rising depth.
+
+        `begins`: the root is new, so it is offered depth 0.
+        """
         at, max_depth = self._at, self._max_depth
         offers: Offers = {0: {root: (None, 0)}} if begins else {}
         for u, v, cost in links:
@@ -260,7 +266,7 @@ class Depths:
         depths: list[Any],
         notes: dict[Any, Cell | None],
     ) -> None:
-        """Offer the children of a settled node a lesser depth, or support them at an equal one.
+        """Offer the children of a settled node a lesser depth, or add it as a support if the depth is equal.
 
         `depths` is the heap of the depths in `offers`.
         """
@@ -301,7 +307,7 @@ class Depths:
         )
 
     def _place(self, retied: list[Row]) -> None:
-        """Store the order of every node with a new parent, or a new order among its siblings."""
+        """Store the order among siblings of every node that has a new parent, or whose link is in `retied`."""
         ranks = self._at
         for u, v in retied:
             for root, cell in (ranks.get(v) or {}).items():
@@ -324,7 +330,7 @@ class Depths:
 
 
 def offer(offers: Offers, depth: Any, node: Any, parent: Any, supports: int) -> None:
-    """Record that `parent`, and `supports` nodes in all, offer `node` a depth."""
+    """Record that `supports` nodes offer `node` this depth; `parent` is the least of them."""
     nodes = offers.get(depth)
     if nodes is None:
         offers[depth] = {node: (parent, supports)}

@@ -4,10 +4,11 @@
     ties    (node, child) -> the (cost, order) of each edge between them
     out     node -> its children        inn   child -> its parents
 
-A link's cost is the least cost of its ties, and its order the least order of those ties. If an edge is the child itself
-and costs 1, the rows are the links: `out` holds the rows, and there are no other states.
+All edges from a node to a child make one *link*. A link's cost is the least cost of its ties, and its order the least
+order of the ties with this cost. If an edge is the child itself and costs 1, the rows are the links. Then `out` has the
+rows, and there are no `edges` and no `ties`.
 
-Invariant: a child is in `out` with a weight above 0, and its parent in `inn`, while an edge links them.
+Invariant: while an edge links a node to a child, the child is in `out` with a weight above 0, and the node in `inn`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,11 +26,11 @@ from eddy.state.arrangement import Arrangement, pairs_of
 __all__ = ["Link", "LinkChanges", "Links", "PlainLinks", "TiedLinks"]
 
 Link = tuple[Any, Any, Any]
-"""From, to, cost."""
+"""A node, its child, and the cost of the link from the node to the child."""
 
 
 class LinkChanges(msgspec.Struct):
-    """The changes of links in an epoch; a link with a new cost is lost and gained.
+    """The changes of links in an epoch. A link whose cost changes is lost with the old cost, and gained with the new.
 
     `retied`: links whose order may have changed.
     """
@@ -40,7 +41,7 @@ class LinkChanges(msgspec.Struct):
 
 
 class Links:
-    """Common parts of both kinds. `cost(node, child)` is None if every link costs 1."""
+    """The common parts of `PlainLinks` and `TiedLinks`. `cost` is None if every link costs 1."""
 
     cost: Callable[[Any, Any], Any] | None = None
     tied = False
@@ -50,7 +51,7 @@ class Links:
         self.out, self.inn = out, inn
 
     def states(self) -> list[State]:
-        """The states that keep the links."""
+        """The states of the links, in both directions."""
         return [self.out, self.inn]
 
     @property
@@ -74,19 +75,19 @@ class Links:
         """Load the data for `cost` and `order` into memory."""
 
     def order(self, node: Any, child: Any) -> Any:
-        """The order of a child among the children of `node`."""
+        """Return the order of a child among the children of `node`; None if the child itself is its order."""
         return None
 
 
 class PlainLinks(Links):
-    """An edge is the child, and costs 1."""
+    """Links of rows (node, child), each of cost 1."""
 
     def __init__(self, name: str, out: Adjacency, inn: Adjacency) -> None:
         super().__init__(out, inn)
         self._name = name
 
     def change(self, batch: Batch) -> LinkChanges:
-        """Rows are links; a child's parents are those with a weight above 0."""
+        """Apply a delta of rows (node, child). A row is a link while its weight is above 0."""
         delta = consolidate(batch.rows, batch.weights, self._name)
         lost: list[Link] = []
         gained: list[Link] = []
@@ -104,7 +105,7 @@ class PlainLinks(Links):
 
 
 class TiedLinks(Links):
-    """`expand(node, edge)` returns the children of an edge, `weight(node, edge)` its cost."""
+    """Links whose edges may have costs, `weight(node, edge)`, and several children, `expand(node, edge)`."""
 
     tied = True
 
@@ -125,7 +126,7 @@ class TiedLinks(Links):
         self.cost = None if weight is None else self._cost
 
     def states(self) -> list[State]:
-        """The states that keep the links, their ties and the edges."""
+        """The states of the links, the edges and the ties."""
         return [self.out, self.inn, self._edges, self._ties]
 
     @property
@@ -134,9 +135,7 @@ class TiedLinks(Links):
         return super().complete and self._ties.complete
 
     def change(self, batch: Batch) -> LinkChanges:
-        """Apply a delta: an added edge adds a tie between its node and each of its children; a removed edge removes
-        them.
-        """
+        """Apply a delta of rows (node, edge): each edge adds or removes a tie to each of its children."""
         appeared, vanished = presence(self._edges, batch.zset(self._name))
         tied = [tie for row in appeared for tie in self._ties_of(*row)]
         untied = [tie for row in vanished for tie in self._ties_of(*row)]
@@ -200,13 +199,13 @@ class TiedLinks(Links):
         return tie[0]
 
     def order(self, node: Any, child: Any) -> Any:
-        """The least order among the ties of least cost; None if `expand` gave none."""
+        """Return the least order among the ties of least cost; None if the child itself is its order."""
         tie = best_tie((node, child), self._ties.get((node, child)))
         return None if tie is None else tie[1]
 
 
 def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
-    """Apply `delta`; return the rows that became present, and those that became absent."""
+    """Apply `delta`. Returns the rows that became present, and the rows that became absent."""
     appeared, vanished = [], []
     for (row, move), old in zip(delta.items(), rows.shift(delta), strict=True):
         if old <= 0 < old + move:
@@ -217,7 +216,7 @@ def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
 
 
 def best_tie(link: Row, bag: Any) -> tuple[Any, Any] | None:
-    """The least cost of a link's ties, and the least order at that cost; an order of None means the child itself."""
+    """Return the least cost of a link's ties, and the least order at that cost; order None means the child itself."""
     if bag is None:
         return None
     if type(bag) is tuple:

@@ -1,15 +1,16 @@
 """Reachability from roots by ranked supports: the reached nodes with their depths and parents.
 
-Rows (key, root) and (node, edge) in, rows (key, Reached) out, for each key the rows of each of its roots. Keys with a
-common root share its reached nodes.
+The inputs are rows (key, root) and (node, edge). The output has rows (key, Reached): for each key the rows of each of
+its roots. Keys with a common root share the stored cells of its nodes.
 
-If cycles are errors, a root that reaches one has one additional row, which names the cycle; its other rows do not
+If cycles are errors, a root that reaches a cycle has an additional row, which names the cycle. Its other rows do not
 change. That row is a function of the current links, so it disappears with the cycle.
 
-A root that reaches a node beyond the limit, or too many nodes, has no row meanwhile. Its depths are stored all the
-same, so the rows are a function of the current links.
+While a root reaches a node beyond the limit, or too many nodes, it has no rows. Its depths are stored all the same, so
+the rows are a function of the current links.
 
-It does not distinguish the paths to a node. A recursion with one row for each path is linear, and runs by waves.
+There is one row for a node, however many paths lead to it. A recursion with a row for each path is linear, and is
+computed by waves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,9 +63,7 @@ class Ranked(Operator):
         return [self._ranks, self._roots, *self._links.states(), *sizes, *further, *beyond]
 
     def held(self) -> Mapping[int, str]:
-        """The message for the least root beyond a bound or, if cycles are errors, the least root that reaches a
-        cycle.
-        """
+        """Return the message for a root beyond a bound, or else, if cycles are errors, for one that reaches a cycle."""
         if self._beyond is not None and (beyond := self._beyond.held(self.name)):
             return beyond
         found = None if self._cycles is None else self._cycles.least()
@@ -123,7 +122,7 @@ class Ranked(Operator):
         return [key for key, weight in pairs_of(self._roots.get(root)) if weight > 0]
 
     def _tell_changes(self, told: "_Delta", root: Any, notes: dict[Any, Cell | None], keys: list[Any]) -> None:
-        """Emit a root's changes of the epoch, for the keys that had it and have it."""
+        """Emit the epoch's changes of a root's rows, for each of `keys`."""
         ranks, gone, come = self._ranks.resident(), told.old, told.new
         alone = keys[0] if len(keys) == 1 else None
         for node, old in notes.items():
@@ -146,9 +145,7 @@ class Ranked(Operator):
                     come += [(key, row) for key in keys]
 
     def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
-        """Emit all rows of a root for keys that lost or gained the root, and only the changed rows for its other
-        keys.
-        """
+        """Emit all rows of a root for keys that have lost or gained it, and only changed rows for its other keys."""
         notes = self._ranks.notes(root)
         self._tell_changes(told, root, notes, [key for key in now if key in before])
         cells = self._cells_of(root)
@@ -161,9 +158,7 @@ class Ranked(Operator):
                 told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
 
     def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
-        """Emit rows of a root that was or is beyond a bound: all rows are inserted, all are retracted, or none is
-        emitted.
-        """
+        """Retract all rows of a root that is beyond a bound only now, insert all rows if it is not any more."""
         keys = self._keys_of(root)
         if not is_now:
             cells = self._cells_of(root)
@@ -175,7 +170,7 @@ class Ranked(Operator):
             told.old += [(key, reached(root, node, cell)) for key in before for node, cell in olds.items()]
 
     def _cells_of(self, root: Any) -> dict[Any, Cell]:
-        """The cells of all nodes that a root reaches."""
+        """Return the cells of all nodes that a root reaches, by node."""
         found: dict[Any, Cell] = {}
         frontier = [root]
         while frontier:
@@ -198,7 +193,9 @@ class Ranked(Operator):
 
 
 class _Moved(NamedTuple):
-    """The roots with changed keys, each with its keys before and now; the added roots, and the removed roots."""
+    """Roots whose keys have changed: their keys `before` and `now`, the roots that have `begun` to have keys, and the
+    roots that have `ended` to have keys.
+    """
 
     before: dict[Any, list[Any]]
     now: dict[Any, list[Any]]
@@ -210,7 +207,7 @@ _UNMOVED = _Moved({}, {}, set(), set())
 
 
 class _Delta(msgspec.Struct):
-    """Retracted and inserted rows."""
+    """Retracted rows, `old`, and inserted rows, `new`."""
 
     old: list[Row] = []
     new: list[Row] = []
@@ -223,7 +220,7 @@ class _Delta(msgspec.Struct):
         new: tuple[Any, ...] | None,
         now: Iterable[Any],
     ) -> None:
-        """Replace an error row."""
+        """Replace a root's error rows: cycle `old` for the keys `before` by cycle `new` for the keys `now`."""
         gone = [] if old is None else [(key, Reached(root, old[0], -1, cycle=old)) for key in before]
         come = [] if new is None else [(key, Reached(root, new[0], -1, cycle=new)) for key in now]
         self.old += [row for row in gone if row not in come]
@@ -237,6 +234,6 @@ class _Delta(msgspec.Struct):
 
 
 def reached(root: Any, node: Any, cell: Cell) -> Reached:
-    """The row of a cell."""
+    """Make the output row of a node's cell."""
     depth, parent, order, _ = cell
     return Reached(root, node, depth, parent, node if order is None else order)

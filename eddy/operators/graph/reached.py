@@ -1,7 +1,7 @@
 """The rows of a fixpoint over a graph, the children that `expand` may return, and the order of nodes.
 
-Nodes are any hashable values, also of several types in one graph. `least` is a total order on them: None, numbers,
-text, bytes, tuples, structs, others; within a type as Python orders them.
+Nodes are any hashable values, also of several types in one graph. `least` and `ordered` sort them by type: None,
+numbers, text, bytes, tuples, structs, other values. Within a type they sort as Python does.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ class Child(msgspec.Struct, frozen=True, gc=False):
 
 
 def reached_serde(node: Serde[Any]) -> Serde[Any]:
-    """The serde of `Reached` over nodes of this serde."""
+    """Make the serde of `Reached` from the serde of nodes."""
     row, nodes = Tuple(node, node, Native, node, Native), Tuple(node, ...)
 
     def fields(reached: Reached) -> tuple[Any, ...]:
@@ -59,12 +59,12 @@ def reached_serde(node: Serde[Any]) -> Serde[Any]:
 
 
 def cell_serde(node: Serde[Any]) -> Serde[Any]:
-    """The serde of a node's cell: (depth, parent, order, number of supports)."""
+    """Make the serde of a node's cell (depth, parent, order, number of supports) from the serde of nodes."""
     return Tuple(Native, node, Native, Native)
 
 
 def least(one: Any, other: Any) -> Any:
-    """The lesser of two nodes.
+    """Return the lesser of two nodes.
 
     >>> least(2, 1), least("a", 2), least((1, "x"), (1, 2))
     (1, 2, (1, 2))
@@ -76,7 +76,7 @@ def least(one: Any, other: Any) -> Any:
 
 
 def ordered(nodes: Any) -> list[Any]:
-    """Nodes from the least to the greatest.
+    """Sort nodes from the least to the greatest.
 
     >>> ordered(["b", 2, "a", 1.5])
     [1.5, 2, 'a', 'b']

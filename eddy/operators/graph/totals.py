@@ -3,12 +3,13 @@
     sum(v)  =  own(v) + Σ sum(c) over the children c        told(v)  =  sum(v)
 
 Invariant: between epochs every node has reported its sum to its parent (`told`), whatever the order in which nodes and
-parents arrived. All links of an epoch are applied before any sum is sent, so a cycle that exists only in between does
-not count. A node on a remaining cycle has no finite sum: it reports no sum, and has no total, until a link of the cycle
-changes. The nodes below it have totals.
+parents arrived. All links of an epoch are applied before any sum is sent, so a cycle that exists only in the middle of
+an epoch does not count. A node on a remaining cycle has no finite sum. It reports no sum, and has no total, until a
+link of the cycle changes. The nodes below it have totals.
 
-Changes move up the tree and stop where they cancel: moving a subtree costs the paths up to the first common ancestor,
-not its size. The check that it is not below itself costs the path up to the root; a leaf needs none.
+Changes move up the tree and stop where they cancel. So to move a subtree costs the paths up to the first common
+ancestor of the old and the new place, not the size of the subtree. The check for a cycle costs the path up to the root;
+a leaf needs no check.
 """
 
 from collections import defaultdict
@@ -46,7 +47,7 @@ class _Cell:
 
     @property
     def above(self) -> Any:
-        """The parent that was told, or None."""
+        """The parent to which the node reports its sum; None if there is none, or the node is on a cycle."""
         return None if self.held else self.parent
 
     def after(self) -> tuple[Any, ...] | None:
@@ -64,8 +65,8 @@ class _Change(NamedTuple):
 class TreeTotals(Operator):
     """Input: deltas of the table node -> value. Output: rows (node, (TOTAL, sum)) and (node, (CYCLE, the cycle)).
 
-    With `include_self` a node's total counts the node; without it only its descendants, for nodes that have children. A
-    parent without a row of its own has a total, too.
+    With `include_self` a node's total includes the node's own value. Otherwise it is the sum over the descendants, and
+    nodes without children have no total. A parent without a row of its own has a total, too.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class TreeTotals(Operator):
         return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
 
     def _totals(self, cells: dict[Any, _Cell]) -> tuple[list[Row], list[Row]]:
-        """The retracted and the inserted totals."""
+        """Return the retracted rows of totals, and the inserted rows."""
         gone: list[Row] = []
         come: list[Row] = []
         total = self._total
@@ -136,7 +137,7 @@ class _Epoch:
         self._climbed: set[Any] = set()
 
     def cell(self, node: Any) -> _Cell:
-        """A node's cell, for changes."""
+        """Return a node's cell, to read or change it."""
         found = self.cells.get(node)
         if found is None:
             found = self.cells[node] = _Cell(self._table.get(node))
@@ -177,9 +178,9 @@ class _Epoch:
             self._flows[node] += 0
 
     def _untell(self, node: Any, cell: _Cell) -> None:
-        """Subtract a node's sum from its parent's.
+        """Subtract a node's sum from its parent's sum.
 
-        The node sends its sum again later, to the parent that it has then.
+        Later the node sends its sum again, to the parent that it has then.
         """
         if cell.told:
             self._deltas[cell.parent] -= cell.told
@@ -188,7 +189,7 @@ class _Epoch:
             cell.told = 0
 
     def hold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
-        """Find the cycles closed by new links, whose nodes send no sum. Returns them."""
+        """Find the cycles that new links close, and let their nodes send no sum. Returns the cycles."""
         found = []
         done: set[Any] = set()
         for start in changed:
@@ -210,7 +211,7 @@ class _Epoch:
         return found
 
     def _cycle_of(self, node: Any) -> tuple[Any, ...]:
-        """The cycle of `node`, starting with its least node."""
+        """Return the cycle of `node`, from its least node back to it."""
         cycle = [node]
         while (after := self.cell(cycle[-1]).parent) != node:
             cycle.append(after)
@@ -221,7 +222,7 @@ class _Epoch:
         return (*cycle[at:], *cycle[:at], first)
 
     def tell(self) -> None:
-        """Send deltas up, once for each node, after all its changed children have sent theirs."""
+        """Send deltas up: each node sends its delta once, after all its changed children have sent theirs."""
         waiting = self._trails()
         ready = [node for node, below in waiting.items() if not below]
         deltas = self._deltas
@@ -241,14 +242,14 @@ class _Epoch:
                 waiting[above] -= 1
                 if not waiting[above]:
                     ready.append(above)
-            elif more and not waiting.get(above):  # with floats, deltas that cancel may leave a small remainder
+            elif more and not waiting.get(above):  # floats that cancel may leave a small remainder
                 ready.append(above)
 
     def _trails(self) -> dict[Any, int]:
-        """The nodes whose sums may change, each with the number of its children that are among these nodes.
+        """Find the nodes whose sums may change. Returns each with the number of its children among these nodes.
 
-        Trails follow parent links from the changed nodes, one step each in turn. Two that meet continue as one, and end
-        where their deltas cancel.
+        Trails follow parent links from the changed nodes, one step each in turn. Two trails that meet continue as one
+        trail, and end if their deltas cancel.
         """
         waiting = dict.fromkeys(self._flows, 0)
         group_of = {node: _SubtreeGroup(node, flow) for node, flow in self._flows.items()}
@@ -289,7 +290,7 @@ class _Epoch:
 
 
 class _SubtreeGroup:
-    """Nodes whose changes were sent up together, as far as `head`, with the sum `flow`."""
+    """Nodes whose trails have met: together they send the change `flow` up, so far up to the node `head`."""
 
     __slots__ = ("flow", "head", "joined", "walks")
 
@@ -299,7 +300,7 @@ class _SubtreeGroup:
         self.walks = True
 
     def leader(self) -> "_SubtreeGroup":
-        """The group that this one was merged into."""
+        """Return the group into which this group was merged in the end; itself if it was not merged."""
         group = self
         while group.joined is not None:
             group = group.joined

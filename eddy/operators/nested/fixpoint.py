@@ -9,12 +9,12 @@ with waiting rows is run, until no rows wait:
     the results of the definitions in iteration n  →  the inputs of the bindings in iteration n + 1
 
 A fact of iteration n depends only on facts of earlier iterations, so no fact supports itself: facts supported only by
-a cycle disappear when the cycle is cut off. Several bindings iterate together; a definition that uses a
-collection of this iteration, instead of a binding, sees the new value.
+a cycle disappear when the cycle is cut off. Several bindings iterate together. A definition sees the bindings as of the
+previous iteration, and collections computed inside the loop as of this iteration.
 
-Bounds: X(iterations) is the answer, and rows that a further iteration would change are cut; under `rows` the cut rows
-are also rows of errors. With `error` the limit guards against recursions that never end: the outermost loop decides
-about a loop that meets it (`operators/nested/outermost.py`).
+Bounds: with `max_depth`, or if the limit is to be part of the answer, X(iterations) is the answer, and rows that a
+further iteration would change are cut. If `on_limit` is `rows`, the cut rows are also rows of errors. Otherwise a loop
+that reaches its limit raises EndlessError, and the outermost loop decides what to do (`operators/nested/outermost.py`).
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's WITH MUTUALLY RECURSIVE.
 """
@@ -39,7 +39,7 @@ __all__ = ["Fixpoint", "NestedBody", "Results", "Take"]
 _ROWS, _TIME = attrgetter("rows"), attrgetter("time")
 _LIMIT, _SIZE, _WORK = "limit=", "max_row_bytes", "max_nested_rows, max_nested_s"
 _LARGEST_WEIGHT = 1 << 4_096
-"""The bound of weights: weights that are squared in each iteration soon exceed it; weights of finite answers do not."""
+"""The largest weight. Weights that are squared in each iteration soon exceed it, weights of finite answers do not."""
 
 
 class NestedBody:
@@ -54,7 +54,7 @@ class NestedBody:
         self._outside = range(0)
 
     def open(self, externals: Sequence[Batch]) -> None:
-        """Deltas from outside are inputs of iteration 0 only."""
+        """Begin an epoch. The deltas from outside are inputs of iteration 0 only."""
         first = self._bindings
         for nested in self._nested:
             nested.begin()
@@ -79,16 +79,19 @@ class NestedBody:
         return made
 
     def waiting(self) -> list[Time]:
-        """The times at which a step is due."""
+        """Return the times for which rows of some step wait."""
         return [time for nested in self._nested for time in nested.waiting()]
 
     def ahead(self) -> RunAhead | None:
-        """A run ahead of a recursion of one binding; None if some step does not make its rows from single rows."""
+        """Return an object that runs the recursion ahead.
+
+        None if it has several bindings, or if a step does not make its rows from single rows.
+        """
         ahead = RunAhead(self.steps, self._results[0])
         return ahead if ahead.possible and self._bindings == 1 else None
 
     def lookups(self, external: int) -> list[NestedLookupJoin] | None:
-        """The joins that look up an input from outside; None if another step reads it, too, or if it is the seed."""
+        """Return the joins that look up an input from outside; None if other steps read it, or if it is the seed."""
         slot = self._bindings + external
         readers = [step for step in self.steps if slot in step.inputs]
         joins = [op for op in (step.operator for step in readers) if isinstance(op, NestedLookupJoin)]
@@ -110,7 +113,7 @@ class NestedBody:
 
 
 class Results(Batch):
-    """The output of a loop of several bindings: a batch for each, picked by `Take`."""
+    """The output of a loop: a batch for each binding. `Take` picks one of them."""
 
     __slots__ = ("batches",)
 
@@ -120,7 +123,7 @@ class Results(Batch):
 
 
 class Take(Operator):
-    """One binding's batch from the results of its loop."""
+    """Picks the batch of one binding from the results of its loop."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name, self._index = name, index
@@ -135,9 +138,9 @@ class Take(Operator):
 class Fixpoint(NestedOperator):
     """Input: deltas from outside. Output: the deltas of all bindings, and last the deltas of the limit's errors.
 
-    If `seeded`, it is a recursion of one binding, whose first input is the seed. `depth` is the number of loops around
-    its body: 1 for an outermost loop, whose times are numbers. `limit` makes rows from the errors of a loop inside
-    another one. `sizes` check each binding's rows; None for rows that are not written.
+    If `seeded`, the loop is a recursion of one binding, and its first input is the seed. `depth` is the number of loops
+    around its body: 1 for an outermost loop, whose times are numbers. `limit` makes the rows of errors of a loop inside
+    another loop. `sizes` has the check of each binding's rows; None for rows that are not written.
     """
 
     def __init__(
@@ -175,18 +178,18 @@ class Fixpoint(NestedOperator):
         return ()
 
     def due(self, time: Time) -> bool:
-        """Whether rows inside wait for an iteration of the enclosing loop."""
+        """Whether rows inside this loop wait for this time of the enclosing loop."""
         return any(at[:-1] == self._prefix(time) for at in self.body.waiting())
 
     def waiting(self) -> list[Time]:
-        """The iterations of the enclosing loop for which rows inside wait."""
+        """Return the times of the enclosing loop for which rows inside this loop wait."""
         return [at[0] if self._depth == 2 else at[:-1] for at in self.body.waiting()]
 
     def _prefix(self, time: Time) -> tuple[int, ...]:
         return (time,) if self._depth == 2 else time
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's reports of cut and overdue rows."""
         super().end_epoch()
         self.cut, self.overdue = [], []
 
@@ -247,9 +250,9 @@ class Fixpoint(NestedOperator):
     def _feed(
         self, iteration: int, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
     ) -> list[Batch] | None:
-        """Add an iteration's results to the totals; return the inputs of the bindings in the next iteration."""
+        """Add an iteration's results to the totals. Returns the next iteration's inputs, None if there are none."""
         after = None
-        # Iteration 0 of a seeded loop is its seed, which needs no iteration.
+        # Iteration 0 of a seeded loop is its seed, and does not count as an iteration.
         last = self._iterations if self._seeded else self._iterations - 1
         for index, batch in enumerate(made):
             if not batch.rows:
@@ -278,7 +281,7 @@ class Fixpoint(NestedOperator):
         return after
 
     def _look_for_repetition(self, iteration: int, made: list[Batch]) -> None:
-        """Raises: EndlessError if the bindings have the same rows as some iterations before."""
+        """Raise EndlessError if the bindings have the same rows as in an earlier iteration."""
         if self._repetition is None:
             if self._deepest is None:
                 self._deepest = max((self._iteration_of(time) for time in self._times()), default=0)
@@ -288,7 +291,7 @@ class Fixpoint(NestedOperator):
             raise self._error(index, made, f"after {iteration} iterations it has the same rows as before")
 
     def _look_ahead(self, ahead: RunAhead, iteration: int, made: list[Batch], total: ZSet) -> None:
-        """Raises: EndlessError if the limit will be met. Does not look ahead while rows are retracted or wait."""
+        """Raise EndlessError if the limit will be met. Does nothing while rows are retracted or wait."""
         if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
             return
         rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
@@ -298,13 +301,14 @@ class Fixpoint(NestedOperator):
             raise self._error(0, [Batch(rows, [1] * len(rows))], why, raised=raised)
 
     def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
-        """Returns a function that selects the rows which the first binding has; `total` is its delta in the epoch so
-        far.
+        """Return a function that says of each row whether the first binding has it.
+
+        `total` is the binding's delta in the epoch so far.
         """
         raise NotImplementedError(type(self).__name__)
 
     def _times(self) -> Iterator[Time]:
-        """The times of all differences that the body keeps."""
+        """Yield the times of all differences in the traces of the body."""
         for state in self.body.states():
             if isinstance(state, Trace):
                 yield from {time for (_, time, _), _ in state.items()}
@@ -313,7 +317,7 @@ class Fixpoint(NestedOperator):
         return time if type(time) is int else time[self._depth - 1]
 
     def _watch(self, index: int, made: list[Batch], iteration: int) -> None:
-        """Raises: EndlessError naming the rows that have become too large to be written."""
+        """Raise EndlessError if rows have become too large to be written; it names them."""
         batch, sizes = made[index], self.sizes[index]
         if max(batch.weights) > _LARGEST_WEIGHT or min(batch.weights) < -_LARGEST_WEIGHT:
             heavy = [row for row, w in zip(batch.rows, batch.weights, strict=True) if abs(w) > _LARGEST_WEIGHT]
@@ -339,7 +343,7 @@ class Fixpoint(NestedOperator):
         return not was
 
     def advice(self, raised: str) -> str:
-        """The advice of a message; `raised`: the bounds that may be raised if the loop ends later, empty for none."""
+        """Return the advice of a message. `raised` names settings to raise if the loop ends later; empty for none."""
         bound = "max_depth=16" if self._seeded else "limit=16, on_limit='return'"
         more = f", or raise {raised} if it ends later" if raised else ""
         return self.bound.advice(f"Mend the data, or bound the recursion: {bound}{more}")
@@ -367,7 +371,7 @@ class Fixpoint(NestedOperator):
         )
 
     def _note_cut(self, over: Sequence[tuple[int, Batch]]) -> None:
-        """Note the rows that an answer omits because it stops at its limit."""
+        """Note the rows that the answer lacks because the loop stops at its limit."""
         if self.bound.max_depth is None and self.bound.on_limit != "rows":
             positive = [batch.select([weight > 0 for weight in batch.weights]) for _, batch in over]
             self.cut += [batch for batch in positive if batch.rows]

@@ -1,19 +1,19 @@
-"""The limit of a block as rows of errors: in an outermost block, and in one inside another loop.
+"""Rows of errors of a block that exceeds its limit: of an outermost block, and of a block inside another loop.
 
-`LimitBarrier`, outermost: the errors are the rows with which the loop would have continued after its last iteration, a
-function of the present data, so that mending the data removes them. While there is one, the loop withholds all its rows
-(`operators/nested/outermost.py`).
+`LimitBarrier` is for outermost blocks. The errors are the rows with which the loop would have continued after its last
+iteration. They are a function of the present data, so mending the data removes them. While there are errors, the loop
+withholds all its rows (`operators/nested/outermost.py`).
 
-`InnerLimit`, inside a loop: each iteration of the enclosing loop runs the block again, and the block's errors in that
-iteration are the rows that the block's own last iteration has changed. Errors are a collection with differences by
-iteration, like any other inside a loop. The inner block withholds no rows: the enclosing iteration continues with its
-current rows. Instead the outermost block withholds all its results:
+`InnerLimit` is for blocks inside a loop. Each iteration of the enclosing loop runs the block again. The block's errors
+in that iteration are the rows that the block's own last iteration has changed. Like all collections inside a loop,
+errors are stored as differences by iteration. The inner block withholds no rows: the enclosing iteration continues with
+its current rows. But results computed from an interrupted inner block are not correct, so the outermost block withholds
+all its results:
 
     errors of the outermost block = its own, and each row that is an error in any iteration of the enclosing loops
 
-since results computed from an interrupted inner block are not correct. A row is an error in some iteration if and only
-if its differences by iteration are not all 0: the earliest one is its weight. So the outermost block only counts a
-row's non-zero differences.
+A row is an error in some iteration if and only if its differences by iteration are not all 0, because its earliest
+non-zero difference is its weight then. So the outermost block only counts a row's non-zero differences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ class InnerLimit:
     """Replaces `LimitBarrier` inside a loop: returns all rows, then the numbered changes beyond the last iteration."""
 
     def states(self) -> Sequence[State]:
-        """None: `InnerErrors` keeps the rows."""
+        """No states, because `InnerErrors` stores the rows."""
         return ()
 
     def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
-        """Return the batches, and the rows that the last iteration changed."""
+        """Return the batches, and as a last batch the rows that the last iteration has changed."""
         return [*batches, Batch.of(numbered(over), time)]
 
 
@@ -65,7 +65,7 @@ class InnerErrors(NestedWeights):
         self._moves = {}
 
     def taken_moves(self) -> ZSet:
-        """The increase, by row, of the number of differences that are not 0, since the last call."""
+        """Return by how much the number of non-zero differences of each row has grown since the last call."""
         moves, self._moves = self._moves, {}
         return {row: move for row, move in moves.items() if move}
 
@@ -75,7 +75,7 @@ def _once(weight: int) -> int:
 
 
 def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
-    """The rows of several bindings in one batch, with the number of the binding in both key and value."""
+    """Merge the batches of several bindings into one Z-set; both key and value get the number of the binding."""
     zset: ZSet = {}
     for index, batch in batches:
         merge_into(zset, [((index, key), (index, value)) for key, value in batch.rows], batch.weights)
@@ -83,10 +83,11 @@ def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
 
 
 class LimitBarrier:
-    """Two arrangements of rows, with the number of the binding in both key and value.
+    """The errors of an outermost block. Stored rows have the number of the binding in both key and value.
 
-    `bindings` are the bindings of the loop, then the bindings of the blocks inside whose errors count; each block has
-    the number of its first binding. `deltas` has rows that an earlier release of eddy withheld; no row is added to it.
+    `bindings` names the bindings of the loop, then the bindings of the inner blocks whose errors count. `inside` has
+    the number of the first binding of each inner block, and its errors. `deltas` has rows that an earlier release of
+    eddy withheld; no row is added to it.
     """
 
     def __init__(
@@ -106,17 +107,17 @@ class LimitBarrier:
         return next(self._errors.items(), None) is not None
 
     def rows(self) -> ZSet:
-        """The present rows of errors."""
+        """Return the present rows of errors."""
         return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
 
     def least(self) -> str:
-        """The binding and the row of one error; equal sets of errors give the same one."""
+        """Return a text that names one error, the same for the same set of errors."""
         return min(
             f"binding '{name}' still changed in its last iteration, e.g. by row {row!r}" for name, row in self.rows()
         )
 
     def taken_back(self, count: int) -> list[ZSet]:
-        """The rows that an earlier release of eddy withheld, for `count` bindings. They are withheld no longer."""
+        """Release the rows that an earlier release of eddy withheld. Returns them, for each of `count` bindings."""
         zsets: list[ZSet] = [{} for _ in range(count)]
         held = dict(self._deltas.items())
         for ((index, key), (_, value)), weight in held.items():

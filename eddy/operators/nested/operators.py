@@ -3,11 +3,11 @@
 A *time* is the number of an iteration, from 0; in nested loops it is a tuple of them, outermost first. A collection
 at time t is the sum of its differences at all s ≤ t, in every component. So
 
-    join     a difference at s meets one at t in iteration lub(s, t)
-    reduce   a key's results can change in any iteration that is an lub of the key's times
+    join     a difference at s meets a difference at t in iteration lub(s, t), their least upper bound
+    reduce   a key's results can change in any iteration that is a least upper bound of some of the key's times
 
-Both store their inputs, and reductions also their results, as traces, so that a change of an earlier epoch's input is
-applied at exactly the affected iterations; rows of a later iteration wait in `later`.
+Both store their inputs as traces, and reductions also their results. So a change to the input of an earlier epoch
+affects exactly the iterations that it has to. Rows of a later iteration wait in `later`.
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBSP", VLDB 2023.
 """
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Time = Any
-"""An int in a loop, a tuple of ints in a loop within a loop."""
+"""An int in an outermost loop, a tuple of ints in a loop inside a loop."""
 
 
 def lub(one: Time, other: Time) -> Time:
@@ -49,14 +49,14 @@ def lub(one: Time, other: Time) -> Time:
     return tuple(map(max, one, other))
 
 
-_SLICE = 1_000  # the number of rows of one side after whose matches the bounds are checked
+_SLICE = 1_000  # after so many rows of one side, or matches, a join checks the epoch's budget
 _FEW = 32  # the number of rows up to which merging equal rows costs more than it saves
-# The values of a key may be read this often, and in addition a share 1/n of the epoch's rows.
+# The most reads of a key's values: each one `_MOST_READS` times, plus 1/`_READ_SHARE` of the epoch's rows for the key.
 _MOST_READS, _READ_SHARE = 500, 10
 
 
 class NestedOperator(Operator):
-    """An operator whose context has the time as its iteration, and that may have rows waiting for a later one.
+    """An operator whose context has the time as its iteration, and whose rows may wait for a later time.
 
     Invariant: at the end of an epoch nothing waits.
     """
@@ -77,14 +77,14 @@ class NestedOperator(Operator):
         self.later = {}
 
     def begin(self) -> None:
-        """The iterations of an epoch begin."""
+        """Prepare for the iterations of an epoch."""
 
 
 _NO_GUARD = Budget(2**62)
 
 
 class _Pairs:
-    """Matches by their times."""
+    """Collects matches by the times at which they occur."""
 
     def __init__(self) -> None:
         self.by_time: dict[Time, tuple[list[Row], list[int]]] = {}
@@ -99,9 +99,9 @@ class _Pairs:
 
 
 class _Join(NestedOperator):
-    """Common parts of the two joins: current matches are returned, matches of later iterations wait.
+    """The common parts of the two joins: current matches are returned, matches of later iterations wait.
 
-    A join of many rows on both sides checks the bounds while it runs, since one step may exceed the epoch's budget.
+    A join of many rows on both sides checks the epoch's budget while it runs, because one step may exceed it.
     """
 
     later: dict[Time, list[Batch]]
@@ -112,7 +112,7 @@ class _Join(NestedOperator):
         self._guard = guard
 
     def _check(self, time: Time, matched: int, of: Batch) -> None:
-        """Raises: EndlessError if `matched` matches of the rows `of` exceed a bound."""
+        """Raise EndlessError if `matched` matches of the rows `of` exceed the epoch's budget."""
         if self._guard.exceeded(matched):
             raise EndlessError(
                 f"join '{self.name}': {matched:,} matches in iteration {time}, and the epoch's rows or seconds "
@@ -135,10 +135,10 @@ class _Join(NestedOperator):
 
 
 class NestedLookupJoin(_Join):
-    """The join of rows inside the loop with a collection outside, which is read from its own state.
+    """Joins rows inside the loop, L, with a collection outside, R, which is read from R's own state.
 
-    The state outside already contains its delta when the loop begins, so L before the epoch is joined with the delta,
-    and ΔL with the new state: `ΔL ⋈ R + L ⋈ ΔR`.
+    R already contains its delta when the loop begins. So ΔL is joined with the new R, and L before the epoch with ΔR:
+    `ΔL ⋈ R + L ⋈ ΔR`.
     """
 
     follows_rows = True
@@ -170,7 +170,7 @@ class NestedLookupJoin(_Join):
         return self._leave(context.iteration, pairs, now, max(left.time, right.time))
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The matches of rows inside the loop; a pair on which the author's function raises makes no row."""
+        """Return the matches of rows inside the loop. A pair on which the author's function raises makes no row."""
         return merged_matches(inputs[0], self._right, self._merge, self.name)
 
     @property
@@ -187,7 +187,7 @@ class NestedLookupJoin(_Join):
         return self._left.changed_keys()
 
     def _matches(self, time: Time, left: Batch) -> list[Batch]:
-        """ΔL ⋈ R, a slice at a time if L is large."""
+        """Return ΔL ⋈ R. If ΔL is large, it is joined in slices, and the budget is checked after each."""
         if len(left.rows) <= _SLICE:
             return [matches(left, self._right, self._merge)]
         found, count = [], 0
@@ -210,9 +210,9 @@ class NestedLookupJoin(_Join):
 
 
 class NestedJoin(_Join):
-    """The join of two collections inside the loop.
+    """Joins two collections inside the loop.
 
-    Each pair of differences is joined once: when the later one arrives.
+    Each pair of differences is joined once, when the second of the two arrives.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class _Traced(NestedOperator, Keyed):
         return (self._taken, self._made)
 
     def _take(self, time: Time, batch: Batch) -> Batch:
-        """Add the input at this time; return its rows with their keys."""
+        """Add the input at this time. Returns its rows that have a key."""
         batch = self.with_keys(batch)
         try:
             self._taken.integrate(batch.rows, batch.weights, time)
@@ -288,11 +288,10 @@ class _Traced(NestedOperator, Keyed):
 
 
 class NestedReduce(_Traced):
-    """Input: rows. Output: for each key the rows that `function` returns for all its values, such as a count or the
-    least value.
+    """Input: rows. Output: for each key the rows that `function` makes of its values, such as a count.
 
-    A weight below 0 is an error.
-    Cost: a key changed in an iteration reads all its rows, at that iteration and at each of its later ones.
+    A weight below 0 is an error. Cost: for a key that changes in an iteration, all its rows are read for this iteration
+    and for each later iteration of the key.
     """
 
     later: dict[Time, dict[Any, None]]
@@ -310,7 +309,7 @@ class NestedReduce(_Traced):
         self._read: dict[Any, int] = {}
 
     def begin(self) -> None:
-        """No key was read yet."""
+        """Set the counts of reads to 0."""
         self._read = {}
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -342,7 +341,7 @@ class NestedReduce(_Traced):
         return Batch(rows, weights, batch.time)
 
     def _check_reads(self, time: Time, key: Any, values: int) -> None:
-        """Raises: EndlessError if the values of one key were read so often that the epoch's budget is exceeded."""
+        """Raise EndlessError if the values of one key were read so often that they exceed a share of the budget."""
         self._read[key] = read = self._read.get(key, 0) + values
         if read > self._guard.max_rows // _READ_SHARE + _MOST_READS * values:
             raise EndlessError(
@@ -363,9 +362,7 @@ class NestedReduce(_Traced):
 
 
 class NestedWeights(_Traced):
-    """Changes the weight of each row by a function of the weight, for `distinct` and `minus`. Cost: O(1) a changed
-    row.
-    """
+    """Replaces the weight of each row by a function of it, for `distinct` and `minus`. Cost: O(1) a changed row."""
 
     later: dict[Time, dict[Row, None]]
 
@@ -377,7 +374,7 @@ class NestedWeights(_Traced):
         self.follows_rows = of_weight is one_if_positive
 
     def explore(self, *inputs: Batch) -> Batch:
-        """The same rows, each with weight 1."""
+        """Return the rows unchanged: `explore` ignores weights."""
         return inputs[0]
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -403,7 +400,7 @@ class NestedWeights(_Traced):
 
 
 def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
-    """A row's weight at a time; later times with another one are added to `late`."""
+    """Return a row's weight at a time, and add to `late` the later times at which its weight may differ."""
     weight = 0
     for at, difference in history:
         if (both := lub(time, at)) == time:
@@ -414,7 +411,7 @@ def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
 
 
 def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
-    """The values with their weights at an iteration; later iterations with other values are added to `late`."""
+    """Return values with their weights at an iteration, and add to `late` the later iterations with differences."""
     bag = {}
     for value, history in cell.items():
         weight = 0
@@ -429,6 +426,6 @@ def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> d
 
 
 def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
-    """The same for nested loops, whose times are only partially ordered."""
+    """Return the same as `_as_of_iteration`, for nested loops, whose times are only partially ordered."""
     weights = ((value, _weight_as_of(history, time, late)) for value, history in cell.items())
     return {value: weight for value, weight in weights if weight}

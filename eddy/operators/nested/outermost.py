@@ -1,4 +1,7 @@
-"""An outermost loop by nested time, and its treatment of bounds (docs/adr/0029-bounds.md).
+"""An outermost loop by nested time, which queues the input that makes it meet a bound (docs/adr/0029-bounds.md).
+
+A loop meets a bound if it reaches its limit, repeats its rows, runs out of the epoch's rows or seconds, or makes a row
+that cannot be written.
 
     states inside   made from the input up to the last epoch that ended
     queue           the sum of the later input
@@ -8,13 +11,15 @@ If the iterations of an epoch meet a bound, they are undone, the epoch's input i
 retracted. The next input is processed together with the queue. If these iterations end, the bindings' rows are sent
 again, and the states are the same as if no bound had been met.
 
-A loop that keeps all keys is one loop for each key, so each key is queued and withheld separately.
+If no step of the loop changes keys, each key is a loop of its own, and is queued and withheld separately. Such a key is
+a *unit*; otherwise the whole loop is the unit.
 
-Queued input on which the author's function raises remains queued, too: its records were committed earlier and cannot be
-rejected any more.
+Queued input on which the author's function raises remains queued, too, because its records were committed earlier and
+cannot be rejected any more.
 
-Invariant: the rows downstream are a function of the input, however it was cut into epochs, except for owed tries: a
-unit whose last try ran out of rows or seconds, or was postponed, is tried again when there is no input.
+Invariant: the rows downstream are a function of the input, however it was cut into epochs, once no unit is *owed a
+try*. A unit is owed one if its last try ran out of rows or seconds, or was postponed. It is tried again when there is
+no input.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +42,7 @@ __all__ = ["RESTLESS", "Outermost"]
 
 _TIME = attrgetter("time")
 RESTLESS = "does not come to rest"
-"""The value of the row in a block's `errors` while a bound is met that makes no rows itself."""
+"""The value of the row in a block's `errors` while a unit is queued because it meets a bound."""
 
 _CHEAP_ROWS = 20_000  # a try of up to this number of rows is made in every epoch
 _LONGEST_WAIT = 64  # the most epochs with input between two tries
@@ -75,7 +80,7 @@ class Outermost(Fixpoint):
         return [*limits, self.queue.state, *self.given.states()]
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's reports."""
         super().end_epoch()
         self.queue.moved = 0
 
@@ -91,7 +96,7 @@ class Outermost(Fixpoint):
         return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
 
     def held(self) -> Mapping[int, str]:
-        """The least message of each partition."""
+        """Return a message for each owned partition with withheld units: the first one in the order of text."""
         found: dict[int, str] = {}
         notes = self._owned()
         for note, partition in zip(notes.values(), self.queue.partitions(list(notes)), strict=True):
@@ -132,7 +137,10 @@ class Outermost(Fixpoint):
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
 
     def _note_asked(self, error: EndlessError) -> None:
-        """A bound was met: note the keys that were looked up before, unless more rows or seconds might suffice."""
+        """Note the keys that iterations have looked up outside before they met a bound.
+
+        Nothing is noted if more rows or seconds might suffice, or if units are keys.
+        """
         self._asked = None
         if error.of_work or self.queue.keyed:
             return
@@ -141,7 +149,7 @@ class Outermost(Fixpoint):
         self._asked = {join: join.changed_keys() | ahead for join in joins}
 
     def _touched(self, inputs: Sequence[Batch]) -> bool:
-        """Whether an epoch's input can change the iterations that met the bound last."""
+        """Whether an epoch's input can change the iterations that last met a bound."""
         if self._asked is None:
             return True
         for batch, joins in zip(inputs, self._lookups, strict=True):
@@ -172,9 +180,10 @@ class Outermost(Fixpoint):
         failed: dict[Any, Note] | None = None,
         idle: bool = False,
     ) -> Batch:
-        """Process `delta` and the queued input of `tried` units; units that meet a bound are queued.
+        """Process `delta` and the queued input of the `tried` units, and queue the units that meet a bound.
 
-        `idle`: the input that is processed has no effect, so it does not make the queued units due for another try.
+        `queued`: all queued units. `failed`: the units that have met a bound in this epoch already, with notes. `idle`:
+        `delta` cannot change the iterations of queued units, so they are not owed a try.
         """
         queue, alone = self.queue, not delta
         back = queue.rows(tried) if tried else {}
@@ -213,7 +222,7 @@ class Outermost(Fixpoint):
         return self._leave(_Worked(totals, over, queued, tried - failed.keys(), failed), time)
 
     def _fails(self, rows: ZSet, time: int) -> bool:
-        """Whether the queued rows fail without the epoch's input, so that no record of the epoch is the cause."""
+        """Whether the queued rows fail even without the epoch's input, so that no record of the epoch is the cause."""
         try:
             self._budget.begin(1 + len(rows) // _ROWS_A_BUDGET)
             self.run_iterations(self._batches(rows, time))
@@ -228,8 +237,9 @@ class Outermost(Fixpoint):
         return False
 
     def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
-        """The units on whose queued rows the author's function raised; many units are tried in smaller groups to find
-        them.
+        """Return notes for the units on whose queued rows the author's function raised.
+
+        If there are several units, all get a note, and are tried again in smaller groups to find the failing ones.
         """
         why = f"{self.bound.where(self.name)}: the function raised {describe_exception(error)}"
         if len(units) > 1:
@@ -250,15 +260,15 @@ class Outermost(Fixpoint):
         return [Batch.of(zset, time) if zset else EMPTY for zset in zsets]
 
     def _undo(self) -> None:
-        """The states inside are as before the epoch."""
+        """Undo the iterations, so that the states inside are as before the epoch."""
         self.body.forget_waves()
         for state in self.body.states():
             state.rollback()
 
     def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
-        """The units that met the bound: the processed units with new rows in the last iteration.
+        """Return notes for the units that met a bound: the processed units with new rows in the last iteration.
 
-        If many together exceeded the budget, all are tried again, in smaller groups.
+        If several units together exceeded the budget, all get a note, and are tried again in smaller groups.
         """
         if error.of_work and len(units) > 1:
             self._halve(units)
@@ -271,7 +281,7 @@ class Outermost(Fixpoint):
         return notes or dict.fromkeys(units, Note(str(error), owed, time))
 
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
-        """Set the number of epochs with input before the next try: 0 for cheap tries, else twice the last number."""
+        """Set the number of epochs with input before the next try: 0 after a cheap try, else twice the last number."""
         if failed:
             dear = rows > _CHEAP_ROWS
             self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0
@@ -279,7 +289,7 @@ class Outermost(Fixpoint):
             self._wait, self._most = 0, self._most and 2 * self._most
 
     def _leave(self, worked: "_Worked", time: int) -> Batch:
-        """Write notes, and return the rows for downstream."""
+        """Write the notes and the bindings' rows. Returns the rows for downstream."""
         totals, queued, failed = worked.totals, worked.queued, worked.failed
         if not failed:
             self._note_cut(worked.over)
@@ -305,7 +315,7 @@ class Outermost(Fixpoint):
         return self.name, (unit, RESTLESS)
 
     def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
-        """As `_leave`, for a loop whose own limit can withhold it, too. Such a loop is one unit."""
+        """Return the rows for downstream, for a loop that its own limit can withhold, too. Such a loop is one unit."""
         was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
         queued = queued or (was_queued and not worked.done)
         was_withheld = was_queued or (was is not None and not was.queued)
@@ -341,12 +351,16 @@ class Outermost(Fixpoint):
 
 
 def _of_data(error: Exception) -> bool:
-    """Whether rows are the cause of the error: an author's function raised, or an operator refused them."""
+    """Whether rows are the cause of an error, because an author's function raised, or an operator refused them."""
     return isinstance(error, DataError) or not isinstance(error, EddyError)
 
 
 class _Worked(NamedTuple):
-    """The outcome of an epoch. `done`: queued units that were processed; `failed`: units that are queued now."""
+    """The outcome of an epoch: the bindings' deltas `totals`, and the changes `over` beyond the last iteration.
+
+    `queued`: the units that were queued before. `done`: queued units that were processed now. `failed`: units that were
+    queued now, with notes.
+    """
 
     totals: list[ZSet]
     over: list[tuple[int, Batch]]

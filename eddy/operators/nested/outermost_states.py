@@ -1,8 +1,8 @@
-"""The states of an outermost loop beside the states of its body: queued input, and the rows of its bindings.
+"""The states of an outermost loop besides the states of its body: queued input, and the rows of its bindings.
 
-Input is queued, with the reason, while the loop meets a bound. A *unit* is the smallest part of a loop that can wait
-alone: a key, in a loop that keeps all keys; otherwise the whole loop, as unit None. A unit is *queued* while the queue
-has a note for it. Equal rows are merged, so the queue is no larger than the data.
+Input is queued, with the reason, while the loop meets a bound. A *unit* is the smallest part of a loop that can be
+queued alone: a key, if no step of the loop changes keys; otherwise the whole loop, as unit None. A unit is *queued*
+while the queue has a note for it. Equal rows are merged, so the queue is no larger than the data.
 
     queue     (number of the input, key)   (number, value)                  ->  weight
               (number of inputs, unit)     (number of inputs, the note)     ->  1
@@ -29,10 +29,10 @@ Unit = Any
 
 
 class Note(NamedTuple):
-    """The reason why a unit is withheld, whether it is tried again without further input, and the latest time of its
-    rows.
+    """A note about a unit that is withheld, and `why`.
 
-    `queued`: the unit met a bound, so that its rows wait; otherwise the loop's own limit has made rows of errors.
+    `owed`: the unit is tried again without further input. `time`: the latest event time of its rows. `queued`: the unit
+    met a bound, so its input is queued; otherwise the loop's own limit has made rows of errors.
     """
 
     why: str
@@ -42,7 +42,7 @@ class Note(NamedTuple):
 
 
 class Queue:
-    """Rows and notes in one arrangement. `inputs` is the number of inputs; `keyed`: units are keys."""
+    """Queued rows and notes, in one arrangement. `inputs` is the loop's number of inputs; `keyed`: units are keys."""
 
     def __init__(self, arrangement: Arrangement[Any, Any], inputs: int, keyed: bool) -> None:
         self._arrangement, self.inputs, self.keyed = arrangement, inputs, keyed
@@ -56,12 +56,12 @@ class Queue:
         return self._arrangement
 
     def forget(self) -> None:
-        """The state has changed otherwise."""
+        """Drop the notes in memory, because the state was rolled back or replaced."""
         self._notes, self._homes = None, {}
         self.moved = 0
 
     def notes(self) -> Mapping[Unit, Note]:
-        """The note of each unit that is withheld. Cost: constant if there is none."""
+        """Return the note of each unit that is withheld. Cost: constant if no unit is."""
         if self._notes is None:
             self._notes = dict(self._stored_notes())
         return self._notes
@@ -97,7 +97,7 @@ class Queue:
         self._notes = known
 
     def rows(self, units: Iterable[Unit]) -> ZSet:
-        """The rows of units that wait, numbered."""
+        """Return the queued rows of these units, numbered: with the number of the input in both key and value."""
         if not self.keyed:
             return {row: weight for row, weight in self._arrangement.items() if row[0][0] != self.inputs}
         keys = [(index, unit) for unit in units for index in range(self.inputs)]
@@ -122,7 +122,7 @@ class Queue:
 
 
 class Given:
-    """`traces` holds a trace for each binding, None where the arrangement has its rows."""
+    """The rows of the bindings. `traces` has a trace for each binding, None if the arrangement has its rows."""
 
     def __init__(self, traces: Sequence[Trace[Any, Any] | None], arrangement: Arrangement[Any, Any] | None) -> None:
         self._traces, self._arrangement = traces, arrangement
@@ -133,7 +133,7 @@ class Given:
         return [] if self._arrangement is None else [self._arrangement]
 
     def take(self, totals: Sequence[ZSet]) -> None:
-        """Apply the deltas of the bindings that have no trace."""
+        """Add the deltas of the bindings without a trace to the arrangement."""
         if self._arrangement is not None:
             delta = {
                 ((index, key), (index, value)): weight
@@ -144,7 +144,7 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
-        """Whether each of `rows` is in a binding. A binding without a trace is read as of before the current epoch."""
+        """Return for each row whether a binding has it. Without a trace, it is read as before the current epoch."""
         trace = self._traces[index]
         if trace is not None:
             cells = trace.get_many([key for key, _ in rows])
@@ -156,7 +156,7 @@ class Given:
         return [weight_in(bag, (index, value)) > 0 for (_, value), bag in zip(rows, bags, strict=True)]
 
     def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
-        """The rows of each binding, for these keys or for all. Cost: proportional to the traces' rows of these keys."""
+        """Return the rows of each binding for these keys, None for all keys. Cost: proportional to these rows."""
         chosen = None if keys is None else list(keys)
         made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
         if self._arrangement is not None:

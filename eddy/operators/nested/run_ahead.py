@@ -2,9 +2,9 @@
 
     new(n + 1) = op(new(n)) - all rows so far          until no row is new, or the limit is met
 
-If each step makes its rows from single rows and retracts none, the new rows of an iteration are those that op makes
-from the new rows of the iteration before. So sets of rows suffice to find the iteration that makes the last row, at a
-fraction of the cost of iterations with traces, weights and states.
+If each step makes its rows from single rows and retracts none, op makes the new rows of an iteration from the new rows
+of the previous iteration. So sets of rows suffice to find the iteration that makes the last row, at a fraction of the
+cost of iterations with traces, weights and states.
 
 Source: Bancilhon and Ramakrishnan, "An amateur's introduction to recursive query processing strategies", SIGMOD 1986,
 for the evaluation by new rows.
@@ -21,13 +21,13 @@ from eddy.operators.operator import Step
 __all__ = ["MOST_ROWS", "RunAhead"]
 
 MOST_ROWS = 2_000_000
-"""With more rows the run is abandoned: it would not fit into memory beside the traces."""
+"""With more rows the run is abandoned, because it might not fit into memory beside the traces."""
 
 
 class RunAhead:
-    """The body of a recursion of one binding: `steps` from slot 0 to the slot `result`.
+    """Runs the body of a recursion of one binding: `steps` from slot 0 to the slot `result`.
 
-    `possible`: each step makes its rows from single rows.
+    `possible`: each step makes its rows from single rows, so a run ahead finds all rows.
     """
 
     def __init__(self, steps: Sequence[Step], result: int) -> None:
@@ -45,12 +45,11 @@ class RunAhead:
         known: Callable[[Sequence[Row]], Sequence[bool]],
         sizes: RowSizes | None,
     ) -> tuple[list[Row], str]:
-        """The new rows after `iterations` iterations; or a row that cannot be written, with the reason.
+        """Return the rows that are new after `iterations` iterations, and an empty text.
 
-        No rows if op ends before.
-
-        `rows` are the rows that are new now, and `known` selects the rows that exist already. Afterwards `asked` has
-        the keys that each join has looked up.
+        If a row cannot be written, return this row and the reason. If op ends before, or the run is abandoned, return
+        no rows. `rows` are the rows that are new now, and `known` says of each row whether it exists already.
+        Afterwards `asked` has the keys that each join has looked up.
         """
         self.asked, self._dead = {}, set()
         seen, new = set(rows), self._going_on(list(rows))
@@ -68,7 +67,7 @@ class RunAhead:
         return new, ""
 
     def _going_on(self, rows: list[Row]) -> list[Row]:
-        """The rows from which op may make others: without the rows whose keys match no row outside."""
+        """Return the rows from which op may make further rows, without the rows whose keys match no row outside."""
         if self._first is None or not rows:
             return rows
         asked = self.asked.setdefault(0, set())

@@ -1,9 +1,9 @@
-"""The records that a processor with named children forwards, and the records of one child.
+"""Records that a processor forwards to named children, and the stream of one child.
 
-    forward(record, child)    the row (key, (child, value))
-    forward(record)           the row (key, (None, value)), which is of every child
+    forward(record, child)    makes the row (key, (child, value))
+    forward(record)           makes the row (key, (None, value)), for every child
 
-The step of the processors alone makes such rows, and only its children read them: they are in no state and no topic.
+Only a step of processors makes such rows, and only its children read them. They are in no state and no topic.
 """
 
 from eddy.operators.batch import Batch
@@ -20,7 +20,7 @@ class ChildStream(Operator):
         self.name, self._own = name, frozenset({child, None})
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Select this child's rows, and take their values out."""
+        """Select the rows for this child, and remove the child from their values."""
         (batch,) = inputs
         own = batch.select([child in self._own for _, (child, _) in batch.rows])
         return own.with_rows([(key, value) for key, (_, value) in own.rows])

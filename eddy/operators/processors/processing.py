@@ -1,12 +1,13 @@
 """Processors as an operator: the author's object takes the records of a partition one by one.
 
     before the records    punctuations by wall clock that are due at the epoch's tick, by partition and schedule
-    for each record       punctuations by event time up to its time, also of records before it that a filter dropped;
+    for each record       punctuations up to the event time that the source partition has reached with this record;
                           then `process(record)`
-    after the records     punctuations by event time of records after the last one that a filter dropped
+    after the records     punctuations up to the event time that the source partition has reached in the epoch
 
-So the calls of a partition are a function of its input, of the ticks, and of the stores, however the input was cut into
-epochs. A record on which `process` raises has no effect, in stores and in rows: the error policy decides about it.
+The event time also counts records that a filter has dropped between the source and this step. So the calls of a
+partition are a function of its input, of the ticks, and of the stores, however the input was cut into epochs. A record
+on which `process` raises has no effect on stores and makes no rows; the error policy decides about it.
 """
 
 from bisect import bisect_right
@@ -38,12 +39,15 @@ _NONE_RETAINED: Mapping[str, RetainedStore] = MappingProxyType({})
 
 
 class ProcessorSpec(NamedTuple):
-    """A step of processors. `source` is the topic whose event time it has; else `no_event_time` says why there is none.
+    """The definition of a step of processors.
 
-    `keeps_keys`: a forwarded record has the key of the current one, or one of the partition in a punctuation.
-    `retained` are the stores by name whose rows are kept for a time.
-    `children`: the names under which records may be forwarded; then rows are addressed, see `child_stream`.
-    `weights`: rows are passed with their weights, retracted ones too; otherwise each is a record, weight times.
+    - `source`: the topic whose event time the step reads; if it is empty, `no_event_time` has the reason.
+    - `keeps_keys`: a forwarded record must have the key of the current record, or in a punctuation a key of the
+      processor's partition.
+    - `retained`: the stores whose rows are removed after a retention time, by name.
+    - `children`: the names of the children to which records may be forwarded; see `child_stream`.
+    - `weights`: the processor gets a row once, with its weight, also a retracted row. Otherwise it gets a row `weight`
+      times, as a record.
     """
 
     application: str
@@ -60,9 +64,8 @@ class ProcessorSpec(NamedTuple):
 class Process(Keyed):
     """Input: rows of (K, V). Output: the records that the processors forward.
 
-    `maps` are the stores by name, `tables` the global tables that it reads.
-    `rows` finds the partitions of its input rows. A row without a place in a source, and
-    without a key, is of no partition and is dropped.
+    `maps` has the stores by name, `tables` the global tables that the processors read. `rows` is the spec by which
+    partitions of input rows are found. A row that has neither a place in a source nor a key is dropped.
 
     Invariant: `moments` has the next moment of each schedule by wall clock, and -1 for a cancelled schedule.
     Cost: a call of `process` for each record.
@@ -89,11 +92,11 @@ class Process(Keyed):
 
     @property
     def reads(self) -> ClocksRead:
-        """Both clocks, since processors choose a clock only when they run."""
+        """Both clocks, because processors choose a clock only when they run."""
         return ClocksRead(frozenset({self.spec.source} - {""}), wall=True)
 
     def wakes_at(self) -> Wake | Tick | Watermark | TickOrWatermark | None:
-        """At once if a processor has to be created; else at the first moment of a schedule."""
+        """Return `AT_ONCE` if a processor has to be created, else the first moment of a schedule."""
         owned = self._owned()
         if not all(partition in self._tasks for partition in owned):
             return Wake.AT_ONCE
@@ -114,7 +117,7 @@ class Process(Keyed):
         return run.end()
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set the rows aside on which `process` fails."""
+        """Call the processors, and set aside the rows on which `process` fails."""
         batch = aside.without_kept(inputs[0])
         run = self._begin(context, batch)
         aside.without(run.batch, dict(run.errors()))
@@ -122,11 +125,11 @@ class Process(Keyed):
 
     @property
     def tells_failures(self) -> bool:
-        """Always: a failing row is known, and the rows after it are tried."""
+        """True, because a failing row is known, and the rows after it are tried."""
         return True
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Take the rest of the rows, after the failing one, too. The caller rolls back."""
+        """Try the rows after the failing one, too. Returns all failing rows. The caller rolls back."""
         run = self._run
         return {} if run is None or run.failing is None else {run.failing: run.error, **dict(run.errors())}
 
@@ -138,7 +141,7 @@ class Process(Keyed):
         return run
 
     def task(self, partition: int) -> Task:
-        """The task of a partition. Raises: ProcessorError where it cannot be made."""
+        """Return the task of a partition, and make it at the first call. Raises: ProcessorError if that fails."""
         task = self._tasks.get(partition)
         if task is None:
             spec = self.spec
@@ -152,18 +155,18 @@ class Process(Keyed):
         return task
 
     def forget(self) -> None:
-        """Close all processors: an epoch was undone, or partitions have moved."""
+        """Close all processors, because an epoch was undone, or partitions have moved."""
         tasks, self._tasks, self._seen, self._run = self._tasks, {}, {}, None
         for task in tasks.values():
             task.close()
 
     def end_epoch(self) -> None:
-        """Count anew."""
+        """Set the counts to 0."""
         super().end_epoch()
         self.late = 0
 
     def end_calls(self, context: Context) -> None:
-        """Remove rows that are past from stores, and note the event times."""
+        """Remove the rows of stores whose retention is over, and note the event times."""
         if self.spec.retained:
             self.late += sum([self._tasks[partition].expire() for partition in sorted(self._tasks)])
         times, source = context.event_time, self.spec.source
@@ -180,7 +183,7 @@ _NOWHERE = -1
 
 
 class _Moment(NamedTuple):
-    """An event time that a record has reached, with the schedules whose moments it has passed."""
+    """The event time that a record has moved forwards, and the schedules that are due for it."""
 
     offset: int
     time: int
@@ -188,7 +191,7 @@ class _Moment(NamedTuple):
 
 
 class _Run:
-    """One step. Returns the rows that are not processed yet, and the forwarded rows."""
+    """One step over a batch: calls the processors row by row, and collects the rows that they forward."""
 
     def __init__(self, operator: Process, context: Context, batch: Batch) -> None:
         self.operator, self.context, self.batch = operator, context, batch
@@ -200,7 +203,7 @@ class _Run:
         self._headers: list[Any] = []
         self._mark = 0
         self._task: Task | None = None
-        self._time: int | None = None  # of the running punctuation by event time
+        self._time: int | None = None  # the time of the running punctuation by event time
         self._moments: dict[int, list[_Moment]] = {}
         self._clocks: dict[int, list[int]] = {}
         self._by_number = context.timestamps is not None
@@ -209,7 +212,7 @@ class _Run:
         self._places: list[Place | None] = batch.places_of_rows()
 
     def begin(self) -> None:
-        """Make the processors, and call what is due by wall clock."""
+        """Make missing processors, and call the punctuations that are due by wall clock."""
         operator, tick = self.operator, self.context.tick
         self._homes = self._partitions()
         if _NOWHERE in self._homes:
@@ -227,7 +230,7 @@ class _Run:
         self._mark = len(self._rows)
 
     def _partitions(self) -> list[int]:
-        """The partition of each row; a row without a key and a place has none."""
+        """Return the partition of each row, -1 for a row without a key and a place."""
         rows, spec = self.batch.rows, self.operator.rows
         if spec.partitions == 1 and None not in keys_of(rows):
             return [0] * len(rows)
@@ -239,7 +242,7 @@ class _Run:
         return homes
 
     def _reached(self, partition: int) -> Iterator[_Moment]:
-        """The moments of event time that the epoch's records reach, by rising offset."""
+        """Yield the moments at which the epoch's records make schedules due by event time, by rising offset."""
         read = self.context.read.get((self.operator.spec.source, partition))
         cycles = self.operator.task(partition).by("event time")
         if read is None or not cycles:
@@ -258,7 +261,7 @@ class _Run:
     # Rows
 
     def errors(self) -> Iterator[tuple[int, Exception]]:
-        """Take the rows that are left; yield each that fails, whose effects are undone, with its error."""
+        """Process the remaining rows. Yields index and error of each row that fails, after undoing its effects."""
         self.failing = None
         while self._index < len(self.batch) - 1:
             try:
@@ -314,7 +317,7 @@ class _Run:
         return [stamps[number - 1] if number else 0 for number in self._numbers]
 
     def _punctuate(self, partition: int, place: Place | None) -> None:
-        """Call what is due by event time before the record at a place; for None, which has no offset, nothing."""
+        """Call the punctuations that are due by event time before the record at `place`; none if that is None."""
         moments = self._moments[partition]
         while place is not None and moments and moments[0].offset <= place[2]:
             self._call(partition, moments.pop(0))
@@ -327,18 +330,18 @@ class _Run:
         self._time, self._mark = None, len(self._rows)
 
     def _of(self, task: Task, cycle: Cycle) -> Cycle:
-        """The present schedule of a processor that was created again during the step."""
+        """Return the schedule of the same name in the present processor, which may be newer than `cycle`."""
         return next((one for one in task.cycles if one.name == cycle.name), cycle)
 
     def end(self) -> Batch:
-        """Call what is left to be called by event time; return the rows."""
+        """Call the remaining punctuations by event time. Returns the forwarded rows."""
         for partition, moments in self._moments.items():
             for moment in moments:
                 self._call(partition, moment)
         self.operator.end_calls(self.context)
         rows, times, time = self._rows, self._times, self.batch.time
         headers = self._headers if any(self._headers) else None
-        self.batch, self._rows, self._places = EMPTY, [], []  # tasks keep the step until the next one
+        self.batch, self._rows, self._places = EMPTY, [], []  # tasks refer to this object until the next step
         if not rows:
             return EMPTY
         return Batch(rows, [1] * len(rows), time if self._by_number else max(times), times, headers)
@@ -347,7 +350,7 @@ class _Run:
 
     @property
     def no_event_time(self) -> str:
-        """Why there are no punctuations by event time; empty if there are."""
+        """The reason why there are no punctuations by event time; empty if there are."""
         return self.operator.spec.no_event_time
 
     @property
@@ -356,7 +359,7 @@ class _Run:
         return self.operator.spec.children
 
     def emit(self, task: Task, record: Record[Any, Any], child: str | None) -> None:
-        """Pass a record on, to one child or to all. Raises: DataError."""
+        """Pass a record of a task on, to one child or, for None, to all. Raises: DataError."""
         current = task.current
         if type(record) is not Record:
             raise DataError(
@@ -398,7 +401,7 @@ class _Run:
             )
 
     def place(self) -> RecordMetadata | None:
-        """The place of the current row."""
+        """Return topic, partition and offset of the current row's record; None if they are not known."""
         place = self._places[self._index]
         return None if place is None else RecordMetadata(*place)
 
@@ -407,7 +410,7 @@ class _Run:
         return self.context.tick or 0
 
     def event_time(self, partition: int) -> int | None:
-        """The event time at the current row, or punctuation."""
+        """Return the event time of a partition at the current row or punctuation; None if it has none yet."""
         if self._time is not None:
             return self._time
         source = self.operator.spec.source

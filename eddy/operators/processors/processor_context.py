@@ -26,7 +26,7 @@ _MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(days=36_500)
 
 
 class Cycle:
-    """The moments of a punctuation, the multiples of `every_ms` since 1970, and the function that is called there.
+    """A schedule of punctuations: `function` is called at the multiples of `every_ms` since 1970.
 
     `number` distinguishes schedules of one processor with the same clock and length, in the order of creation.
     """
@@ -36,18 +36,18 @@ class Cycle:
         self.name = f"{by}/{every_ms}/{number}"
 
     def after(self, time: int) -> int:
-        """The first moment after a time."""
+        """Return the first moment after a time."""
         return (time // self.every_ms + 1) * self.every_ms
 
 
 class Schedule:
-    """A schedule of punctuations, to be cancelled. It stays cancelled: also after a restart, and at another worker."""
+    """A schedule of punctuations, which can be cancelled. Then it is cancelled for good, on every worker."""
 
     def __init__(self, context: "ProcessorContext", cycle: Cycle) -> None:
         self._context, self._cycle = context, cycle
 
     def cancel(self) -> None:
-        """Call the function no more. An epoch that is undone takes this back."""
+        """Call the function no more. If the epoch is undone, so is the cancellation."""
         self._context._call.check("cancel() is called")
         self._context._task.cancel(self._cycle)
 
@@ -60,7 +60,7 @@ class _RunningStep(Protocol):
 
 
 class _Task(Protocol):
-    """The part of the engine that a context speaks to."""
+    """The part of a task that its context calls."""
 
     @property
     def stores(self) -> Mapping[str, StateStore[Any, Any]]:
@@ -68,11 +68,11 @@ class _Task(Protocol):
 
     @property
     def timed_stores(self) -> Mapping[str, TimedStore]:
-        """The stores by name whose rows are kept for a time."""
+        """The stores whose rows are removed after a retention time, by name."""
 
     @property
     def no_event_time(self) -> str:
-        """Why there is no event time; empty if there is."""
+        """The reason why there is no event time; empty if there is."""
 
     @property
     def children(self) -> tuple[str, ...]:
@@ -99,10 +99,10 @@ class _Task(Protocol):
 
 
 class ProcessorContext:
-    """The surroundings of one processor, which has the records of one partition.
+    """Gives a processor its stores, clocks and schedules, and forwards its records.
 
-    It is used within `init`, `process` and punctuations only. `application` is the topology's name,
-    `name` is the step's name, and `partition` is the processor's partition.
+    It can be used only within `init`, `process` and punctuations. A processor has the records of one partition,
+    `partition`. `application` is the topology's name, and `name` is the step's name.
     """
 
     def __init__(self, application: str, name: str, partition: int, task: _Task, call: RunningCall) -> None:
@@ -139,7 +139,7 @@ class ProcessorContext:
         return found
 
     def _no_store(self, name: str) -> ProcessorError:
-        """The error of a name that is not a store, or of a store that another method returns."""
+        """Make the error for a name that is not a store of the step, or a store that another method returns."""
         where, stores = f"process '{self.name}': store {name!r}", {**self._task.stores, **self._task.timed_stores}
         if name in stores:
             method = _METHODS.get(type(stores[name]), "store")
@@ -151,10 +151,10 @@ class ProcessorContext:
         )
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Pass a record on to the steps that read the result; of a step with `children`, to one of them, or to all.
+        """Pass a record on to the steps downstream. If the step has `children`, to the named child, or to all of them.
 
-        Raises: DataError for a record that is none, or whose key `process_values` may not have; ProcessorError outside
-        of a call, and for a child that the step does not name.
+        Raises: DataError for an object that is not a record, or a key that `process_values` does not allow;
+        ProcessorError outside of a call, and for a child that the step does not name.
         """
         if self._call.thread != get_ident():
             self._call.check("forward() is called")
@@ -176,11 +176,12 @@ class ProcessorContext:
         )
 
     def schedule(self, every: timedelta, by: Clock, function: Callable[[int], object]) -> Schedule:
-        """Call `function(time_ms)` whenever a clock has reached a multiple of `every` since 1970, once for all passed.
+        """Call `function(time_ms)` whenever a clock has reached a multiple of `every` since 1970.
 
-        By `event time`: before the first record of the processor's source partition whose timestamp reaches the moment,
-        so the calls are a function of the input; `time_ms` is that timestamp. By `wall clock`: before the records of
-        the first epoch that begins at the moment or later; `time_ms` is the epoch's tick.
+        If the clock passes several multiples at once, there is one call. By `event time` the call is before the first
+        record of the processor's source partition whose timestamp reaches the multiple, so the calls are a function of
+        the input; `time_ms` is that timestamp. By `wall clock` the call is before the records of the first epoch that
+        begins at the multiple or later; `time_ms` is the epoch's tick.
 
         Only in `init`. Raises: ProcessorError.
         """
@@ -208,24 +209,24 @@ class ProcessorContext:
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """The place of the current record in its source topic.
+        """The topic, partition and offset of the current record.
 
-        None in init and in punctuations, for changes of tables, and for rows that went through an exchange.
+        None in init and in punctuations, for changes of tables, and for rows that were sent through an exchange.
         """
         self._call.check("record_metadata is read")
         return self._task.place()
 
     @property
     def event_time_ms(self) -> int | None:
-        """The greatest timestamp of the source partition up to the current record or punctuation.
+        """The greatest timestamp that the source partition has had up to the current record or punctuation.
 
-        None before the first record, and where no source's clock decides: see `schedule`.
+        None before the first record, and if the step has no source with event times; see `schedule`.
         """
         self._call.check("event_time_ms is read")
         return self._task.event_time()
 
     @property
     def wall_clock_ms(self) -> int:
-        """The wall clock of the epoch, in milliseconds since 1970: the tick that is committed with it."""
+        """The wall-clock time of the epoch, in milliseconds since 1970. It is committed with the epoch."""
         self._call.check("wall_clock_ms is read")
         return self._task.tick()

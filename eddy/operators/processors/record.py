@@ -1,4 +1,4 @@
-"""A record as a processor sees it, and the place that it was read from."""
+"""A record as a processor sees it, and the topic, partition and offset from which it was read."""
 
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ V = TypeVar("V")
 Headers = tuple[tuple[str, bytes], ...]
 _SAME: Any = object()
 new_record: Callable[[type[Any], tuple[Any, Any, int | None, Headers, int]], Any] = tuple.__new__
-"""A record of its parts. A call of the class takes three times as long."""
+"""Makes a record from a tuple of its parts. A call of the class takes three times as long."""
 
 
 class Record(NamedTuple, Generic[K, V]):
@@ -32,7 +32,7 @@ class Record(NamedTuple, Generic[K, V]):
     def replace(
         self, *, key: Any = _SAME, value: Any = _SAME, timestamp_ms: Any = _SAME, headers: Any = _SAME
     ) -> "Record[Any, Any]":
-        """The same record, with other parts."""
+        """Return the record with some parts replaced."""
         made: Record[Any, Any] = new_record(
             Record,
             (
@@ -47,7 +47,7 @@ class Record(NamedTuple, Generic[K, V]):
 
 
 class RecordMetadata(NamedTuple):
-    """The place of a record in a source topic."""
+    """The topic, partition and offset of a record."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """A record of a source topic without its key and value: its place, its timestamp and its headers.
+    """A record of a source topic without its key and value: topic, partition, offset, timestamp and headers.
 
     `timestamp_ms` is in milliseconds since 1970: the record's event time.
     """

@@ -1,4 +1,4 @@
-"""A call of the author's code by the engine: the only time at which a context and its stores may be used."""
+"""A call of a processor's methods by eddy: only during a call the context and the stores may be used."""
 
 from collections.abc import Iterable, Iterator
 from threading import get_ident
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class RunningCall:
-    """The current call of one processor. `thread` has the thread of a running call; `number` rises with each call."""
+    """The current call of one processor. `thread` is the thread of a running call, else None; `number` counts calls."""
 
     __slots__ = ("number", "thread", "where")
 
@@ -22,16 +22,16 @@ class RunningCall:
         self.number = 0
 
     def begin(self) -> None:
-        """A call begins, on this thread."""
+        """Begin a call, on this thread."""
         self.thread = get_ident()
         self.number += 1
 
     def end(self) -> None:
-        """The call has ended."""
+        """End the call."""
         self.thread = None
 
     def check(self, what: str, number: int | None = None) -> None:
-        """Refuse a use outside of a call, or of the call with this number. Raises: ProcessorError."""
+        """Raise ProcessorError unless a call runs on this thread, and it has this number if one is given."""
         mine = self.thread == get_ident()
         if mine and number in {None, self.number}:
             return
@@ -42,7 +42,7 @@ class RunningCall:
         )
 
     def within(self, rows: Iterable[R], what: str) -> Iterator[R]:
-        """Yield the rows while this call runs. Raises: ProcessorError, with `what` was done, where it has ended."""
+        """Yield the rows while this call runs. Raises: ProcessorError, which says `what` was done after the call."""
         return self._within(iter(rows), what, self.number)
 
     def _within(self, rows: Iterator[R], what: str, number: int) -> Iterator[R]:

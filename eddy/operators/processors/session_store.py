@@ -1,10 +1,10 @@
-"""A session store in the hands of a processor: values by key, start and end of a session, kept for a time.
+"""A session store as a processor uses it: values by key, start and end of a session, for a retention time.
 
     rows of `name`          key, end, start  ->  value
     rows of `name`-times    end, start, key  ->  a mark; and the observed time: the greatest end that was put
 
-A session is gone once its end is at or before the observed time minus the retention (`timed_store.py`), as from Kafka
-Streams' `InMemorySessionStore`. Reads leave it out from that moment.
+A session is gone once its end is at or before the observed time minus the retention (`timed_store.py`), as in Kafka
+Streams' `InMemorySessionStore`. From then on reads leave it out.
 
 Invariant: both states have the same sessions; after an epoch all of them end later than observed time - retention.
 """
@@ -28,11 +28,11 @@ _SPAN = 2 * TIME.size
 
 
 class SessionStore(TimedStore, Generic[K, V]):
-    """Keys with a session to values, of one partition. All changes are part of the epoch: committed with it, or undone.
+    """Maps keys with a session to values, in one partition. Changes are committed or undone with the epoch.
 
-    A session is from its start to its end, both included, as a session of one record has one moment. Iterators have the
-    rows as they are at the call, and end with the call of the processor. `backward=True` reverses their order, and
-    holds the rows in memory; iterators over several keys hold them, too.
+    A session includes its start and its end: a session of one record has one moment. Iterators have the rows as of
+    their creation, and end with the processor's call. With `backward=True` they have the reverse order, and hold the
+    rows in memory. So do iterators over several keys.
     """
 
     def __init__(
@@ -44,8 +44,9 @@ class SessionStore(TimedStore, Generic[K, V]):
     def put(self, key: K, value: V | None, start_ms: int, end_ms: int) -> bool:
         """Set the value of the session from `start_ms` to `end_ms`; None removes it.
 
-        Returns False where the session is gone already: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for moments that are not times or in the wrong order.
+        Returns False if the session is gone already. Then the value is ignored, and counted as late.
+        Raises: DataError for a key or value that its serde refuses, and for moments that are not times, or in the wrong
+        order.
         """
         self._check("written")
         session = self._session(key, start_ms, end_ms)
@@ -58,7 +59,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         return True
 
     def remove(self, key: K, start_ms: int, end_ms: int) -> V | None:
-        """Remove a session; return the value that it had. The observed time stays, as in Kafka Streams."""
+        """Remove a session. Returns the value that it had. The observed time does not change, as in Kafka Streams."""
         self._check("written")
         session = self._session(key, start_ms, end_ms)
         old = self.fetch_session(key, start_ms, end_ms)
@@ -81,8 +82,9 @@ class SessionStore(TimedStore, Generic[K, V]):
     ) -> Iterator[tuple[Windowed[K], V]]:
         """The sessions of a key that end at `earliest_end_ms` or later, and start at `latest_start_ms` or earlier.
 
-        Rows (Windowed, value), by end, then by start. With the moment of a record less the gap, and plus the gap, they
-        are the sessions with which it is merged. Cost: reads all sessions of the key that do not end earlier.
+        Yields rows (Windowed, value), by end, then by start. To find the sessions with which a record is merged, pass
+        its timestamp minus the gap, and its timestamp plus the gap. Cost: all sessions of the key that do not end
+        earlier are read.
         """
         self._check("read")
         prefix = self._key_bytes(key)
@@ -94,7 +96,7 @@ class SessionStore(TimedStore, Generic[K, V]):
             (session, value)
             for session, value in found
             if session.start_ms <= latest_start_ms
-            and self._rows.key_bytes(session)[:-_SPAN] == prefix  # other keys have bytes between
+            and self._rows.key_bytes(session)[:-_SPAN] == prefix  # the range may have rows of other keys
         )
         return self._within_call(reversed(list(rows)) if backward else rows)
 
@@ -109,8 +111,8 @@ class SessionStore(TimedStore, Generic[K, V]):
         """The sessions of the keys from `first` to `last` (None leaves an end open), by end and start as
         `find_sessions`.
 
-        All bounds are included. Rows (Windowed, value), by end, then by start, then by the bytes of keys.
-        Cost: reads all keys' sessions that do not end earlier. Raises: DataError as `StateStore.range`.
+        All bounds are included. Yields rows (Windowed, value), by end, then by start, then by the bytes of keys.
+        Cost: the sessions of all keys that do not end earlier are read. Raises: DataError as `StateStore.range`.
         """
         self._check("read")
         low = b"" if first is None else self._key_bytes(first)
@@ -127,7 +129,7 @@ class SessionStore(TimedStore, Generic[K, V]):
         return self._within_call(reversed(rows) if backward else rows)
 
     def all(self, backward: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """All sessions: rows (Windowed, value), by end, then by start, then by the bytes of keys."""
+        """Yield all sessions as rows (Windowed, value), by end, then by start, then by the bytes of keys."""
         return self.fetch_keys(backward=backward)
 
     def _set(self, session: Windowed[K], data: bytes, value: V | None) -> None:

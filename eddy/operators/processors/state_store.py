@@ -1,4 +1,4 @@
-"""A state store in the hands of a processor: the rows of the processor's partition."""
+"""A state store as a processor uses it: the rows of the processor's partition."""
 
 from collections.abc import Iterator
 from threading import get_ident
@@ -16,9 +16,9 @@ V = TypeVar("V")
 
 
 class StateStore(Generic[K, V]):
-    """Keys to values, of one partition. All changes are part of the epoch: committed with it, or undone.
+    """Maps keys to values, in one partition. Changes are committed or undone with the epoch.
 
-    Iterators yield keys in the order of their bytes, as they are at the call, and end with the call of the processor.
+    Iterators have the rows as of their creation, in the order of the keys' bytes, and end with the processor's call.
     """
 
     def __init__(self, name: str, rows: MapPartition[K, V], call: RunningCall) -> None:
@@ -31,27 +31,27 @@ class StateStore(Generic[K, V]):
         return self._rows.value(key)
 
     def put(self, key: K, value: V | None) -> None:
-        """Set the value of a key; None deletes it. Raises: DataError for what a serde refuses."""
+        """Set the value of a key; None deletes it. Raises: DataError for a key or value that its serde refuses."""
         if self._call.thread != get_ident():
             self._call.check(f"store '{self.name}' is written")
         self._rows.put(key, value)
 
     def delete(self, key: K) -> V | None:
-        """Delete a key; return the value that it had."""
+        """Delete a key. Returns the value that it had."""
         old = self.get(key)
         if old is not None:
             self._rows.put(key, None)
         return old
 
     def all(self) -> Iterator[tuple[K, V]]:
-        """All rows."""
+        """Yield all rows."""
         return self._between(b"", None)
 
     def range(self, first: K | None = None, last: K | None = None) -> Iterator[tuple[K, V]]:
-        """The rows from `first` to `last`, both included; None leaves an end open.
+        """Yield the rows with keys from `first` to `last`, both included; None leaves an end open.
 
         Raises: DataError if the bytes of `first` sort after the bytes of `last`. For example, the bytes of a negative
-        `Int64` sort after the bytes of all others.
+        `Int64` sort after the bytes of all numbers that are not negative.
         """
         low = b"" if first is None else self._rows.key_bytes(first)
         high = None if last is None else self._rows.key_bytes(last)
@@ -86,7 +86,7 @@ class StateStore(Generic[K, V]):
 
 
 class GlobalStore(StateStore[K, V]):
-    """A global table, to be read: all its rows, whatever the processor's partition, as of the epoch's beginning."""
+    """Reads a global table: all its rows, whatever the processor's partition, as of the beginning of the epoch."""
 
     def __init__(self, name: str, rows: GlobalRows[K, V], call: RunningCall) -> None:
         super().__init__(name, rows, call)  # type: ignore[arg-type]  # `put` and `delete` are the only ones that change

@@ -1,7 +1,7 @@
 """A task: the processor of one partition, with its stores and schedules.
 
-The object is made anew when a partition arrives, after an abort, and after a record on which it has raised: what is not
-in a store is forgotten then (docs/adr/0055).
+The author's object is made anew when a partition arrives, after an abort, and after a record on which it has raised.
+Data that it does not have in a store is lost then (docs/adr/0055).
 """
 
 import logging
@@ -43,11 +43,11 @@ Factory = Callable[[], Processor]
 
 
 class Run(Protocol):
-    """The step that is running: the way on for records, and the clocks."""
+    """The running step: it passes records on, and knows the clocks."""
 
     @property
     def no_event_time(self) -> str:
-        """Why there are no punctuations by event time; empty if there are."""
+        """The reason why there are no punctuations by event time; empty if there are."""
 
     @property
     def children(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class Run(Protocol):
         """Pass a record of a task on, to one child or to all."""
 
     def place(self) -> RecordMetadata | None:
-        """The place of the current row."""
+        """Return topic, partition and offset of the current row's record; None if they are not known."""
 
     def event_time(self, partition: int) -> int | None:
         """The event time at the current row."""
@@ -112,7 +112,7 @@ class Task:
             context._initializes = False
 
     def make_anew(self) -> None:
-        """Undo the current call, and replace the object."""
+        """Undo the current call, and replace the author's object by a new one."""
         self.call.end()
         for part in self.parts:
             part.take_back()
@@ -121,7 +121,7 @@ class Task:
         self._make()
 
     def close(self) -> None:
-        """Close the object. An error of a `close` is logged only, since nothing depends on it."""
+        """Close the author's object. If its `close` raises, the error is only logged, because nothing depends on it."""
         close = getattr(self.processor, "close", None)
         self.call.end()
         if close is None:
@@ -132,7 +132,10 @@ class Task:
             _log.warning("%s: close raised %s", self.where, describe_exception(error))
 
     def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a call with no record to blame. Raises: ProcessorError for what it raises."""
+        """Call a function of the author's outside of `process`. Raises: ProcessorError if it raises.
+
+        No record is at fault then, so no record can be rejected.
+        """
         self.call.begin()
         try:
             made = function(*arguments)
@@ -149,12 +152,12 @@ class Task:
         return made
 
     def accept(self) -> None:
-        """The changes of the call remain."""
+        """Keep the changes of the call, so that `make_anew` does not undo them."""
         for part in self.parts:
             part.accept()
 
     def expire(self) -> int:
-        """Remove rows that are past, at the end of an epoch; return how many puts were too late."""
+        """Remove the rows whose retention is over, at the end of an epoch. Returns the number of late puts."""
         ignored = sum([store._expire() for store in self.timed_stores.values()])
         self.accept()
         return ignored
@@ -188,12 +191,12 @@ class Task:
         self._moments.accept()
 
     def next_tick(self) -> int | None:
-        """The first moment of the wall clock at which a function is due."""
+        """Return the first wall-clock time at which a function is due; None if none is scheduled."""
         moments = (self._moments.value(cycle.name) for cycle in self.by("wall clock"))
         return min((moment for moment in moments if moment is not None), default=None)
 
     def next_event_time(self, seen: int) -> int | None:
-        """The event time after `seen` at which a function is due."""
+        """Return the first event time after `seen` at which a function is due; None if none is scheduled."""
         cycles = self.by("event time")
         if seen < 0:
             return 0 if cycles else None
@@ -203,7 +206,7 @@ class Task:
 
     @property
     def no_event_time(self) -> str:
-        """Why there are no punctuations by event time; empty if there are."""
+        """The reason why there are no punctuations by event time; empty if there are."""
         return self.run.no_event_time
 
     @property

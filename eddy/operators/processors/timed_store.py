@@ -1,10 +1,10 @@
-"""Stores whose rows are kept for a time, by the times that a processor itself has put.
+"""Stores whose rows are removed after a retention time, measured by the times that the processor has put.
 
-    rows of `name`-times    time, rest of a row's key  ->  a mark; and the observed time: the greatest one that was put
+    rows of `name`-times    time, rest of a row's key  ->  a mark; and the observed time: the greatest time that was put
 
-A time is past once it is at or before the observed time minus the retention. The observed time is a row of the epoch,
-so it is a function of the puts alone. Rows that are past are removed at the end of the epoch, in the changelog too;
-their times are in order, so that nothing else is read for it.
+A time is *past* once it is at or before the observed time minus the retention. The observed time is stored as a row, so
+it is a function of the puts alone. At the end of the epoch rows whose time is past are removed, from the changelog,
+too. They are found by a scan of `name`-times, which is sorted by time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,12 @@ __all__ = ["LATEST_MS", "TIME", "RetainedStore", "TimedStore"]
 
 TIME = Struct(">q")
 LATEST_MS = (1 << 63) - 1
-_OBSERVED = b"\x00"  # shorter than a time, and before all of them
+_OBSERVED = b"\x00"  # sorts before all times
 _MARK = b"\x01"
 
 
 class RetainedStore(NamedTuple):
-    """A declared store whose rows are kept for a time: its kind, the size of its windows, and its other states."""
+    """A declared store with a retention: its kind, the size of its windows, the retention, and its other states."""
 
     kind: str
     size_ms: int
@@ -34,9 +34,9 @@ class RetainedStore(NamedTuple):
 
 
 class TimedStore:
-    """A store of one partition. All changes are part of the epoch: committed with it, or undone.
+    """A store of one partition. Changes are committed or undone with the epoch.
 
-    Iterators have the rows as they are at the call, and end with the call of the processor.
+    Iterators have the rows as of their creation, and end with the processor's call.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TimedStore:
         self._ignored = 0
 
     def _expire(self) -> int:
-        """Remove rows that are past, at the end of an epoch; return how many puts it has ignored."""
+        """Remove the rows whose time is past, at the end of an epoch. Returns the number of ignored puts."""
         if self._advanced:
             self._advanced = False
             for at in list(self._between(0, self._first_ms() - 1)):
@@ -58,11 +58,11 @@ class TimedStore:
         return ignored
 
     def _remove(self, at: bytes) -> None:
-        """Remove the row with a time that is past, if nothing needs it."""
+        """Remove the row of an entry of `name`-times whose time is past, if no read needs the row."""
         raise NotImplementedError
 
     def _observed(self) -> int:
-        """The greatest time that was put; -1 before the first."""
+        """Return the greatest time that was put; -1 before the first put."""
         data = self._times.value(_OBSERVED)
         return -1 if data is None else int(TIME.unpack(data)[0])
 
@@ -77,19 +77,19 @@ class TimedStore:
             self._advanced = True
 
     def _mark(self, at: bytes, there: bool) -> None:
-        """Note whether there is a row with this time and rest of its key."""
+        """Note in `name`-times whether there is a row with this time and this rest of its key."""
         if (self._times.value(at) is not None) != there:
             self._times.put(at, _MARK if there else None)
 
     def _between(self, first_ms: int, last_ms: int) -> Iterator[bytes]:
-        """Yield the times, with the rest of keys, from one moment to another, both included."""
+        """Yield the entries of `name`-times from one moment to another, both included."""
         if last_ms < first_ms:
             return iter(())
         stop = None if last_ms >= LATEST_MS else TIME.pack(last_ms + 1)
         return (at for at, _ in self._times.between(TIME.pack(first_ms), stop))
 
     def _check_range(self, first: Any, last: Any, low: bytes, high: bytes | None) -> None:
-        """Raises: DataError where the bytes of the first key sort after the bytes of the last one."""
+        """Raise DataError if the bytes of the first key sort after the bytes of the last key."""
         if high is not None and low > high:
             raise DataError(
                 f"store '{self.name}': the bytes of {first!r} sort after the bytes of {last!r}; keys are in the order "
@@ -97,7 +97,7 @@ class TimedStore:
             )
 
     def _check_time(self, time_ms: Any, what: str, latest_ms: int = LATEST_MS) -> None:
-        """Raises: DataError for a time that is none."""
+        """Raise DataError for an object that is not a time, or a time after `latest_ms`."""
         if type(time_ms) is not int or not 0 <= time_ms <= latest_ms:
             raise DataError(
                 f"store '{self.name}': {what}={time_ms!r}; milliseconds since 1970, a whole number from 0 on, are "

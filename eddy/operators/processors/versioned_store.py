@@ -1,16 +1,16 @@
-"""A versioned store in the hands of a processor: the values of a key as of any time within the history retention.
+"""A versioned store as a processor uses it: the value of a key as of any time within the history retention.
 
     rows of `name`             key        ->  the latest version, unless it is a deletion: its timestamp and value
     rows of `name`-versions    key, time  ->  a version: its value, or None for a deletion
     rows of `name`-times       time, key  ->  a mark; and the observed time: the greatest timestamp that was put
 
-A version is valid from its timestamp until the next version of its key. Let the horizon be the observed time minus the
-retention. Of each key, the store keeps the versions after the horizon, and the last version before it. So reads as of
-the horizon or later are exact. A read before the horizon finds nothing unless the key's latest version is as old; a put
-before it is ignored, as in Kafka Streams (KIP-889).
+A version is valid from its timestamp until the next version of its key. Let the *horizon* be the observed time minus
+the retention. The store has each key's versions after the horizon, and its last version up to the horizon. So reads as
+of the horizon or later are exact. A read as of an earlier time finds only a key's latest version, if that was valid
+then. A put before the horizon is ignored, as in Kafka Streams (KIP-889).
 
-Invariant: `-times` has the versions after the observed time minus the retention, after an epoch; each is visited once
-when it is past, and removes the version of its key before it.
+Invariant: after an epoch, `-times` has the versions after the horizon. When the horizon passes a version, it is removed
+from `-times`, and the key's versions before it are removed from the store.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class VersionedRecord(NamedTuple, Generic[V]):
 
 
 class VersionedStore(TimedStore, Generic[K, V]):
-    """Keys to the versions of their values, of one partition. All changes are part of the epoch."""
+    """Maps keys to the versions of their values, in one partition. Changes are committed or undone with the epoch."""
 
     def __init__(
         self, name: str, maps: list[MapPartition[Any, Any]], retained: RetainedStore, call: RunningCall
@@ -47,8 +47,8 @@ class VersionedStore(TimedStore, Generic[K, V]):
     def put(self, key: K, value: V | None, timestamp_ms: int) -> bool:
         """Set the value of a key from `timestamp_ms` on, until its next version; None is a deletion.
 
-        Returns False where that time is before the history: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for a timestamp that is not a time.
+        Returns False if that time is before the history. Then the value is ignored, and counted as late.
+        Raises: DataError for a key or value that its serde refuses, and for a timestamp that is not a time.
         """
         self._check("written")
         self._check_time(timestamp_ms, "timestamp_ms")
@@ -62,15 +62,15 @@ class VersionedStore(TimedStore, Generic[K, V]):
         self._versions.put(data + time, (value,))
         self._mark(time + data, True)
         self._observe(timestamp_ms)
-        self._advanced = True  # a version at the beginning of the history is past already
+        self._advanced = True  # a version just at the beginning of the history is past already
         return True
 
     def get(self, key: K, as_of_ms: int | None = None) -> VersionedRecord[V] | None:
-        """The version of a key as of a time, by default the latest one; None if there is none, or it is a deletion.
+        """Return the version of a key as of a time, by default the latest version; None for no version or a deletion.
 
-        None, too, for a time before the history, unless the latest version was valid then.
+        For a time before the history it also returns None, unless the latest version was valid then.
         Cost: with a time, a scan of the key's versions up to it.
-        Raises: DataError for a key that the serde refuses, and for a time that is none.
+        Raises: DataError for a key that the serde refuses, and for an object that is not a time.
         """
         self._check("read")
         if as_of_ms is None:
@@ -89,9 +89,9 @@ class VersionedStore(TimedStore, Generic[K, V]):
         return self._version(found, None)
 
     def delete(self, key: K, timestamp_ms: int) -> VersionedRecord[V] | None:
-        """Delete a key from `timestamp_ms` on; return the version as of then. As `put` with None.
+        """Delete a key from `timestamp_ms` on, as `put` with None. Returns the version that was valid at that time.
 
-        Returns None where that time is before the history: then nothing is deleted.
+        Returns None if that time is before the history. Then nothing is deleted.
         """
         old = self.get(key, timestamp_ms)
         return old if self.put(key, None, timestamp_ms) else None
@@ -106,14 +106,15 @@ class VersionedStore(TimedStore, Generic[K, V]):
         return max(0, self._observed() - self._retention_ms)
 
     def _of(self, data: bytes, first_ms: int = 0) -> Iterator[tuple[int, V | None]]:
-        """The timestamps and values of a key's versions, given its bytes, from a time on."""
+        """Yield the timestamps and values of the versions of the key with these bytes, from a time on."""
         for at, (value,) in self._versions.between(data + TIME.pack(first_ms), data + TIME.pack(LATEST_MS) + b"\x00"):
             if len(at) == len(data) + TIME.size and at.startswith(data):
                 yield TIME.unpack(at[-TIME.size :])[0], value
 
     def _remove(self, at: bytes) -> None:
-        """A version is past: no read finds the version before it any more; nor the version itself, if it is a
-        deletion.
+        """Remove the versions of a key that no read finds any more, now that the horizon has passed a version.
+
+        These are the earlier versions, and the passed version itself if it is a deletion.
         """
         time, data = TIME.unpack(at[: TIME.size])[0], at[TIME.size :]
         for earlier, value in list(self._of(data)):

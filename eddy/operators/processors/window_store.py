@@ -1,12 +1,12 @@
-"""A window store in the hands of a processor: values by key and start of a window, kept for a time.
+"""A window store as a processor uses it: values by key and start of a window, for a retention time.
 
     rows of `name`          key, start  ->  value
     rows of `name`-times    start, key  ->  a mark; and the observed time (`timed_store.py`)
 
-A window is gone once its start is at or before the observed time minus the retention. Reads leave it out from that
-moment. The observed time and the orders are as in Kafka Streams' `InMemoryWindowStore`.
+A window is gone once its start is at or before the observed time minus the retention. From then on reads leave it out.
+The observed time and the order of rows are as in Kafka Streams' `InMemoryWindowStore`.
 
-Invariant: both states have the same windows; after an epoch all of them are later than observed time - retention.
+Invariant: both states have the same windows. After an epoch all of them start after the observed time - retention.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ _Maps = list[MapPartition[Any, Any]]
 
 
 class WindowStore(TimedStore, Generic[K, V]):
-    """Keys with a window to values, of one partition. All changes are part of the epoch: committed with it, or undone.
+    """Maps keys with a window to values, in one partition. Changes are committed or undone with the epoch.
 
-    Iterators have the rows as they are at the call, and end with the call of the processor. `backward=True` reverses
-    their order, and holds the rows in memory; iterators over several keys hold them, too.
+    Iterators have the rows as of their creation, and end with the processor's call. With `backward=True` they have the
+    reverse order, and hold the rows in memory. So do iterators over several keys.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class WindowStore(TimedStore, Generic[K, V]):
     def put(self, key: K, value: V | None, start_ms: int) -> bool:
         """Set the value of the window that starts at `start_ms`; None deletes it.
 
-        Returns False where the window is gone already: then the value is ignored, and counted as late.
-        Raises: DataError for what a serde refuses, and for a start that is not a time.
+        Returns False if the window is gone already. Then the value is ignored, and counted as late.
+        Raises: DataError for a key or value that its serde refuses, and for a start that is not a time.
         """
         self._check("written")
         window = self._window(key, start_ms)
@@ -56,7 +56,7 @@ class WindowStore(TimedStore, Generic[K, V]):
         return True
 
     def delete(self, key: K, start_ms: int) -> V | None:
-        """Delete a window; return the value that it had. The observed time is as after a put."""
+        """Delete a window. Returns the value that it had. The observed time changes as by a put."""
         old = self.fetch(key, start_ms)
         self.put(key, None, start_ms)
         return old
@@ -70,7 +70,7 @@ class WindowStore(TimedStore, Generic[K, V]):
     def fetch_range(
         self, key: K, from_ms: int = 0, to_ms: int = LATEST_MS, backward: bool = False
     ) -> Iterator[tuple[int, V]]:
-        """The windows of a key that start from `from_ms` to `to_ms`, both included: rows (start, value), by start."""
+        """Yield rows (start, value) of a key's windows with `from_ms` ≤ start ≤ `to_ms`, by start."""
         self._check("read")
         first, last = max(from_ms, self._first_ms()), min(to_ms, LATEST_MS)
         prefix = self._key_bytes(key)
@@ -80,7 +80,7 @@ class WindowStore(TimedStore, Generic[K, V]):
         starts = (
             (window.start_ms, value)
             for window, value in found
-            if self._rows.key_bytes(window)[: -TIME.size] == prefix  # other keys have bytes between
+            if self._rows.key_bytes(window)[: -TIME.size] == prefix  # the range may have rows of other keys
         )
         return self._within_call(reversed(list(starts)) if backward else starts)
 
@@ -92,11 +92,10 @@ class WindowStore(TimedStore, Generic[K, V]):
         to_ms: int = LATEST_MS,
         backward: bool = False,
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """The windows of the keys from `first` to `last` (None leaves an end open) that start from `from_ms` to
-        `to_ms`.
+        """Yield the windows that start from `from_ms` to `to_ms`, of keys from `first` to `last`; None is an open end.
 
-        All bounds are included. Rows (Windowed, value), by start, then by the bytes of keys.
-        Cost: reads the starts of all keys' windows in that time. Raises: DataError as `StateStore.range`.
+        All bounds are included. The rows are (Windowed, value), by start, then by the bytes of keys.
+        Cost: the starts of all keys' windows in that time are read. Raises: DataError as `StateStore.range`.
         """
         self._check("read")
         low = b"" if first is None else self._key_bytes(first)
@@ -116,11 +115,11 @@ class WindowStore(TimedStore, Generic[K, V]):
     def fetch_all(
         self, from_ms: int = 0, to_ms: int = LATEST_MS, backward: bool = False
     ) -> Iterator[tuple[Windowed[K], V]]:
-        """The windows of all keys that start from `from_ms` to `to_ms`: rows (Windowed, value), as `fetch_keys`."""
+        """Yield the windows of all keys that start from `from_ms` to `to_ms`, as `fetch_keys` does."""
         return self.fetch_keys(None, None, from_ms, to_ms, backward)
 
     def all(self, backward: bool = False) -> Iterator[tuple[Windowed[K], V]]:
-        """All windows: rows (Windowed, value), by start, then by the bytes of keys."""
+        """Yield all windows as rows (Windowed, value), by start, then by the bytes of keys."""
         return self.fetch_keys(backward=backward)
 
     def _remove(self, at: bytes) -> None:

@@ -1,1 +1,1 @@
-"""Windows of time: rows get windows by the times of their sources, and windows close when all have passed them."""
+"""Windows of time: steps assign windows to records, and close a window when all source partitions have passed it."""

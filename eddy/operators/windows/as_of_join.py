@@ -1,13 +1,13 @@
-"""A join of a stream with the values of another one as of each record's time.
+"""A join of each record of a stream with the value that another stream had for its key at the record's time.
 
     out    (k, (v, w)) for each left record (k, v) at t, where w is the value of the last right record of k at u ≤ t,
            or None if there is none, or if it has no value
 
-A left record waits until the right frontier has reached t: then no right record up to t can arrive any more, and w is
-final. A right record is the current value of its key until the next record of the key. It is removed once both
-frontiers have reached that next record, since all left records that still wait are later. Both frontiers, and which
-records are late, are functions of the input. So are the rows and the states, whatever the epochs, the paces and the
-workers.
+A left record waits until the right frontier has reached t. Then no right record up to t can arrive any more, and w is
+final. A right record, or *version*, is the value of its key until the key's next right record. It is removed once both
+frontiers have reached that next record, because all left records that still wait are later. Both frontiers, and which
+records are late, are functions of the input. So are the rows and the states, however the input is cut into epochs, and
+whichever workers read it at whatever pace.
 
 The author's joiner is the next step. Left records without a key do not reach this step.
 """
@@ -37,10 +37,10 @@ __all__ = ["AsOfJoin", "DueRecords"]
 
 @dataclass(frozen=True)
 class DueRecords:
-    """The records of a side, by key and time, with the frontier at which each is processed.
+    """The records of a side, by key and time, and the frontier that has to reach a record's time to process it.
 
-    `calendar` has the times of the records that are not processed yet, `due` returns those that the frontier has
-    reached. The frontier reaches a time `lag_ms` of event time later.
+    `calendar` has the times of the records that are not processed yet, `due` finds the times that the frontier has
+    reached. The frontier reaches a time when event time is `lag_ms` after it.
     """
 
     rows: TimedRows[Any, Any]
@@ -51,7 +51,7 @@ class DueRecords:
 
     @property
     def states(self) -> tuple[State, State]:
-        """Its states."""
+        """The states of this side."""
         return self.rows, self.calendar
 
     def note(self, keys: Sequence[Windowed[Any]]) -> None:
@@ -64,7 +64,7 @@ class DueRecords:
 
 
 class _Asked(NamedTuple):
-    """A left record that is to be joined: its time, key, value, weight, and the time of its row."""
+    """A left record to join now: its time, key, value and weight, and the time for its output row."""
 
     at_ms: int
     key: Any
@@ -76,13 +76,14 @@ class _Asked(NamedTuple):
 class AsOfJoin(Operator):
     """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)). Output: records (K, (V, W | None)).
 
-    `left`: a left record without a right value is sent, too. `ordered`: right records are (W | None, order), and of the
-    records with one key and time the last one by this order counts, not the last one that arrives. The rows of
-    `waiting` are left records whose time the right frontier has not reached. For each key, `versions` has the last
-    right record up to both frontiers, unless its value is None, and all later right records; the calendar of `versions`
-    has the later ones.
+    - `left`: a left record without a right value is sent, too.
+    - `ordered`: right values are (W | None, order). Of right records with the same key and time the last one by this
+      order counts, not the last one to arrive.
+    - `waiting` has the left records whose time the right frontier has not reached.
+    - `versions` has, for each key, the last right record up to both frontiers, unless its value is None, and all later
+      right records. Its calendar has only the later ones.
 
-    Cost: a scan of a key's versions for all of its records that are joined in an epoch.
+    Cost: one scan of a key's versions for all left records of the key that an epoch joins.
     """
 
     def __init__(self, name: str, waiting: DueRecords, versions: DueRecords, left: bool, ordered: bool) -> None:
@@ -99,13 +100,13 @@ class AsOfJoin(Operator):
         return self._versions.frontier.reads
 
     def wakes_at(self) -> Moment | None:
-        """When records can be joined, or versions be removed."""
+        """Return the moment at which records can be joined, or versions removed."""
         moments = (side.due.wakes_at() for side in (self._waiting, self._versions))
         found = [moment for moment in moments if moment is not None]
         return FirstOf(found) if found else None
 
     def first_open(self, context: Context) -> OpenWindow | None:
-        """The first time for which a record waits, between epochs; None if there is none."""
+        """Return the first time at which a left record waits, between epochs; None if no record waits."""
         first, waiting = self._waiting.due.first(), self._waiting
         if first is None:
             return None
@@ -114,7 +115,7 @@ class AsOfJoin(Operator):
         return OpenWindow(self.name, *slowest, max(0, latest - first[0] - waiting.lag_ms))
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's list of partitions with due work."""
         self.left_due = ()
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
@@ -127,7 +128,7 @@ class AsOfJoin(Operator):
         )
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Take the new versions; join the records for which they are final; remove versions.
+        """Store the new versions, join the left records whose versions are final, and remove versions.
 
         Raises: DataError for a record that a state cannot write.
         """
@@ -140,7 +141,7 @@ class AsOfJoin(Operator):
         return made.batch()
 
     def _take_versions(self, batch: Batch) -> Sequence[tuple[Windowed[Any], int]]:
-        """Keep the last record of each key and time. Returns these keys with their partitions."""
+        """Store the last right record of each key and time. Returns the keys with times, and their partitions."""
         state = self._versions.rows
         if self._ordered:
             batch = self._last_ones(batch)
@@ -154,7 +155,7 @@ class AsOfJoin(Operator):
         return list(zip(arrived.keys, arrived.encoded.homes, strict=True))
 
     def _last_ones(self, batch: Batch) -> Batch:
-        """The records of a batch in their order, without those of which a later one has come before."""
+        """Sort right records by their order, and drop each record if a later one for its key and time is stored."""
         state = self._versions.rows
         batch = batch.at(sorted(range(len(batch)), key=lambda index: batch.rows[index][1][1]))
         arrived, decode = Arrived.at(state, batch), state.spec.value.decode
@@ -169,9 +170,9 @@ class AsOfJoin(Operator):
     def _asked(
         self, context: Context, arrived: Arrived, made: JoinedRows
     ) -> tuple[dict[tuple[int, bytes], list[_Asked]], Collection[int]]:
-        """The records that are to be joined, by partition and bytes of their keys; the others wait.
+        """Collect the left records to join now, by partition and bytes of their keys; let all others wait.
 
-        Also returns the partitions in which more of them are due.
+        Returns them, and the partitions in which more records are due than a step takes.
         """
         waiting = self._waiting
         frontiers = waiting.due.frontiers(context)
@@ -198,7 +199,7 @@ class AsOfJoin(Operator):
         return asked, left_due
 
     def _join(self, asked: Mapping[tuple[int, bytes], list[_Asked]], made: JoinedRows) -> None:
-        """Make the rows of records, by time."""
+        """Make the output rows of left records, for each key in the order of time."""
         rows, left = self._versions.rows, self._left
         decode = rows.spec.value.decode
         for (home, plain), records in asked.items():
@@ -215,10 +216,10 @@ class AsOfJoin(Operator):
     def _remove(
         self, context: Context, fresh: Sequence[tuple[Windowed[Any], int]], left_due: Collection[int]
     ) -> Collection[int]:
-        """Remove the versions of which no record can ask any more; note when the time of the new ones comes.
+        """Remove the versions that no left record can need any more, and add the `fresh` versions to the calendar.
 
-        `left_due` are partitions in which records still wait for their join. Returns the partitions with more versions
-        to remove.
+        `left_due`: the partitions in which due left records still wait for their join. Returns the partitions with more
+        versions to remove.
         """
         versions = self._versions
         frontiers = {p: at for p, at in versions.due.frontiers(context).items() if p not in left_due}
@@ -239,7 +240,7 @@ class AsOfJoin(Operator):
         return left
 
     def _leave_one(self, home: int, plain: bytes, at_ms: int) -> None:
-        """Of the versions of a key up to a time, keep only the last one, and only if it has a value."""
+        """Remove the versions of a key up to a time, except the last of them if it has a value."""
         rows = self._versions.rows
         found = rows.scan(home, plain, 0, at_ms)
         gone = found[:-1]

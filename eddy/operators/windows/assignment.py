@@ -1,9 +1,9 @@
-"""The windows of records, by their timestamps and the event times of their source partitions.
+"""Assigns windows to records, by their timestamps and the event times of their source partitions.
 
     row (k, v) at t  →  (Windowed(k, start, end), v)  for each window with t that is not over
 
-`lateness.py` decides which windows are over. A record of session windows gets a session of its own here; the owner of
-its group merges it with other sessions.
+`lateness.py` decides which windows are over. With session windows each record gets its own session here, and the owner
+of the record's key merges sessions.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class AssignWindows(Keyed):
         return ClocksRead(self._sources)
 
     def end_epoch(self) -> None:
-        """Count anew."""
+        """Set the counts to 0."""
         super().end_epoch()
         self.late = 0
 
@@ -60,7 +60,7 @@ class AssignWindows(Keyed):
         return batch.spread(rows).without_places()
 
     def _spans(self, batch: Batch, starts: Sequence[int], ends: Sequence[int], event_times: Sequence[int]) -> Batch:
-        """As `windows_of_rows`, where each row has one window. Cost: loops in C, but for late ones."""
+        """Assign one window to each row, from `starts` and `ends`. Cost: loops in C, except if rows are late."""
         rows = batch.rows
         keys: map[Windowed[Any]] = map(partial(tuple.__new__, Windowed), zip(keys_of(rows), starts, ends, strict=True))
         made = batch.with_rows(list(zip(keys, map(_value_of, rows), strict=True))).without_places()

@@ -3,12 +3,13 @@
     a record at t passes    unless an earlier record (`record_order.py`) with the same `by` value has passed, whose
                             timestamp is less than `within` before or after t
 
-So records that have passed are at least `within` apart, and each duplicate, unless it is late, is near one of them.
-A record waits until its order is known, so the rows are a function of each source partition's records, whatever the
-epochs, the paces and the workers. With a single source partition nothing waits.
+So the records that have passed for one `by` value are at least `within` apart, and each duplicate is less than `within`
+from one of them, unless it is late. A record waits until the order of records is final up to it. So the rows are a
+function of each source partition's records, however the input is cut into epochs, and whichever workers read it at
+whatever pace. With a single source partition no record waits.
 
-The timestamp of a passed record is kept until the event time of all source partitions is 2 `within` + grace later:
-after that, each record near it is late.
+The timestamp of a passed record is stored until the event time of all source partitions is 2 `within` + grace later.
+After that, each record near it is late.
 """
 
 from bisect import insort
@@ -35,11 +36,11 @@ __all__ = ["Deduplicate", "PassedMoments", "WaitingRecords"]
 
 _ALL = 1 << 62
 _WEIGHT = 4
-"""The place of the weight in a record that waits."""
+"""The index of the weight in the stored tuple of a waiting record."""
 
 
 class _Candidate(NamedTuple):
-    """A record in its order: its `by` value, timestamp, key and value, weight, headers, and the time of its row."""
+    """A record: its order, `by` value, timestamp, key, value, weight, headers, and the time for its output row."""
 
     order: bytes
     by: Any
@@ -52,16 +53,17 @@ class _Candidate(NamedTuple):
 
 
 class WaitingRecords:
-    """The records whose order is not known yet, in the order of records, by partition of their `by` values.
+    """The records that wait until the order of records is final up to them, by partition.
 
-    `rows` has (by, timestamp, key, value, weight, headers) under each order, `calendar` the orders by event time.
+    `rows` maps the order of a record to (by, timestamp, key, value, weight, headers). `calendar` has the orders by
+    event time.
     """
 
     def __init__(self, rows: PartitionedMap[bytes, Any], calendar: Calendar[bytes], known: KnownOrder) -> None:
         self.rows, self.calendar, self.known = rows, calendar, known
 
     def first(self, partition: int, up_to_ms: int = MOST_MS) -> bytes | None:
-        """The first order of a partition since earlier epochs, if its event time is not after a moment.
+        """Return the first order in a partition from earlier epochs; None if its event time is after `up_to_ms`.
 
         Cost: a scan of one row, and of the rows that the epoch has removed.
         """
@@ -71,7 +73,7 @@ class WaitingRecords:
         return next((order for _, order in self.calendar.due(partition, up_to_ms, 1)), None)
 
     def add(self, home: int, record: _Candidate) -> None:
-        """Let a record wait; equal rows that one record has made, and an exchange has parted, have one order."""
+        """Let a record wait. If a waiting record has the same order, it is an equal row, so their weights are added."""
         order, by, at_ms, key, value, weight, headers, _ = record
         there = self.rows.partition(home)
         if (equal := there.value(order)) is not None:
@@ -80,7 +82,7 @@ class WaitingRecords:
         self.calendar.move_encoded([home], [order], [None], [event_time_of(order)])
 
     def take(self, home: int, up_to: bytes) -> list[_Candidate]:
-        """Remove the records of earlier epochs whose order is known."""
+        """Remove the waiting records of earlier epochs up to which the order is final, and return them."""
         if not up_to or self.first(home, event_time_of(up_to)) is None:
             return []
         due = self.calendar.due(home, event_time_of(up_to), _ALL)
@@ -97,10 +99,10 @@ class WaitingRecords:
 
 @dataclass(frozen=True)
 class PassedMoments:
-    """The timestamps of the records that have passed, sorted, by `by` value.
+    """The sorted timestamps of the records that have passed, for each `by` value.
 
-    `calendar` has each `by` value at the moment at which its first timestamp is removed, `due` its entries by the
-    frontier.
+    `calendar` has each `by` value at the moment at which its first timestamp is to be removed. `due` finds the values
+    whose moment the frontier has reached.
     """
 
     times: Table[Any, tuple[int, ...]]
@@ -110,10 +112,10 @@ class PassedMoments:
 
 
 class Deduplicate(Operator):
-    """Input: records (B, (order, timestamp, K, V)). Output: records (K, V). `duplicates` counts the records that the
-    epoch has dropped as duplicates.
+    """Input: records (B, (order, timestamp, K, V)). Output: the records (K, V) that are not duplicates.
 
-    Cost: constant for each record, unless it waits: then it is written to the store, and removed.
+    `duplicates` is the number of records that the epoch has dropped as duplicates. Cost: constant for each record; a
+    record that waits is also written to the store, and removed from it.
     """
 
     duplicates = 0
@@ -131,7 +133,7 @@ class Deduplicate(Operator):
         self._kept_ms = windows.lag_ms + windows.later_ms + 1
 
     def states(self) -> Sequence[State]:
-        """The records that wait, and the moments that have passed."""
+        """The waiting records, and the timestamps of passed records, each with their calendar."""
         waiting, passed = self._waiting, self._passed
         return (waiting.rows, waiting.calendar, passed.times, passed.calendar)
 
@@ -141,14 +143,14 @@ class Deduplicate(Operator):
         return self._passed.frontier.reads
 
     def wakes_at(self) -> Moment | None:
-        """When the order of a record can be known, or a moment be removed."""
+        """Return the moment at which the order of a waiting record may become final, or a timestamp can be removed."""
         firsts = {partition: self._waiting.first(partition) for partition in self._owned()}
         known = self._waiting.known.reaches({p: first for p, first in firsts.items() if first is not None})
         found = [moment for moment in (known, self._passed.due.wakes_at()) if moment is not None]
         return FirstOf(found) if found else None
 
     def first_open(self, context: Context) -> OpenWindow | None:
-        """The first record that waits, between epochs; None if there is none."""
+        """Describe the first waiting record, between epochs; None if no record waits."""
         firsts = [(order, p) for p in self._owned() if (order := self._waiting.first(p)) is not None]
         if not firsts:
             return None
@@ -158,7 +160,7 @@ class Deduplicate(Operator):
         return OpenWindow(self.name, *slowest, max(0, latest - event_time_of(order)))
 
     def end_epoch(self) -> None:
-        """Count anew; drop what is reported."""
+        """Set the count to 0, and drop the epoch's list of partitions with due work."""
         self.duplicates = 0
         self.left_due = ()
 
@@ -168,7 +170,7 @@ class Deduplicate(Operator):
         return self.step(context, aside.without(batch, self._errors(batch)))
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Take the records that are next in the order; the others wait. Then remove moments.
+        """Process the records up to which the order is final; the others wait. Then remove old timestamps.
 
         Raises: DataError for a record that the states cannot write.
         """
@@ -184,7 +186,7 @@ class Deduplicate(Operator):
         return self._batch(made, numbered=context.timestamps is not None)
 
     def _next(self, context: Context, batch: Batch) -> list[_Candidate]:
-        """The records whose order is known, in this order."""
+        """Return the records to process now, sorted by their order, and let the other records of the batch wait."""
         waiting = self._waiting
         up_to = {home: waiting.known.up_to(context, home) for home in self._owned()}
         found = [record for home, known in up_to.items() for record in waiting.take(home, known)]
@@ -201,7 +203,7 @@ class Deduplicate(Operator):
         return sorted(found, key=itemgetter(0))
 
     def _passes(self, moments: "_Moments", record: _Candidate) -> bool:
-        """Whether a record passes; then it is noted."""
+        """Whether a record passes. If so, its timestamp is added to `moments`."""
         first, last = self._windows.others(record.at_ms)
         times = moments.of[record.by]
         passes = not any(first <= time <= last for time in times)
@@ -211,7 +213,7 @@ class Deduplicate(Operator):
         return passes
 
     def _batch(self, records: Sequence[_Candidate], numbered: bool) -> Batch:
-        """Records as they came. `numbered`: the times of rows are numbers of records, 0 for one of an earlier epoch."""
+        """Make the output. `numbered`: the times of rows are numbers of records, 0 for a record of an earlier epoch."""
         if not records:
             return EMPTY
         return Batch(
@@ -224,7 +226,7 @@ class Deduplicate(Operator):
         )
 
     def _errors(self, batch: Batch) -> Mapping[int, Exception]:
-        """The records that the states cannot write, by index, each with its error."""
+        """Return the errors of the records that the states cannot write, by index."""
         spec = replace(self._passed.times.spec, value=self._waiting.rows.spec.value)
         rows = [(by, (by, at_ms, key, value, 1, ())) for by, (_, at_ms, key, value) in batch.rows]
         try:
@@ -250,7 +252,7 @@ class Deduplicate(Operator):
 
 
 class _Moments:
-    """The moments that have passed, by `by` value, while records are taken. `of` has them for the values given."""
+    """The timestamps of passed records during a step. `of` has the list of them for each of the given `by` values."""
 
     def __init__(self, passed: PassedMoments, values: Sequence[Any]) -> None:
         self._passed, self._keys = passed, list(dict.fromkeys(values))
@@ -258,7 +260,7 @@ class _Moments:
         self.of = {key: list(old or ()) for key, old in zip(self._keys, self._olds, strict=True)}
 
     def write(self, frontiers: Mapping[int, int], kept_ms: int) -> None:
-        """Write the moments that are not `kept_ms` before the frontiers."""
+        """Write the timestamps to the states, without those that are `kept_ms` or more before the frontiers."""
         times, calendar = self._passed.times, self._passed.calendar
         homes = times.spec.partitions_of(times.spec.key.identify_many(self._keys))
         news = {
@@ -272,5 +274,5 @@ class _Moments:
 
 
 def _until(moments: Sequence[int] | None, kept_ms: int) -> int | None:
-    """The moment at which the first one of some moments is removed."""
+    """Return the moment at which the first of some timestamps is to be removed; None if there are none."""
     return min(moments[0] + kept_ms, MOST_MS) if moments else None

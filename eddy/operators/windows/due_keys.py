@@ -1,4 +1,4 @@
-"""The keys of a calendar whose moments the frontiers of the owned partitions have reached: they are due."""
+"""Finds the keys of a calendar that are due: the frontiers of the owned partitions have reached their moments."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
@@ -15,7 +15,7 @@ MOST_A_STEP = 20_000
 
 
 class DueKeys(Generic[K]):
-    """Finds the due entries of a calendar, whose moments are ends of windows; at most `most` for each step."""
+    """Finds the due entries of a calendar, at most `most` in each step. Moments are ends of windows, or times."""
 
     def __init__(
         self, calendar: Calendar[K], frontier: Frontier, owned: Callable[[], Collection[int]], most: int = MOST_A_STEP
@@ -23,13 +23,13 @@ class DueKeys(Generic[K]):
         self._calendar, self._frontier, self._owned, self.most = calendar, frontier, owned, most
 
     def wakes_at(self) -> Moment | None:
-        """The moment at which a frontier reaches the first entry of its partition."""
+        """Return the moment at which a frontier reaches the first entry of its partition; None if there is no entry."""
         firsts = {partition: self._calendar.first(partition) for partition in self._owned()}
         moments = {partition: end for partition, end in firsts.items() if end is not None}
         return self._frontier.passes(moments) if moments else None
 
     def first(self) -> tuple[int, int] | None:
-        """The first moment, and its partition; None if there is none."""
+        """Return the first moment in the owned partitions, and its partition; None if there is no entry."""
         firsts = ((self._calendar.first(partition), partition) for partition in self._owned())
         return min(((end, partition) for end, partition in firsts if end is not None), default=None)
 
@@ -38,7 +38,7 @@ class DueKeys(Generic[K]):
         return {partition: self._frontier.at(context, partition) for partition in self._owned()}
 
     def due(self, frontiers: Mapping[int, int]) -> tuple[list[tuple[int, K]], list[int]]:
-        """The first entries that are due since earlier epochs, and the partitions that have more of them."""
+        """Return the first due entries from earlier epochs, and the partitions that have more due entries."""
         found: list[tuple[int, K]] = []
         left_due = []
         for partition, frontier in frontiers.items():

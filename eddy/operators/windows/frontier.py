@@ -1,15 +1,16 @@
 """The frontier of a partition: the latest end of a window for which no record can arrive any more.
 
-    rows of the sources' own partition     the least event time of this partition in all sources
-    rows that came through an exchange     the least mark of all partitions from which rows are sent through it
+    rows still in their source's partition    by the least event time of this partition in all sources
+    rows sent through an exchange             the least mark of all partitions from which the exchange sends rows
 
-A mark says that a partition has passed the end of a window and the grace. It is sent to all partitions of the exchange,
-after all earlier rows of the partition, so each row that arrives after it is late. A partition of a source passes an
-end when its event time does; a partition of an earlier exchange does when its frontier does. A mark has the end of the
-window, not an event time, so that marks are a function of the input.
+A *mark* says that a partition has passed the end of a window and the grace. It is sent to all partitions of the
+exchange, after all earlier rows of the partition, so each row that arrives after it is late. A source partition passes
+an end when its event time passes the end and the grace. A partition of an earlier exchange passes an end when its
+frontier reaches the end. A mark has the end of the window, not an event time, so that marks are a function of the
+input.
 
-The partitions of a pattern also pass ends without a record: when a topic is deleted for which they waited. So their
-marks are sent once more whenever their owner is another or their topics are, and at a start.
+Partitions of topics that a pattern selects can also pass an end without a record: when a topic for which they waited is
+deleted. So their marks are sent again at a start, and whenever their owner or their topics change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 _ITERATION = -11
-"""The iteration of marks. Rows have 0 or more, messages about held rows another negative number."""
+"""The iteration that distinguishes marks. Rows have 0 or more, messages about held rows another negative number."""
 _NOTE = "eddy.mark"
 _PATTERN = "pattern "
 
@@ -43,32 +44,35 @@ class Frontier(Protocol):
 
     @property
     def reads(self) -> ClocksRead:
-        """The clocks that they need."""
+        """The clocks that the frontiers need."""
 
     def at(self, context: Context, partition: int) -> int:
-        """The frontier of a partition; -1 if no window is closed."""
+        """Return the frontier of a partition; -1 if no window has closed."""
 
     def passes(self, firsts: Mapping[int, int]) -> Moment | None:
-        """The moment at which the frontier of a partition reaches the partition's end in `firsts`."""
+        """Return the moment at which the frontier of one of the partitions reaches its end in `firsts`."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The topic, and its partition, that a partition's frontier waits for."""
+        """Return the topic and the partition of it for which a partition's frontier waits."""
 
 
 class SourceFrontier(Frontier, Protocol):
     """The frontiers of records of a stream."""
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """The partitions of topics from which a partition's rows are, each with its own frontier, -1 for none."""
+        """Return the partitions of topics from which a partition gets rows, each with its own frontier, -1 for none."""
 
 
 def mark_of(windows: Windows, event_time: int) -> int:
-    """The latest end of a window that has passed, with the grace, at an event time; -1 if there is none."""
+    """Return the latest end of a window that an event time has passed, with the grace; -1 if there is none."""
     return windows.last_end(event_time - windows.lag_ms)
 
 
 class OwnPartition:
-    """Frontiers of rows that are in the partitions of their sources, given as the topics of each label."""
+    """Frontiers of rows that are still in the partitions of their sources.
+
+    `sources` has the topics of each label: the label of a pattern, or the topic's own name.
+    """
 
     def __init__(self, windows: Windows, sources: Mapping[str, Sequence[str]]) -> None:
         self._windows, self._labels = windows, sources
@@ -85,26 +89,26 @@ class OwnPartition:
         return mark_of(self._windows, min(times.get((source, partition), -1) for source in self._sources))
 
     def passes(self, firsts: Mapping[int, int]) -> Watermark:
-        """The moment at which all sources have passed an end."""
+        """Return the moment at which, in one of the partitions, all sources have passed its end in `firsts`."""
         lag = self._windows.lag_ms
         return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """The same partition of each source, with its frontier."""
+        """Return the partition with this number of each source, with its frontier."""
         times = ((label, _least(context, topics, partition)) for label, topics in self._labels.items())
         return [((label, partition), mark_of(self._windows, time)) for label, time in times]
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The same partition, of the source with the least event time."""
+        """Return the source with the least event time in this partition, and the partition."""
         times = context.event_time
         return min(self._sources, key=lambda source: times.get((source, partition), -1)), partition
 
 
 class Marked:
-    """Frontiers of rows that an exchange has sent. `sources` are the partitions whose rows it has sent.
+    """Frontiers of rows that an exchange has sent. `sources` are the partitions from which it sends rows.
 
-    `topics` has the topics of patterns, by label; `before` the marks of earlier exchanges whose rows this one sends, by
-    their topics. With these `slowest` can name the partition of a source, if this worker knows it.
+    `topics` has the topics of patterns, by label. `before` has the marks of earlier exchanges whose rows this exchange
+    sends on, by topic. With both, `slowest` can name the partition of a source, if this worker knows it.
     """
 
     reads = ClocksRead()
@@ -130,19 +134,18 @@ class Marked:
         return least
 
     def passes(self, firsts: Mapping[int, int]) -> Wake | None:
-        """At once, if marks have passed an end."""
+        """Return `AT_ONCE` if the marks of one of the partitions have passed its end in `firsts`, else None."""
         context = Context()
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """The source partitions whose rows are sent to a partition, with their marks; -1 before the first mark."""
+        """Return the partitions from which the exchange sends rows, with their marks; -1 before the first mark."""
         value = self._marks.partition(partition).value
         marks = ((source, value((partition, *source))) for source in self._sources)
         return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The partition with the least mark. If it belongs to an earlier exchange, the partition for which that one
-        waits.
+        """Return the topic and partition with the least mark. For an earlier exchange, the one for which that waits.
 
         All partitions of an exchange get the same marks, so the marks of any owned partition suffice.
         """
@@ -154,14 +157,14 @@ class Marked:
 
 
 class Slowest:
-    """The least one of several frontiers, in each partition."""
+    """The least of several frontiers, in each partition."""
 
     def __init__(self, *frontiers: SourceFrontier) -> None:
         self._frontiers = frontiers
 
     @property
     def reads(self) -> ClocksRead:
-        """The clocks of all."""
+        """The clocks of all frontiers."""
         return ClocksRead(frozenset().union(*(frontier.reads.sources for frontier in self._frontiers)))
 
     def at(self, context: Context, partition: int) -> int:
@@ -169,7 +172,7 @@ class Slowest:
         return min(frontier.at(context, partition) for frontier in self._frontiers)
 
     def passes(self, firsts: Mapping[int, int]) -> FirstOf | None:
-        """The moment at which all frontiers of a partition reach the end that is given for it."""
+        """Return the moment at which all frontiers of one of the partitions reach its end in `firsts`."""
         moments: list[Moment] = []
         for partition, end in firsts.items():
             found = [moment for each in self._frontiers if (moment := each.passes({partition: end})) is not None]
@@ -178,19 +181,19 @@ class Slowest:
         return FirstOf(moments) if moments else None
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """The partition for which the least frontier waits."""
+        """Return the topic and partition for which the least frontier waits."""
         return min(self._frontiers, key=lambda frontier: frontier.at(context, partition)).slowest(context, partition)
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """The partitions of all frontiers."""
+        """Return the partitions of all frontiers, each with its own frontier."""
         return chain.from_iterable(frontier.each(context, partition) for frontier in self._frontiers)
 
 
 class _Mark(msgspec.Struct, array_like=True):
-    """To a partition of an exchange: a partition of a topic has passed the end of a window.
+    """A message to the partition `to` of an exchange: a partition of a topic has passed the end of a window.
 
-    `state`: the state of marks that it is for, since several steps may read an exchange; empty from a release that let
-    one step read it.
+    `state`: the state of marks for which it is, since several steps may read an exchange. It is empty in a mark of an
+    early release, in which only one step could.
     """
 
     source: str
@@ -205,38 +208,40 @@ _decode = msgspec.msgpack.Decoder(_Mark).decode
 
 
 def pattern_label(pattern: str) -> str:
-    """The label of the topics of a pattern. No topic's name has a space."""
+    """Return the label for the topics of a pattern. It has a space, so it is no topic's name."""
     return f"{_PATTERN}{pattern}"
 
 
 def is_pattern(label: str) -> bool:
-    """Whether a label is of the topics of a pattern."""
+    """Whether a label stands for the topics of a pattern."""
     return label.startswith(_PATTERN)
 
 
 def _least(context: Context, topics: Iterable[str], partition: int) -> int:
-    """The least event time of a partition in some topics."""
+    """Return the least event time of this partition among some topics."""
     return min(context.event_time.get((topic, partition), -1) for topic in topics)
 
 
 def _least_before(context: Context, topics: Iterable[str], partition: int) -> int:
-    """The same before the epoch."""
+    """Return the least event time of this partition among some topics, before the epoch's records."""
     places = [(topic, partition) for topic in topics]
     read, times = context.read, context.event_time
     return min(read[place].before if place in read else times.get(place, -1) for place in places)
 
 
 class Marks(Operator):
-    """Sends and stores the marks of the partitions from which an exchange sends rows. Its input is the rows that the
-    exchange has received; it has no output. Marks of `patterns`, numbers of partitions by label, are sent once more
-    after each `forget`.
+    """Sends and stores the marks of the partitions from which an exchange sends rows.
 
-    `gate` is a second gate of the exchange's topic: its outbox is sent after the exchange's own outbox. `sources` are
-    the topics whose rows the exchange sends directly, by label: a pattern has one label, and the least event time of
-    its topics in a partition. `before` has the marks of earlier exchanges whose rows this one sends, by their topics;
-    the rows received through them are inputs, too. `frontier` is the frontier by `marks`.
+    The input has the rows that the exchange has received. There is no output.
 
-    Invariant: `marks` has, for each partition of the exchange and each sending partition (a label or topic, and its
+    - `gate`: a second gate of the exchange's topic, whose outbox is sent after the exchange's own outbox.
+    - `sources`: the topics whose rows the exchange sends directly, by label. The topics of a pattern share a label; in
+      each partition the least of their event times counts.
+    - `before`: the marks of earlier exchanges whose rows this exchange sends on, by topic.
+    - `frontier`: the frontiers by `marks`.
+    - `patterns`: the number of partitions of each pattern, by label. Their marks are sent again after each `forget`.
+
+    Invariant: `marks` has, for each partition of the exchange and each partition that sends to it (label or topic, and
     number), the latest end that was sent.
     """
 
@@ -267,7 +272,10 @@ class Marks(Operator):
         return ClocksRead(frozenset(chain.from_iterable(self._sources.values())).union(*before))
 
     def wakes_at(self) -> Moment:
-        """In each epoch with records of a source, even if none reaches this step; of patterns also after `forget`."""
+        """Return each epoch with records of a source, even if none reaches this step.
+
+        After `forget` also the first epoch in which a pattern's sources have event times.
+        """
         arrivals = Arrivals(self.reads.sources)
         if self._told or not self._patterns:
             return arrivals
@@ -275,15 +283,15 @@ class Marks(Operator):
         return FirstOf([arrivals, *begun])
 
     def end_epoch(self) -> None:
-        """The marks are sent, or not to be sent."""
+        """Empty the gate's outbox: the marks were sent, or the epoch was undone."""
         self.gate.outbox, self.moved = [], {}
 
     def forget(self) -> None:
-        """After a rollback, or a change of ownership."""
+        """Let the marks of patterns be sent again, after a rollback or a change of ownership."""
         self._told = False
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Take the marks that were received; send marks of the records read."""
+        """Store the received marks, and send marks for the ends that this worker's partitions have passed."""
         for mark in _opened(inputs[0]):
             if mark.state in ("", self.name):
                 self._keep(mark)
@@ -303,7 +311,7 @@ class Marks(Operator):
         return EMPTY
 
     def _tell(self, source: str, partition: int, end: int) -> None:
-        """Keep the mark of a partition in the partitions that are owned, and send it to all others."""
+        """Store the mark of a partition for the owned partitions of the exchange, and send it to all others."""
         owned, draining = set(self.gate.owned), self.gate.draining
         for to in range(self.gate.partitions):
             mark = _Mark(source, partition, to, end, self.name)

@@ -1,11 +1,10 @@
-"""Lateness: which windows of a record are over, by the event time of its source partition.
+"""Lateness: finds the windows of a record that are over, by the event time of its source partition.
 
     window with end e of a record at event time s    over if e <= s - lag_ms
 
-The event time is the greatest timestamp that the partition had up to and with this record. So whether a record is late
-is a function of its partition's records alone, however the input was cut into epochs, whichever worker reads it and at
-whatever pace partitions are read: a record that was sent through an exchange before carries that time
-(`source_times.py`).
+The event time is the greatest timestamp in the partition up to and including this record. A record that was sent
+through an exchange carries this time (`source_times.py`). So whether a record is late depends on its partition's
+records alone, not on epochs, workers, or the pace at which partitions are read.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ __all__ = ["check_time", "open_windows", "sliding_records", "windows_of_rows"]
 
 
 def open_windows(ends: Sequence[int], event_times: Sequence[int], lag_ms: int) -> list[bool] | None:
-    """Whether the window of each record is not over, by the windows' ends; None if no window is over."""
+    """Return for each record whether its window is still open, given the windows' ends; None if all are open."""
     if min(ends) > max(event_times) - lag_ms:
         return None
     return [end > time - lag_ms for end, time in zip(ends, event_times, strict=True)]
@@ -28,7 +27,7 @@ def open_windows(ends: Sequence[int], event_times: Sequence[int], lag_ms: int) -
 def windows_of_rows(
     name: str, windows: Windows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
 ) -> tuple[list[list[Row]], int]:
-    """The rows with each of their windows that is not over, and the number of windows that are."""
+    """Return for each row a list of rows, one for each of its open windows, and the number of windows that are over."""
     of, lag = windows.of, windows.lag_ms
     made: list[list[Row]] = []
     late = 0
@@ -50,7 +49,10 @@ def windows_of_rows(
 def sliding_records(
     name: str, windows: SlidingWindows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
 ) -> tuple[list[list[Row]], int]:
-    """The rows with their moments and the first ends for which they are not late, and the number of late ones."""
+    """Return for each row a list with (Windowed(key, timestamp, first end), value), and the number of late rows.
+
+    The first end is the earliest end of a window for which the row is not late. The list is empty for a late row.
+    """
     made: list[list[Row]] = []
     for (key, value), stamp, time in zip(rows, stamps, event_times, strict=True):
         check_time(name, key, stamp)
@@ -60,7 +62,7 @@ def sliding_records(
 
 
 def check_time(name: str, key: Any, stamp: int) -> None:
-    """Raises: DataError for a timestamp before 1970."""
+    """Raise DataError for a timestamp before 1970."""
     if stamp < 0:
         raise DataError(
             f"windows '{name}': the record of key {key!r} has timestamp {stamp}; milliseconds since 1970 are "

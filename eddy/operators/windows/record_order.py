@@ -4,20 +4,21 @@
                          offset, number of its row among the record's rows; of a pattern the name of its topic)
     known                the least (event time, number of the topic, partition) of all source partitions
 
-Within a partition the order is by offset, whatever the timestamps, since the event time of a partition never decreases.
-A record that is read later has at least the event time of its partition, and a greater offset. So no later record is at
-or before `known`, and the order is a function of each partition's records alone.
+The order is *known*, that is, final, up to `known`. Within a partition records are sorted by offset, whatever their
+timestamps, because the event time of a partition never decreases. A record that is read later has at least the event
+time of its partition, and a greater offset. So no later record is at or before `known`, and the order is a function of
+each partition's records alone.
 
-Records that an exchange has sent carry their places. Rows that one record has made may be in different partitions after
-it, and so have no numbers; they are in the order of their bytes:
+Records that an exchange has sent carry their places. After an exchange, rows made from one record may be in different
+partitions, so they have no numbers, and are sorted by a hash of their bytes:
 
     order of a row       (event time, number of the topic or pattern, partition, offset, 0; of a pattern the name of its
                          topic; a hash of the row and its timestamp)
     known                before the least event time of all partitions whose rows the exchanges send
 
-The topics of a pattern share one number, so that a new topic does not change the number of another one. A later record
-of a pattern may have a lesser offset than a record of another of its topics, so for a pattern only the orders before
-`known` are final.
+The topics of a pattern share one number, so that a new topic does not change the numbers of other topics. A later
+record of one of them may have a lesser offset than an earlier record of another. So for a pattern only the orders
+before `known` are final, not `known` itself.
 """
 
 from collections import Counter
@@ -43,14 +44,14 @@ _UP_TO, _ORDER = Struct(">qII"), Struct(">qIIqI")
 
 
 def event_time_of(order: bytes) -> int:
-    """The event time in an order."""
+    """Return the event time in an order."""
     return int(_UP_TO.unpack_from(order)[0])
 
 
 class Orders:
-    """Gives rows their orders. `topics` are those of their records, by label.
+    """Makes the orders of rows. `topics` has the topics of their records, by label.
 
-    `sent` has the serdes of keys and values, if the records were sent through exchanges; None if none of them was.
+    `sent` has the serdes of keys and values if the records were sent through exchanges, else it is None.
     """
 
     def __init__(self, topics: Mapping[str, Sequence[str]], sent: tuple[Serde[Any], Serde[Any]] | None) -> None:
@@ -60,7 +61,7 @@ class Orders:
         self._sent = sent
 
     def of(self, rows: Sequence[Row], batch: Batch, stamps: Sequence[int], times: Sequence[int]) -> list[bytes]:
-        """The orders of rows that were made of those of a batch, given their timestamps and event times.
+        """Return the orders of rows, which were made of the rows of `batch`, given their timestamps and event times.
 
         Raises: any exception of the serdes.
         """
@@ -69,7 +70,7 @@ class Orders:
         for row, place, stamp, time in zip(rows, batch.places_of_rows(), stamps, times, strict=True):
             place = time.place if isinstance(time, PlacedTime) else place
             head, tail = _ORDER.pack(time, _NO_TOPIC, 0, 0, 0), b""
-            if place is not None:  # otherwise sent by a release, or a plan, in which no such step followed the exchange
+            if place is not None:  # rows sent by an older release, or plan, may have none
                 topic, partition, offset = place
                 number, tail = 0 if self._sent else counts[place], self._tails.get(topic, b"")
                 head = _ORDER.pack(time, self._numbers[topic], partition, offset, number)
@@ -80,10 +81,10 @@ class Orders:
 
 
 class OrderRecords(AssignWindows):
-    """Input: records (B, (K, V)). Output: records (B, (order, timestamp, K, V)); one without a B, or a late one, is
-    dropped.
+    """Input: records (B, (K, V)). Output: records (B, (order, timestamp, K, V)).
 
-    A record at t is late at the event time t + `windows.lag_ms` of its partition.
+    Records without a B, and late records, are dropped. A record at t is late if the event time of its partition is
+    t + `windows.lag_ms` or more.
     """
 
     def __init__(self, name: str, windows: JoinSide, sources: Sequence[str], orders: Orders) -> None:
@@ -106,9 +107,7 @@ class OrderRecords(AssignWindows):
 
 
 class OrderVersions(AssignWindows):
-    """Input: records (K, (V | None,)). Output: records (Windowed(K, t, t), (V | None, order)); a late one is
-    dropped.
-    """
+    """Input: records (K, (V | None,)). Output: records (Windowed(K, t, t), (V | None, order)), without late records."""
 
     def __init__(self, name: str, windows: JoinSide, sources: Sequence[str], orders: Orders) -> None:
         super().__init__(name, windows, sources)
@@ -124,9 +123,9 @@ class OrderVersions(AssignWindows):
 
 
 class KnownOrder:
-    """The part of the order that is final, in each partition of a step's rows.
+    """Finds how far the order is final, in each partition of a step's rows.
 
-    `sent`: whether the records were sent through exchanges before they got their orders.
+    `sent`: the records were sent through exchanges before they got their orders.
     """
 
     def __init__(self, frontier: SourceFrontier, topics: Mapping[str, Sequence[str]], sent: bool) -> None:
@@ -136,7 +135,7 @@ class KnownOrder:
         self._single = next(iter(topics)) if len(topics) == 1 and not any(map(is_pattern, topics)) else None
 
     def up_to(self, context: Context, partition: int) -> bytes:
-        """The first bytes of the last orders that are known in a partition; empty for none."""
+        """Return the bytes with which the last final orders of a partition begin; empty if none is final."""
         if self._sent:
             least = self._frontier.at(context, partition)
             return b"" if least < 0 else _before(_UP_TO.pack(least, 0, 0))
@@ -148,23 +147,24 @@ class KnownOrder:
         return _before(last) if is_pattern(label) else last
 
     def homes(self, orders: Sequence[bytes], homes: Sequence[int]) -> Sequence[int]:
-        """The partitions in which records wait: of their keys, which are given; without an exchange, of their source.
+        """Return the partitions in which records wait: `homes`, the partitions of their keys, after an exchange.
 
-        A producer may have written a record to another partition than its key's.
+        Without an exchange, they wait in their source partitions, since a producer may have written a record to another
+        partition than its key's.
         """
         if self._by_marks:
             return homes
         return [_UP_TO.unpack_from(order)[2] for order in orders]
 
     def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
-        """The places of the records if no record has to wait: all are of one topic, and in its partitions."""
+        """Return the places of the records if all are from one topic and still in its partitions, else None."""
         if self._by_marks or self._single is None:
             return None
         found = map(_ORDER.unpack, orders)
         return [(self._single, partition, offset) for _, _, partition, offset, _ in found]
 
     def reaches(self, firsts: Mapping[int, bytes]) -> Moment | None:
-        """The moment at which one of these orders may become final: the first order of each partition that is not."""
+        """Return the moment at which one of the orders in `firsts` may become final, by partition."""
         if not firsts:
             return None
         if self._sent:
@@ -177,12 +177,12 @@ class KnownOrder:
 
 
 def is_known(order: bytes, up_to: bytes) -> bool:
-    """Whether no record arrives any more that is before an order, or has it."""
+    """Whether an order is final: no record arrives any more that is before it, or has it."""
     return order[: _UP_TO.size] <= up_to
 
 
 def _before(up_to: bytes) -> bytes:
-    """The bytes before these, as a number; empty for zeros."""
+    """Return the bytes whose number is less by 1; empty if the bytes are 0."""
     number = int.from_bytes(up_to)
     return (number - 1).to_bytes(_UP_TO.size) if number else b""
 

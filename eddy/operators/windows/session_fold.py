@@ -1,10 +1,11 @@
 """An aggregate of sessions: records that are near one another in time, merged whatever their order.
 
     a record at t     is merged with the open sessions of its key that begin at most a gap after t and end at most a
-                      gap before it: the aggregates are merged, in the order of time, then the record is added
+                      gap before it: their aggregates are merged in the order of time, then the record is added
 
-Facts are never retracted, so sessions only grow and merge. In the end they are the same as if all records had arrived
-in the order of time. When sessions merge, their rows are retracted and the row of the merged session is inserted.
+Facts are never retracted, so sessions only grow and merge. The final sessions are the same as if all records had
+arrived in the order of time. When sessions merge, their rows are retracted and the row of the merged session is
+inserted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +24,7 @@ __all__ = ["SessionFold"]
 
 
 class SessionFold(Operator):
-    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K ->
-    aggregate.
+    """Input: records (Windowed K, V), each with its own session. Output: the delta of the table of aggregates.
 
     Invariant: `open` has, for each key, the sorted spans of its sessions in `table` that can still be merged.
     Cost: O(open sessions of the key) for each record.
@@ -70,7 +70,7 @@ class SessionFold(Operator):
         return merging.end(aside.without(batch, errors))
 
     def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
-        """The error for an aggregate that the table cannot write."""
+        """Return the error for an aggregate that the table cannot write; None if it can."""
         return refused(self.table.spec, (session, aggregate))
 
     def aggregates(self, sessions: Sequence[Windowed[Any]]) -> list[Any]:
@@ -78,15 +78,15 @@ class SessionFold(Operator):
         return self.table.get_many(sessions)
 
     def written(self, news: Mapping[Any, Any], olds: Sequence[Any], batch: Batch) -> Batch:
-        """Write the aggregates of sessions with the records of a batch, in the place of `olds`; None removes one.
+        """Replace the aggregates `olds` of sessions by `news`, after the records of a batch; None removes a session.
 
-        Returns the delta.
+        Returns the delta of the table.
         """
         self.table.put_many(news, olds)
         return replacement(news, olds, batch.time)
 
     def forget(self, closed: Sequence[Windowed[Any]]) -> None:
-        """Leave closed sessions out of the open ones."""
+        """Remove closed sessions from the open ones."""
         gone: dict[Any, set[Span]] = {}
         for key, start, end in closed:
             gone.setdefault(key, set()).add((start, end))
@@ -99,7 +99,7 @@ class SessionFold(Operator):
 
 
 class _Merging:
-    """The sessions of some keys while records are added."""
+    """Merges records into the open sessions of some keys, in memory until `end`."""
 
     def __init__(self, fold: SessionFold, keys: Iterable[Windowed[Any]]) -> None:
         self._fold = fold
@@ -111,7 +111,10 @@ class _Merging:
         self._news: dict[Windowed[Any], Any] = {}
 
     def add(self, row: Row, weight: int, checked: bool = False) -> None:
-        """Add a record. If a function raises, nothing has changed. `checked`: refuse what the table cannot write."""
+        """Add a record. If a function raises, nothing has changed.
+
+        `checked`: raise the error for an aggregate that the table cannot write.
+        """
         (key, time, _), value = row
         fold, gap = self._fold, self._fold.gap_ms
         near = [span for span in self._spans[key] if span[0] <= time + gap and span[1] >= time - gap]
@@ -139,7 +142,7 @@ class _Merging:
         return self._news[session] if session in self._news else self._olds[session]
 
     def end(self, batch: Batch) -> Batch:
-        """Write the sessions; return the delta of the table."""
+        """Write the sessions. Returns the delta of the table."""
         fold, olds = self._fold, [self._olds.get(session) for session in self._news]
         delta = fold.written(self._news, olds, batch)
         spans: Mapping[Any, Any] = {key: tuple(found) or None for key, found in self._spans.items()}

@@ -1,10 +1,10 @@
 """The exact sum or mean of the numbers of each session.
 
     a record            adds its number to the exact total of its session
-    sessions that merge add their totals up
+    sessions that merge add up their totals
 
-So a result is a function of the numbers of its session, whatever their order. Each record needs a number: one without
-would be in a session of which there is no sum.
+So a result is a function of the numbers of its session, whatever their order. Each record needs a number, because a
+session of records without numbers would have no sum.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,7 @@ __all__ = ["SessionSum"]
 
 
 class SessionSum(SessionFold):
-    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K -> sum or
-    mean.
+    """Input: records (Windowed K, V), each with its own session. Output: the delta of the table of sums or means.
 
     Invariant: `totals` has the exact total of each session in `sums`.
     """
@@ -47,11 +46,11 @@ class SessionSum(SessionFold):
         return (self.sums, self.table, self.open)
 
     def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
-        """The error for a result that its table cannot write."""
+        """Return the error for a result that the table of results cannot write; None if it can."""
         return refused(self.sums.spec, (session, self._result(aggregate)))
 
     def written(self, news: Mapping[Any, Any], olds: Sequence[Any], batch: Batch) -> Batch:
-        """Write the totals of sessions, and their results."""
+        """Write the totals of sessions, and their results. Returns the delta of the results."""
         super().written(news, olds, batch)
         results = {session: None if text is None else self._result(text) for session, text in news.items()}
         before = self.sums.get_many(list(results))
@@ -67,7 +66,7 @@ def _no_total() -> None:
 
 
 def _adding(summation: Summation) -> Callable[[Any, Any, str | None], str | None]:
-    """The function that adds the number of a value to a total."""
+    """Make the function that adds the number of a value to a total, given as text."""
 
     def add(key: Any, value: Any, text: str | None) -> str | None:
         number, total = summation.number(key, value), ExactTotal(text)

@@ -1,9 +1,9 @@
 """Aggregates of sessions that need all values of each session.
 
-    a value             is a row of the arrangement under its key, with its time before it
-    sessions that merge have their summaries merged, the smaller into the larger one; no row moves
+    a value             is a row (key, time and value) of the arrangement
+    sessions that merge have their summaries merged, the smaller into the larger one; no row changes
 
-A session has the values of its key from its start to its end, since sessions of a key are disjoint.
+A session has the values of its key from its start to its end, because the sessions of a key do not overlap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ __all__ = ["AFTER_TIME", "SessionValues"]
 
 _TIME = Struct(">Q")
 AFTER_TIME = _TIME.size
-"""The number of bytes of a row's time, before its value."""
+"""The number of bytes of the time, which precede the value in a row."""
 
 
 class SessionValues(SessionFold):
-    """Input: records (Windowed K, V), each a session of its own. Output: the delta of the table Windowed K → aggregate.
+    """Input: records (Windowed K, V), each with its own session. Output: the delta of the table Windowed K → aggregate.
 
     `values` has the values of the sessions that can still be merged, by K.
-    Cost: O(log n) for each value of the smaller one of sessions that merge, and the result.
+    Cost: O(log n) for each value of the smaller of two sessions that merge, plus the size of the result.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class SessionValues(SessionFold):
         return (self.table, self.values, self.open)
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the lists for `moved`."""
         self._moved = ([], [])
 
     def moved(self, delta: Batch) -> tuple[list[Windowed[Any]], list[Windowed[Any]]]:
-        """The sessions that the last step has created, and the sessions that it has merged into others."""
+        """Return the sessions that the last step has created, and the sessions that it has merged into others."""
         return self._moved
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
@@ -68,7 +68,7 @@ class SessionValues(SessionFold):
         return super().step_apart(context, aside, aside.without(batch, failed))
 
     def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
-        """None: each value has been tried alone."""
+        """Return None, because each value has been tried alone."""
         return None
 
     def aggregates(self, sessions: Sequence[Windowed[Any]]) -> list[Any]:
@@ -76,7 +76,7 @@ class SessionValues(SessionFold):
         return [self.values.summary(key, _part(start, end)) for key, start, end in sessions]
 
     def written(self, news: Mapping[Any, Any], olds: Sequence[Any], batch: Batch) -> Batch:
-        """Write the values of a batch, and the aggregates of sessions with these summaries."""
+        """Write the values of a batch, and the aggregates of sessions, whose summaries are `news`."""
         delta: dict[tuple[Any, bytes], int] = {}
         for ((key, time, _), value), weight in zip(batch.rows, batch.weights, strict=True):
             row = key, _TIME.pack(time) + self._data(value)
@@ -94,7 +94,7 @@ class SessionValues(SessionFold):
         return replacement(results, before, batch.time)
 
     def forget(self, closed: Sequence[Windowed[Any]]) -> None:
-        """Leave closed sessions out of the open ones, and remove their values."""
+        """Remove closed sessions from the open ones, and remove their values."""
         super().forget(closed)
         delta: dict[tuple[Any, bytes], int] = {}
         for key, start, end in closed:
@@ -115,5 +115,5 @@ class SessionValues(SessionFold):
 
 
 def _part(start: int, end: int) -> tuple[bytes, bytes]:
-    """The rows with times from `start` to `end`, both included."""
+    """Return the range of rows with times from `start` to `end`, both included."""
     return _TIME.pack(start), _TIME.pack(end + 1)

@@ -1,9 +1,10 @@
 """Sliding windows: gives each record all windows that contain its timestamp.
 
-    a record at t     enters the existing windows of its key, and creates two: one from t - difference to t, and one
-                      that begins after t; earlier records enter these two, in the order of time
+    a record at t     enters the existing windows of its key that contain t, and creates two: one from t - difference
+                      to t, and one that begins just after t; stored records in these two enter them
 
-The rows are folded as the rows of other windows are. A record is kept while it can enter a window that is not over.
+Further steps fold these rows as they fold the rows of other windows. A record is stored while it can enter a window
+that is not over.
 """
 
 from bisect import bisect_left
@@ -27,14 +28,14 @@ __all__ = ["SlidingRecords"]
 
 _TIMES = Struct(">qq")
 _Kept = tuple[int, int, bytes]
-"""A record: its moment, the first end of a window for which it is not late, and the bytes of both and of its value."""
+"""A record: its time, the first end of a window for which it is not late, and the bytes of both and of its value."""
 
 
 class SlidingRecords(Operator):
     """Input: records (Windowed(K, t, first end), V). Output: rows (Windowed(K, start, end), V).
 
     `records` has, by K, the records that can enter further windows: t, first end, and value, in bytes. `calendar` has
-    each K at the end of the window that begins after t: when this window is over, the record is removed.
+    K at the end of the window that begins just after t. When this window is over, the record is removed.
 
     Cost: O(records of the key within twice the difference) for each record.
     """
@@ -62,11 +63,11 @@ class SlidingRecords(Operator):
         return self._frontier.reads
 
     def wakes_at(self) -> Any:
-        """When the first record can be in no window any more."""
+        """Return the moment at which the first stored record can enter no window any more."""
         return self.due.wakes_at()
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's list of partitions with due work."""
         self.left_due = ()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -81,7 +82,7 @@ class SlidingRecords(Operator):
         return made
 
     def _over(self, moments: list[tuple[int, Any]], frontiers: Mapping[int, int]) -> Iterator[tuple[int, Any]]:
-        """The new moments that have passed already: their records, and later ones, are of one epoch."""
+        """Return the new moments that the frontiers have passed already, with their keys."""
         passed = max(frontiers.values(), default=-1)
         moments = [moment for moment in moments if moment[0] <= passed]
         spec = self.calendar.spec
@@ -89,7 +90,7 @@ class SlidingRecords(Operator):
         return (moment for home, moment in zip(homes, moments, strict=True) if moment[0] <= frontiers.get(home, -1))
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Set aside the records that cannot be kept."""
+        """Set aside the records that cannot be stored."""
         batch = aside.without_kept(inputs[0])
         errors = {index: error for index, row in enumerate(batch.rows) if (error := self._refused(row)) is not None}
         return self.step(context, aside.without(batch, errors))
@@ -144,7 +145,7 @@ class SlidingRecords(Operator):
 
 
 class _Records:
-    """The records of a key in the order of time, while others are added."""
+    """The stored records of a key, in the order of time, to which a step adds records."""
 
     def __init__(self, windows: SlidingWindows, bag: Iterable[tuple[bytes, int]]) -> None:
         self._windows = windows
@@ -152,10 +153,10 @@ class _Records:
         self._sorted: list[_Kept] = sorted((*_TIMES.unpack_from(data), data) for data in self._weights)
 
     def add(self, record: _Kept, weight: int) -> Iterator[tuple[Span, bytes | None, int]]:
-        """The windows that records join, by rising start, each with the record and its weight.
+        """Add a record. Yields (window, record, weight) for each record that enters a window, by rising start.
 
-        The record that is added joins those with its moment, and is None there; earlier records join those that it
-        makes.
+        The record is None for the added record, which enters the windows that contain its time. Stored records enter
+        the windows that the added record creates.
         """
         time, _, data = record
         near = list(self._between(time - 1 - self._windows.difference_ms, time + 1 + self._windows.difference_ms))
@@ -172,14 +173,14 @@ class _Records:
         self._weights[data] = self._weights.get(data, 0) + weight
 
     def _between(self, first: int, last: int) -> Iterator[_Kept]:
-        """The records from a moment to another one."""
+        """Yield the records from one time to another, both included."""
         for place in range(bisect_left(self._sorted, (first,)), len(self._sorted)):
             if self._sorted[place][0] > last:
                 return
             yield self._sorted[place]
 
     def _made_by(self, record: _Kept) -> Iterator[Span]:
-        """The windows that a record creates, without windows for which it is late."""
+        """Yield the windows that a record creates, without windows for which it is late."""
         own = self._windows.ending_with(record[0])
         if own[1] >= record[1]:
             yield own
@@ -187,5 +188,5 @@ class _Records:
 
 
 def _has(span: Span, record: _Kept) -> bool:
-    """Whether a window has a record, which is not late for it."""
+    """Whether a window contains a record's time, and the record is not late for it."""
     return span[0] <= record[0] <= span[1] and record[1] <= span[1]

@@ -1,7 +1,7 @@
-"""The event time of the source partition of each row, up to and with the row's record.
+"""The event time that each row's source partition has reached with the row's record.
 
-    a row in its source's partition        the greatest timestamp up to its record, by its place
-    a row received through an exchange     the event time in the row; its own timestamp if the row has none
+    a row in its source's partition        the greatest timestamp up to and including its record, found by its place
+    a row received through an exchange     the event time that the row carries; its own timestamp if it carries none
 
 Rows without an event time are from an earlier release, or from a plan without windows after the exchange. Such rows are
 never late.
@@ -17,7 +17,7 @@ __all__ = ["event_times", "placed_times", "timestamps"]
 
 
 def timestamps(context: Context, batch: Batch) -> list[int]:
-    """The timestamp of each row's record, also in an epoch whose rows have numbers of records as their times."""
+    """Return the timestamp of each row's record, also in an epoch whose rows have record numbers instead of times."""
     stamps = batch.times_of_rows()
     if context.timestamps is None:
         return stamps
@@ -25,27 +25,27 @@ def timestamps(context: Context, batch: Batch) -> list[int]:
 
 
 def event_times(context: Context, batch: Batch) -> list[int]:
-    """The event times. Cost: proportional to the rows, and to the records that the epoch has read."""
+    """Return the event time of each row. Cost: proportional to the rows, and to the records that the epoch has read."""
     if batch.event_times is not None:
         return _carried(context, batch)
     if batch.places is None:
         return timestamps(context, batch)
     if len(context.read) == 1:
         (read,) = context.read.values()
-        if read.offsets == [place[2] for place in batch.places if place is not None]:  # a row for each record
+        if read.offsets == [place[2] for place in batch.places if place is not None]:  # one row for each record
             return _times_of(read)
     times = _by_place(context)
     return [times[topic, partition][offset] for topic, partition, offset in batch.places]  # type: ignore[misc]
 
 
 def placed_times(context: Context, batch: Batch) -> list[int]:
-    """The event times, each with the place of its record. A row that was sent without its place is without it."""
+    """Return the event times with the places of the rows' records. A row that was sent without its place has none."""
     rows = zip(event_times(context, batch), batch.places_of_rows(), strict=True)
     return [time if place is None else PlacedTime.at(time, place) for time, place in rows]
 
 
 def _carried(context: Context, batch: Batch) -> list[int]:
-    """The event times of a batch in which some rows, or all, have come through exchanges."""
+    """Return the event times of a batch in which some rows, or all, were received through exchanges."""
     found = batch.event_times_of_rows()
     if None not in found:
         return found  # type: ignore[return-value]
@@ -67,5 +67,5 @@ def _by_place(context: Context) -> dict[tuple[str, int], dict[int, int]]:
 
 
 def _times_of(read: TimesRead) -> list[int]:
-    """The event time of a partition with each of its records."""
+    """Return the event time that a partition has reached with each of its records."""
     return list(accumulate(read.timestamps, max, initial=read.before))[1:]

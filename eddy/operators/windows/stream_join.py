@@ -1,12 +1,12 @@
 """A join of two streams in time.
 
-    pairs        (k, v) of the left at t and (k, w) of the right at u, if t - before ≤ u ≤ t + after, at max(t, u)
-    unmatched    (k, v) of an outer side at t, if no row of the other side is in its window, at t
+    pairs        (k, v) on the left at t with (k, w) on the right at u, if t - before ≤ u ≤ t + after; time max(t, u)
+    unmatched    (k, v) of an outer side at t, if no row of the other side is in its window; time t
 
-A row is in the state of its side until the frontier of the other side reaches the last moment of its window. From then
-on no record arrives that matches it: the row is removed and, if it is unmatched, sent once. Both frontiers, and which
-records are late, are functions of the input. So are the rows of the join, whatever the epochs, the paces and the
-workers.
+A row is in the state of its side until the frontier of the other side reaches the last moment of its window. After that
+no record that matches it can arrive, so the row is removed. If it is unmatched, and its side is outer, it is sent once.
+Both frontiers, and which records are late, are functions of the input. So are the rows of the join, however the input
+is cut into epochs, and whichever workers read it at whatever pace.
 
 The author's joiner is the next step. Records without a key do not reach this step.
 """
@@ -38,10 +38,10 @@ _MOMENT = itemgetter(0)
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of a side, their windows, and the frontier of the other side, by which they are removed.
+    """The rows of a side, their windows, and the frontier of the other side, which says when they are removed.
 
-    `calendar` has the moment at which the rows of each key and time are removed, `due` its entries by the frontier.
-    `unmatched` has the keys and times without a match, if the side is outer; otherwise it is None.
+    `calendar` has the moment at which the rows of each key and time are removed; `due` finds the entries that the
+    frontier has reached. `unmatched` has the keys and times without a match if the side is outer, else it is None.
     """
 
     windows: JoinSide
@@ -52,14 +52,16 @@ class Side:
     unmatched: Table[Any, bool] | None
 
     def stored_ms(self) -> dict[int, int]:
-        """By partition, a time after which the store has no row: the time of the latest removal, less the time that
-        rows are kept."""
+        """Return a time after which the store has no row, by partition.
+
+        It is the latest moment of a removal, minus the time for which rows are stored.
+        """
         later = self.windows.later_ms
         latest = {home: self.calendar.latest(home) for home in range(self.rows.spec.partitions)}
         return {home: due if due in (-1, MOST_MS) else due - later for home, due in latest.items()}
 
     def states(self) -> Iterator[State]:
-        """Its states."""
+        """Yield the states of this side."""
         yield from (self.rows, self.calendar)
         if self.unmatched is not None:
             yield self.unmatched
@@ -68,7 +70,7 @@ class Side:
 class StreamStreamJoin(Operator):
     """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), W). Output: records (K, (V | None, W | None)).
 
-    Cost: for each key of an epoch's records a scan of their windows in the other side's rows.
+    Cost: for each key of an epoch's records, a scan of the other side's rows in their windows.
     """
 
     def __init__(self, name: str, left: Side, right: Side) -> None:
@@ -85,13 +87,14 @@ class StreamStreamJoin(Operator):
         return ClocksRead(left.sources | right.sources)
 
     def wakes_at(self) -> Moment | None:
-        """When rows of a side are due."""
+        """Return the moment at which rows of a side are to be removed."""
         moments = [moment for side in self._sides if (moment := side.due.wakes_at()) is not None]
         return FirstOf(moments) if moments else None
 
     def first_open(self, context: Context) -> OpenWindow | None:
-        """Between epochs: the open window that will be over first; None if no window is open. `context` has the event
-        times.
+        """Return the open window that will be over first, between epochs; None if no window is open.
+
+        `context` has the event times.
         """
         found = []
         for side, other in zip(self._sides, reversed(self._sides), strict=True):
@@ -105,7 +108,7 @@ class StreamStreamJoin(Operator):
         return OpenWindow(self.name, *frontier.slowest(context, partition), max(0, latest - over_at))
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the epoch's list of partitions with due work."""
         self.left_due = ()
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
@@ -114,7 +117,7 @@ class StreamStreamJoin(Operator):
         return self.step(context, *(aside.without(batch, Arrived.errors(side.rows, batch)) for side, batch in sides))
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Join the new left rows with the old right ones, the new right rows with all left ones; then remove rows.
+        """Join new left rows with stored right rows, and new right rows with all left rows; then remove rows.
 
         Raises: DataError for a row that a state cannot write.
         """
@@ -144,9 +147,10 @@ class StreamStreamJoin(Operator):
         matched: Sequence[set[Windowed[Any]]],
         flipped: bool,
     ) -> None:
-        """Make the pairs of new rows with the rows of the other side, and with its new ones in `others`.
+        """Make the pairs of new rows with the stored rows of the other side, and with its new rows in `others`.
 
-        One scan for all new rows of a key.
+        `matched` gets the keys and times of matched rows: first those on this side, then those on the other. `flipped`:
+        this side is the right one. Cost: one scan for all new rows of a key.
         """
         between, add, stored_ms = other.rows.between, made.add, other.stored_ms()
         earlier, later = side.windows.earlier_ms, side.windows.later_ms
@@ -175,7 +179,7 @@ class StreamStreamJoin(Operator):
                     add(key[0], pair, weight * count, time)
 
     def _note(self, side: Side, arrived: Arrived, due: Sequence[int], matched: set[Windowed[Any]]) -> None:
-        """Note which rows have no match, and when new ones are due."""
+        """Note which rows of a side have no match, and the moments at which new rows are to be removed."""
         encoded = arrived.encoded
         side.calendar.add_encoded(encoded.homes, encoded.keys, due)
         if side.unmatched is not None:
@@ -185,15 +189,14 @@ class StreamStreamJoin(Operator):
     def _remove_due(
         self, context: Context, side: Side, arrived: Arrived, new: Sequence[int], made: JoinedRows
     ) -> list[int]:
-        """Remove the rows that are due, and send the unmatched ones if the side is outer. `new`: when the rows
-        that arrived are due.
+        """Remove the rows that are due, and send unmatched ones if the side is outer.
 
-        Returns the partitions in which more rows are due.
+        `new`: the moments at which the arrived rows are due. Returns the partitions in which more rows are due.
         """
         frontiers = side.due.frontiers(context)
         earlier, left_due = side.due.due(frontiers)
         due = {key: moment for moment, key in earlier}
-        if new and min(new) <= max(frontiers.values(), default=-1):  # the calendar has these at the commit
+        if new and min(new) <= max(frontiers.values(), default=-1):  # `due` does not find entries of this epoch
             arrivals = zip(arrived.keys, new, arrived.encoded.homes, strict=True)
             due |= {key: moment for key, moment, home in arrivals if moment <= frontiers.get(home, -1)}
         if due:

@@ -1,4 +1,4 @@
-"""The records of an epoch that arrive at a state of timed rows, and the rows that a join makes of them."""
+"""The records that arrive in an epoch for a state of timed rows, and the rows that a join makes of them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ ByKey = Mapping[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]]
 
 
 class Arrived(NamedTuple):
-    """Records that arrive at a state in an epoch, with their bytes."""
+    """Records that arrive in an epoch for a state, with their encoded rows."""
 
     batch: Batch
     keys: list[Windowed[Any]]
@@ -26,7 +26,7 @@ class Arrived(NamedTuple):
 
     @classmethod
     def at(cls, state: TimedRows[Any, Any], batch: Batch) -> "Arrived":
-        """The records of a batch. Raises: the error of the first record that the state cannot write."""
+        """Encode the records of a batch for a state. Raises: the error of the first record that it cannot write."""
         try:
             keys = list(keys_of(batch.rows))
             list(map(hash, keys))
@@ -38,13 +38,13 @@ class Arrived(NamedTuple):
 
     @staticmethod
     def errors(state: TimedRows[Any, Any], batch: Batch) -> dict[int, Exception]:
-        """The records that the state cannot write, by index, each with its error."""
+        """Return the errors of the records that the state cannot write, by index."""
         spec = replace(state.spec, kind="table")  # values need no hash
         found = ((index, refused(spec, row)) for index, row in enumerate(batch.rows))
         return {index: error for index, error in found if error is not None}
 
     def by_key(self) -> ByKey:
-        """The records by key."""
+        """Group the records by partition and key."""
         found: dict[tuple[int, bytes], list[tuple[Windowed[Any], Any, int, int]]] = defaultdict(list)
         for key, value, weight, time, home, plain in self.rows():
             found[home, plain].append((key, value, weight, time))
@@ -59,9 +59,9 @@ class Arrived(NamedTuple):
 
 
 class JoinedRows:
-    """The rows that a step makes: records (K, (V, W)).
+    """Collects the rows that a join makes: records (K, (V, W)).
 
-    `numbered`: the times of rows are numbers of records, 0 for a row that derives from none of the epoch.
+    `numbered`: the times of rows are numbers of records, 0 for a row that derives from no record of the epoch.
     """
 
     def __init__(self, numbered: bool) -> None:
@@ -77,5 +77,5 @@ class JoinedRows:
         self.times.append(time)
 
     def batch(self) -> Batch:
-        """All of them."""
+        """Return all rows as a batch."""
         return Batch(self.rows, self.weights, max(self.times), self.times) if self.rows else EMPTY

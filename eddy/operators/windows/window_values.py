@@ -1,10 +1,10 @@
-"""Aggregates of windows that need all values of each window: the number of different ones, and lists of all.
+"""Aggregates of windows that need all values of each window: the number of different values, and lists of all values.
 
     distinct_count    Σ 1      over the different `of(value)` of a window
     collect           the values of a window in the order of `by(value)`, unless there are more than `max`
 
-The values are rows of an arrangement beside the table, so that a record writes one row of it. A window has values until
-nothing can be added to it: until it closes, or its row is removed.
+The values are rows of an arrangement beside the table, so a record writes one row of the arrangement. The values of a
+window are stored as long as values can be added: until the window closes, or its row is removed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ __all__ = ["CollectedValues", "DifferentValues", "ValuesOfWindows", "WindowedVal
 
 
 class ValuesOfWindows(Protocol):
-    """An aggregate as a function of the values of a window, in bytes. Its summaries are changed in place."""
+    """An aggregate of all values of a window, which are given as bytes. Its summaries are changed in place."""
 
     @property
     def verb(self) -> str:
@@ -44,27 +44,27 @@ class ValuesOfWindows(Protocol):
         """The serde of the values."""
 
     def of_value(self, value: Any) -> Any:
-        """What is kept of a record's value; None for nothing. Raises: DataError; any exception of the author's."""
+        """Return the object to store for a record's value; None for none. Raises: DataError; any exception of `of`."""
 
     def data(self, kept: Any) -> bytes:
-        """The bytes of what is kept."""
+        """Encode an object that `of_value` has returned."""
 
     def begin(self) -> Any:
-        """The summary of no values."""
+        """Make the summary of no values."""
 
     def add(self, summary: Any, data: bytes, weight: int) -> None:
-        """Add a value to a summary, so often."""
+        """Add a value to a summary, `weight` times."""
 
     def merge(self, summary: Any, other: Any) -> Any:
-        """One summary of both; these are not used any more. Cost: linear in the smaller one."""
+        """Merge two summaries into one; the two are not used any more. Cost: linear in the smaller one."""
 
     def result(self, summary: Any) -> Any:
-        """The aggregate; None for none."""
+        """Return the aggregate for a summary; None if the window is to have no row."""
 
 
 @dataclass(frozen=True)
 class DifferentValues:
-    """The number of different `of(value)`, or of different values. Values that are equal have the same bytes.
+    """Counts the different `of(value)`, or the different values if `of` is None. Equal values have the same bytes.
 
     None does not count. `required`: None is an error, as in sums of sessions.
     """
@@ -77,7 +77,7 @@ class DifferentValues:
     verb: ClassVar[str] = "distinct_count"
 
     def of_value(self, value: Any) -> Any:
-        """`of(value)`, or the value."""
+        """Return `of(value)`, or the value itself if `of` is None."""
         found = value if self.of is None else self.of(value)
         if found is None and self.required:
             raise DataError(
@@ -87,7 +87,7 @@ class DifferentValues:
         return found
 
     def data(self, kept: Any) -> bytes:
-        """Bytes that equal values share."""
+        """Encode a value, so that equal values have the same bytes."""
         return (self.kept.identify or self.kept.encode)(kept)
 
     def begin(self) -> set[bytes]:
@@ -95,23 +95,23 @@ class DifferentValues:
         return set()
 
     def add(self, summary: set[bytes], data: bytes, weight: int) -> None:
-        """One value more."""
+        """Add a value to the set."""
         summary.add(data)
 
     def merge(self, summary: set[bytes], other: set[bytes]) -> set[bytes]:
-        """The union."""
+        """Return the union of two sets."""
         large, small = (summary, other) if len(summary) >= len(other) else (other, summary)
         large |= small
         return large
 
     def result(self, summary: set[bytes]) -> int | None:
-        """Their number."""
+        """Return the number of values; None for 0."""
         return len(summary) or None
 
 
 @dataclass(frozen=True)
 class CollectedValues:
-    """All values in the order of a selection, as a tuple; None if there are more than its `n`."""
+    """Collects all values in the order of a selection, as a tuple; None if there are more than the selection's `n`."""
 
     selection: Selection
 
@@ -123,12 +123,12 @@ class CollectedValues:
         return self.selection.serde
 
     def of_value(self, value: Any) -> Any:
-        """The value. Raises: as `Selection.position`."""
+        """Return the value itself. Raises: as `Selection.position`."""
         self.selection.position(value)
         return value
 
     def data(self, kept: Any) -> bytes:
-        """The value as it is written."""
+        """Encode the value by its serde."""
         return self.kept.encode(kept)
 
     def begin(self) -> Any:
@@ -141,7 +141,7 @@ class CollectedValues:
         summary.update(repeat((self.selection.position(value), value), weight))
 
     def merge(self, summary: Any, other: Any) -> Any:
-        """All values of both."""
+        """Return one sorted list with all values of two lists."""
         large, small = (summary, other) if len(summary) >= len(other) else (other, summary)
         for entry in small:
             large.add(entry)
@@ -155,7 +155,7 @@ class CollectedValues:
 
 
 def summary_of(values: ValuesOfWindows, pairs: Iterable[tuple[bytes, int]]) -> Any:
-    """The summary of values with their weights."""
+    """Make the summary of values with their weights."""
     made = values.begin()
     for data, weight in pairs:
         values.add(made, data, weight)
@@ -163,8 +163,9 @@ def summary_of(values: ValuesOfWindows, pairs: Iterable[tuple[bytes, int]]) -> A
 
 
 def failures_of(values: ValuesOfWindows, rows: Iterable[Row], spec: StateSpec | None) -> dict[int, Exception]:
-    """The rows of whose values nothing can be made, by index. With the spec of a table, a row whose value the table
-    cannot write is set aside, too.
+    """Return the errors of the rows whose values cannot be aggregated, by index.
+
+    With the spec of a table, also the errors of rows whose aggregate the table cannot write.
     """
     found: dict[int, Exception] = {}
     for index, (key, value) in enumerate(rows):
@@ -182,7 +183,8 @@ def failures_of(values: ValuesOfWindows, rows: Iterable[Row], spec: StateSpec | 
 class WindowedValues(Operator):
     """Input: records (Windowed K, V). Output: the delta of the table Windowed K → aggregate of all values.
 
-    `values` has the values of each window. Cost: O(log n) for each record of a window with n values, and the result.
+    `values` has the values of each window. Cost: O(log n) for each record of a window with n values, plus the size of
+    the result.
     """
 
     def __init__(
@@ -200,13 +202,11 @@ class WindowedValues(Operator):
         return (self.table, self.values)
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the list for `moved`."""
         self._come = []
 
     def moved(self, delta: Batch) -> tuple[list[Windowed[Any]], list[Windowed[Any]]]:
-        """The windows that got their first value in the last step. The second list, of windows without values, is
-        empty.
-        """
+        """Return the windows that got their first value in the last step, and no windows that lost all values."""
         return self._come, []
 
     def step(self, context: Context, *inputs: Batch) -> Batch:

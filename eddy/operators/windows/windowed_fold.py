@@ -1,10 +1,10 @@
-"""An aggregate of windows: a fold by windowed key whose windows close.
+"""An aggregate of windows: a fold by windowed key, with windows that close.
 
     emit = update    each change of a window's row
     emit = close     the row of each window once, when it closes
 
-A window closes when the frontier of its partition reaches its end. From then on no record of it arrives, so its row is
-final: it is never retracted. It is in the table until the frontier is `retention` after the end.
+A window closes when the frontier of its partition reaches its end. After that no record for it can arrive, so its row
+is final and never retracted. The row is in the table until the frontier is `retention` after the end.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,9 +35,9 @@ _end_of = itemgetter(2)
 
 
 class OpenWindow(NamedTuple):
-    """The first window of a step that is open, by its end with grace, and the partition of a source that holds it open.
+    """The first open window of a step, by its end with grace, and the partition of a source that keeps it open.
 
-    `behind_ms` is how far the latest event time is after that end; 0 if no partition has reached it.
+    `behind_ms` is the distance from that end to the latest event time; 0 if no partition has reached the end.
     """
 
     step: str
@@ -55,14 +55,15 @@ class OpenWindow(NamedTuple):
 class WindowedFold(Operator):
     """Input: records (Windowed K, V). Output: rows (Windowed K, aggregate).
 
-    `table` has the rows of open windows, which `fold` changes, and of closed ones within the retention. `calendar` has
-    the next moment of each: the end of a window that is not sent yet, else the end of its retention. `forget`
-    is called with windows that have closed, or are removed. A row is removed from the tables `beside`, too. A window
-    whose aggregate cannot be written has no row, but a moment, and is withheld until it would be removed. `moved`
-    returns the windows that begin and the windows that end with a delta of `fold`: not those in its rows, if a window
-    can be there without a row.
+    - `table`: the rows of open windows, which `fold` changes, and of closed windows within the retention.
+    - `calendar`: the next moment of each window: its end if its row is still to be sent, else the end of its retention.
+    - `forget` is called with windows that have closed or are removed.
+    - `beside`: further tables from which the row of a removed window is removed.
+    - `moved` returns the windows that a delta of `fold` begins and ends. By default these are the windows that get
+      their first row, or lose their row. An aggregate whose windows can exist without a row has its own function.
 
-    A step closes or removes at most `most` windows; the others are due in the next step.
+    A window whose aggregate cannot be written has no row, but is in the calendar, and is withheld until it is removed.
+    A step closes or removes at most `most` windows; the next step continues.
     """
 
     def __init__(
@@ -96,11 +97,11 @@ class WindowedFold(Operator):
         return self._frontier.reads
 
     def wakes_at(self) -> Moment | None:
-        """When a frontier reaches the first moment of its partition."""
+        """Return the moment at which a frontier reaches the first moment of its partition."""
         return self.due.wakes_at()
 
     def first_open(self, context: Context) -> OpenWindow | None:
-        """Its first window, between epochs; None if there is none. `context` has the event times."""
+        """Return the first window, between epochs; None if there is none. `context` has the event times."""
         first = self.due.first()
         if first is None:
             return None
@@ -110,17 +111,17 @@ class WindowedFold(Operator):
         return OpenWindow(self.name, *source, max(0, latest - end - self._windows.lag_ms))
 
     def end_epoch(self) -> None:
-        """Drop what is reported."""
+        """Drop the reports of the fold, and the list of partitions with due work."""
         self._fold.end_epoch()
         self.left_due = ()
 
     @property
     def tells_failures(self) -> bool:
-        """As the fold."""
+        """Whether the fold's `failures` can find the failing rows."""
         return self._fold.tells_failures
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """As the fold."""
+        """Return the fold's `failures`."""
         return self._fold.failures(*inputs)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -129,7 +130,7 @@ class WindowedFold(Operator):
         return self._closing(context, batch, self._fold.step(context, batch) if batch.rows else EMPTY)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """As `step`; the fold sets rows aside."""
+        """Step as `step` does, and let the fold set rows aside."""
         (batch,) = inputs
         return self._closing(
             context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY, aside
@@ -139,7 +140,7 @@ class WindowedFold(Operator):
         frontiers = self.due.frontiers(context)
         new = self._new(delta, frontiers, aside.withheld_anew() if aside else ())
         earlier, self.left_due = self.due.due(frontiers)
-        due = list(dict.fromkeys([*new, *earlier]))  # one that was withheld may be among both
+        due = list(dict.fromkeys([*new, *earlier]))  # a withheld window may be in both
         if not due:
             return EMPTY if self._closes else delta
         if not self._closes:
@@ -148,16 +149,15 @@ class WindowedFold(Operator):
         closes_at = self._windows.closes_at
         self._remove([(moment, key) for moment, key in due if moment != closes_at(key.end_ms)], aside)
         rows = self._close([key for moment, key in due if moment == closes_at(key.end_ms)], aside)
-        if context.timestamps is not None:  # the times of rows are numbers of records; these rows derive from none
+        if context.timestamps is not None:  # times are numbers of records, and these rows derive from no record
             return Batch(rows, [1] * len(rows), batch.time, [0] * len(rows))
         times = [self._windows.final_ms(key.end_ms) for key in keys_of(rows)]
         return Batch(rows, [1] * len(rows), max([batch.time, *times]), times)
 
     def _new(self, delta: Batch, frontiers: Mapping[int, int], withheld: Sequence[Windowed[Any]]) -> list[_Moved[Any]]:
-        """Put new windows, and those that are withheld from now on, into the calendar; take those out that have no row
-        any more.
+        """Add new windows and newly withheld windows to the calendar, and remove windows that have no row any more.
 
-        Returns the new windows that are due, since their records and the end of their grace are in one epoch.
+        Returns the new windows that are due already, because this epoch has their records and the end of their grace.
         """
         come, gone = self._moved(delta)
         self.calendar.move(gone, self._moments(gone), repeat(None, len(gone)))
@@ -172,18 +172,18 @@ class WindowedFold(Operator):
         return [(moment, key) for home, moment, key in found if moment <= frontiers.get(home, -1)]
 
     def _moments(self, keys: Sequence[Windowed[Any]]) -> list[int]:
-        """The first moment of each window. Cost: a call for each end of windows."""
+        """Return the first moment of each window. Cost: one call for all windows with the same end."""
         first = self._windows.closes_at if self._closes else self._removal
         moment_of = {end: first(end) for end in set(map(_end_of, keys))}
         return list(map(moment_of.__getitem__, map(_end_of, keys)))
 
     def _removal(self, end_ms: int) -> int:
-        """The end of a window at which the retention of another one is over."""
+        """Return the end of windows at which the retention of a window that ends at `end_ms` is over."""
         end = self._windows.closes_at(end_ms)
         return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
     def _close(self, closed: list[Windowed[Any]], aside: Aside | None) -> list[Row]:
-        """The rows of windows that close. Without retention they are removed from the table."""
+        """Close windows, and return their rows. Without retention they are removed from the table."""
         values = self.table.get_many(closed)
         ends = [self._windows.closes_at(key.end_ms) for key in closed]
         if self._retention_ms:
@@ -194,7 +194,7 @@ class WindowedFold(Operator):
         return [(key, value) for key, value in zip(closed, values, strict=True) if value is not None]
 
     def _remove(self, due: list[_Moved[Any]], aside: Aside | None) -> None:
-        """Remove rows from the tables, without a retraction; withhold them no more."""
+        """Remove the rows of windows from the tables, without a retraction, and stop withholding the windows."""
         keys = [key for _, key in due]
         self._forget(keys)
         if aside is not None:
@@ -206,7 +206,7 @@ class WindowedFold(Operator):
 
 
 def moved_rows(delta: Batch) -> _Come:
-    """The windows that get their first row, and the windows that lose their row. A replaced row counts as neither."""
+    """Return the windows that get their first row, and the windows that lose their row. A replaced row is neither."""
     keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
     if all(inserted):
         return keys, []

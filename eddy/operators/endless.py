@@ -1,4 +1,8 @@
-"""Recursions without an end: their errors, the search for a state that recurs, and the text of a path."""
+"""Detects a loop by nested time that never ends, because its rows recur, and has the error that says so.
+
+Unlike the modules of `waves/`, it neither holds rows nor searches a recursion by waves for cycles. Both kinds of
+recursion use `path_text` and `FIRST_LOOK`.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,15 +12,14 @@ from eddy.operators.batch import Batch, Row, ZSet, merge_into
 __all__ = ["FIRST_LOOK", "EndlessError", "Repetition", "path_text"]
 
 FIRST_LOOK = 64
-"""The iteration of the first search."""
+"""The iteration at which a recursion is first searched for cycles or repetitions."""
 
 
 class EndlessError(LoopLimitError):
-    """A recursion in nested time met a bound.
+    """The error of a recursion by nested time that has met a bound.
 
-    `rows` were new in the last iteration; `of_work`: a larger budget might suffice.
-
-    `is_sure`: the same input meets the bound again on any machine.
+    `rows` were new in the last iteration. `of_work`: with a larger budget the recursion might end. `is_sure`: the same
+    input meets the bound again on any machine.
     """
 
     def __init__(self, message: str, rows: Sequence[Row], of_work: bool = False, is_sure: bool = False) -> None:
@@ -28,9 +31,9 @@ class EndlessError(LoopLimitError):
 class Repetition:
     """Detects that the bindings of a loop have the same rows as in an earlier iteration, so that the loop never ends.
 
-    The differences of this epoch are all changes of the bindings only in iterations without differences of earlier
-    epochs: the iterations after `quiet_from`. The rows at an iteration that is a power of two are compared with the
-    rows at each later one, up to the next power of two.
+    After iteration `quiet_from` there are no differences of earlier epochs, so this epoch's differences are all changes
+    of the bindings. The rows at an iteration that is a power of two are compared with the rows at each later iteration,
+    up to the next power of two.
 
     Source: Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
     """
@@ -41,9 +44,9 @@ class Repetition:
         self._bindings = bindings
 
     def met(self, iteration: int, made: Sequence[Batch]) -> bool:
-        """Add the changes of the bindings in an iteration.
+        """Add the changes of the bindings in an iteration, in which at least one binding has changed.
 
-        Returns whether their rows recur. At least one binding has changed.
+        Returns whether the rows are the same as in the iteration with which they are compared.
         """
         if iteration <= self._quiet_from:
             return False
@@ -56,7 +59,7 @@ class Repetition:
 
 
 def path_text(path: Iterable[object]) -> str:
-    """A path as text, shortened in the middle if it is long.
+    """Return a path as text, shortened in the middle if it is long.
 
     >>> path_text("abc")
     'a → b → c'

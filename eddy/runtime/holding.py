@@ -1,4 +1,4 @@
-"""Parts of the data without a finite answer: recorded in the application's metadata topic.
+"""Records the messages about data without a finite answer in the application's metadata topic; operators hold the rows.
 
     circuit.held()   the messages of this worker's operators, a function of their states
     noted            the messages in the topic for this worker's partitions, as of the last commit

@@ -1,5 +1,4 @@
-"""Names a cycle in the links of a graph as an error of `recursive_fixpoint`; unlike the modules of `waves/`, it holds
-no rows.
+"""Names a cycle of a graph, as an error of `recursive_fixpoint`; unlike the modules of `waves/`, it holds no rows.
 
 For each root that reaches cycles one of them is named, as a function of the current links. A link counts if its start
 is reached and, with a bound on depth, has a depth below the bound. A new cycle has a link that did not count before.

@@ -17,7 +17,7 @@ and its successor begins a review.
 
 Cost: let E be the keys of rows outside that other workers own, R the reached rows, S the suspects and stops. Each
 review sends S entries. The first one also sends about 2 E + R entries; later reviews send them again only if rows
-outside have changed. A message has some hundreds of entries. A review takes as many rounds as a path changes its owner.
+outside have changed. A message has some hundreds of entries. A review takes a round for each change of owner on a path.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ __all__ = ["Agreement"]
 
 
 class Taken:
-    """The requests to a worker in an epoch's messages: rows to suspect, rows to stop at, and rows that continue."""
+    """The requests in an epoch's messages to a worker: rows to suspect, rows to stop at, and released rows, `flows`."""
 
     def __init__(self) -> None:
         self.suspects: list[Row] = []
@@ -62,9 +62,9 @@ class Taken:
 
 
 class _Review:
-    """The rows that a worker has sent and received in a review.
+    """A worker's part of a review: the suspects that it has `told`, and the rows that are reached now, or no more.
 
-    Its messages arrive in each of the worker's partitions.
+    `begins` and `releases` count messages: one of each arrives in each of the worker's partitions.
     """
 
     def __init__(self, anew: bool, told: set[Row]) -> None:
@@ -78,7 +78,7 @@ _TOLD = attrgetter("told")
 
 
 class Agreement:
-    """Sends and receives the messages of one worker about one recursion. A failure may lose its memory between epochs.
+    """Sends and receives the messages of one worker about one recursion. Its memory may be lost between epochs.
 
     `is_there` returns whether a row is in X.
     """
@@ -98,7 +98,7 @@ class Agreement:
         self.forget()
 
     def forget(self) -> None:
-        """Empty the memory, which was lost or belongs to an epoch that was undone."""
+        """Empty the memory, because it belongs to an epoch that was undone, or to other owners."""
         self._reviews: dict[int, _Review] = {}
         self._lent: dict[Any, int] = {}
         self._news, self._reported = News.OWNERS, News.NONE
@@ -117,7 +117,10 @@ class Agreement:
     # Messages in
 
     def split(self, received: Batch, externals: list[Batch]) -> tuple[Batch, list[Message | None]]:
-        """Separate the messages from the received rows, and from the rows of exchanges inside op, in `externals`."""
+        """Separate messages from rows, in `received` and in the inputs of exchanges inside op among `externals`.
+
+        Returns the received rows and the messages.
+        """
         received, messages = self._post.opened(received)
         for slot in self._body.received:
             externals[slot - 1], more = self._post.opened(externals[slot - 1])
@@ -125,7 +128,7 @@ class Agreement:
         return received, messages
 
     def take(self, messages: Sequence[Message | None]) -> Taken:
-        """Process messages. A message of an earlier version, None, requests a review."""
+        """Process messages. Returns the requests in them. None, a message of an earlier version, requests a review."""
         taken = Taken()
         for message in messages:
             match message:
@@ -187,11 +190,11 @@ class Agreement:
     # Messages out, of every worker
 
     def change(self, news: News) -> None:
-        """What is held may have changed."""
+        """Note that the held rows may have changed, and why."""
         self._news = max(self._news, news)
 
     def suspect_elsewhere(self, rows: Iterable[Row]) -> None:
-        """Tell their owners of suspects."""
+        """Send suspects to the workers that own them."""
         self._post.send_rows(rows, Suspect)
 
     def change_outside(self, keys: Iterable[Any]) -> None:

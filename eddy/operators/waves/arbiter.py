@@ -37,16 +37,15 @@ _QUIET = 64  # the number of epochs for which loans are kept after a review if n
 _TERM_BITS = 20
 
 OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
-"""A function that returns this worker's own rows outside, for a review, a join and some keys."""
+"""Returns this worker's own rows outside, by key; takes the numbers of a review and of a join, and keys."""
 Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
-"""A function that returns a row on each cycle ahead of some rows."""
+"""Returns a row on each cycle ahead of some rows."""
 Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
-"""A function that searches ahead of rows. Returns the result, and the message about held rows; empty if none are held.
-"""
+"""Searches ahead of rows; returns the result, and the message about held rows, empty if none are held."""
 
 
 class _Loans:
-    """Rows outside that others have lent. `missing`: keys that were looked up and not borrowed yet."""
+    """Rows outside that other workers have lent. `missing`: keys that were looked up, but not borrowed yet."""
 
     def __init__(self, body: Body) -> None:
         self._lookups = body.lookups
@@ -56,7 +55,7 @@ class _Loans:
         self._asked_for: set[Asked] = set()
 
     def take(self, join: int, loans: Sequence[Loan]) -> None:
-        """Take the borrowed rows that have arrived; a large bag arrives in parts."""
+        """Add borrowed rows that have arrived; many rows of one key arrive in parts."""
         spec = self._lookups[join][0].spec
         for key, values, more in loans:
             asked = join, spec.key.decode(key)
@@ -67,7 +66,7 @@ class _Loans:
                 self.bags[asked] = dict.fromkeys(self._parts.pop(asked), 1) or None
 
     def wanted(self, keys: Iterable[Asked]) -> set[Asked]:
-        """The keys that were not requested yet. They count as requested from now on."""
+        """Return the keys that were not requested yet, and note them as requested."""
         new = set(keys) - self._asked_for
         self._asked_for |= new
         return new
@@ -79,9 +78,9 @@ class _Loans:
 
 
 class _ReviewSearch:
-    """The search of one review. `owners`: the partitions whose stops are known.
+    """The search of one review. `owners`: the partitions whose stops and suspects have arrived.
 
-    `rounds`: the number of times that it has waited for loans. `stopped`: rows at which waves already stop.
+    `rounds`: how often the search has waited for loans. `stopped`: rows at which the review has made waves stop.
     """
 
     def __init__(self, number: int) -> None:
@@ -114,7 +113,7 @@ class _ReviewSearch:
             self._todo.append(row)
 
     def explore(self, explore: Explorer, loans: _Loans) -> set[Asked]:
-        """Find the keys ahead, from a few rows of each. Returns the keys that have to be borrowed."""
+        """Explore rows ahead, a few of each key, as far as rows outside are known. Returns the keys to borrow."""
         for asked in loans.bags.keys() & self._parked.keys():
             for row in self._parked.pop(asked):
                 self._explored[row[0]] -= 1
@@ -135,7 +134,7 @@ class _ReviewSearch:
 
 
 class _Lookups:
-    """Rows outside, for the arbiter: its own rows and borrowed ones."""
+    """Finds rows outside for the arbiter, among its own rows and borrowed rows."""
 
     def __init__(self, own_bags: OwnBags, number: int, loans: _Loans) -> None:
         self._own_bags, self._number, self._loans = own_bags, number, loans
@@ -150,7 +149,7 @@ class _Bags:
         self._own, self._join, self._loans = own, join, loans
 
     def get_many(self, keys: list[Any]) -> list[Bag | None]:
-        """The bag of each key; if it was not borrowed yet, None, and the key is noted as missing."""
+        """Return the bag of each key. For a key that was not borrowed yet, return None, and note the key as missing."""
         found: list[Bag | None] = []
         for key in keys:
             asked = self._join, key
@@ -165,9 +164,9 @@ class _Bags:
 
 
 class Arbiter:
-    """The owner of the loop's first partition. `own_bags` returns this worker's own rows outside.
+    """Runs reviews, if this worker owns the loop's first partition. `own_bags` returns this worker's own rows outside.
 
-    `message`: the message about held rows; None before the first decision.
+    `message`: the message about held rows, empty if none are held; None before the first decision.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class Arbiter:
         self.forget()
 
     def forget(self) -> None:
-        """The memory is lost: a review is needed."""
+        """Empty the memory, so that a review is needed."""
         self.message: str | None = None
         self._search: _ReviewSearch | None = None
         self._news = News.OWNERS
@@ -203,7 +202,7 @@ class Arbiter:
         return self.is_mine and self._news > News.NONE and self._search is None
 
     def take(self, message: Review | Changed | Holds | Lend) -> None:
-        """Take a message in."""
+        """Process a message to the arbiter."""
         search = self._search
         match message:
             case Review(news):
@@ -223,7 +222,7 @@ class Arbiter:
                 self._loans.take(join, loans)
 
     def _is_valid(self, number: int) -> bool:
-        """Whether the rows lent for a review are still valid: no change was reported since then."""
+        """Whether rows lent for the review of this number are still valid, because no change was reported since."""
         return self._number(self._since) <= number <= self._number(self._counter)
 
     def decide(self) -> None:
@@ -251,7 +250,7 @@ class Arbiter:
         self._post.tell_all(Begin(self._search.number, self._reached is None, self._number(self._since)))
 
     def _go_on(self) -> bool:
-        """Continue the review; whether it has ended."""
+        """Continue the review. Returns whether it has ended."""
         search, loans = self._search, self._loans
         assert search is not None
         if len(search.owners) < self._gate.partitions:
@@ -272,7 +271,7 @@ class Arbiter:
         return False
 
     def _stop_early(self, search: _ReviewSearch, explore: Explorer) -> None:
-        """Stop waves at cycles among the known rows, after 1, 2, 4, … rounds, since waves run around them meanwhile."""
+        """Stop waves at cycles among the known rows, after 1, 2, 4, … rounds: meanwhile waves run around the cycles."""
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
             closings = self._closings(explore, [*search.starts, *search.passed])
@@ -281,12 +280,10 @@ class Arbiter:
             self._post.send_rows(closings, Stop)
 
     def _finish(self, search: _ReviewSearch, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
-        """Finish a review.
+        """End a review: send the rows that are stops, that are newly reached and that are reached no more.
 
-        `chase`: paths ahead of retracted rows are endless, so that insertions and retractions may follow one another
-        for ever.
-
-        Then waves stop everywhere, where they meet, and the next review releases the rows.
+        `chase`: paths ahead of retracted rows are endless, so that retractions may follow insertions for ever. Then the
+        recursion is held as a whole, so that waves stop everywhere and the two meet, and another review follows.
         """
         self._search = None
         if self._news > News.SUSPECTS and self._discarded < _MOST_DISCARDED:
@@ -313,5 +310,5 @@ class Arbiter:
                 self._post.send(Borrow(search.number, join, chunk), home, gate)
 
     def _number(self, counter: int) -> int:
-        """A number that no arbiter has used before."""
+        """Return the number of a review, which no earlier arbiter has used."""
         return (self._gate.term << _TERM_BITS) + counter

@@ -28,8 +28,8 @@ Asked = tuple[int, Any]
 
 
 class Explored(NamedTuple):
-    """The result of op for one row: the rows that it makes, each once; the keys looked up outside, and the keys with
-    matches.
+    """The result of op for one row: the `rows` that it makes, each once, the keys that it has `asked` for outside, and
+    the keys among these that it has `met`, because they have matches.
     """
 
     rows: list[Row]
@@ -45,9 +45,9 @@ class Lookups(Protocol):
 
 
 class Body:
-    """The compiled `op`: slot 0 is X, the next ones are inputs from outside, `result` is the slot of op's result.
+    """The compiled `op`. Slot 0 has X, the next slots the inputs from outside, the slot `result` the result.
 
-    Operators that process rows by depth may have rows that wait for their depth.
+    In operators that process rows by depth, rows may wait for the wave of their depth.
     """
 
     def __init__(self, steps: list[Step], slots: int, result: int) -> None:
@@ -69,12 +69,12 @@ class Body:
         self._aware = self.keeps or any(op.by_depth for op in self._arranges)
 
     def open(self, externals: Sequence[Batch]) -> None:
-        """Begin an epoch: the deltas from outside are inputs of the first wave only."""
+        """Begin an epoch. The deltas from outside are inputs of its first wave only."""
         self._values[1 : 1 + len(externals)] = externals
         self._outside = range(1, 1 + len(externals))
 
     def run(self, frontier: Batch, iteration: int) -> Batch:
-        """Run one wave: op of the frontier, of rows waiting for this depth and, in the first wave, of the deltas."""
+        """Apply op to the frontier, to rows that wait for this depth and, in the first wave, to deltas from outside."""
         if self._only is not None and not self._aware and not self._outside:
             return self._only.step(OUTSIDE, frontier, *self._absent)
         context = Context(iteration) if self._aware else OUTSIDE
@@ -103,7 +103,7 @@ class Body:
     def explore(self, row: Row, lookups: Lookups | None = None) -> Explored:
         """Apply op to one row, without changing a state.
 
-        `lookups` finds the rows outside that this worker does not own; None where it owns all of them.
+        `lookups` finds the rows outside; None if this worker owns all of them.
         Cost: a look-up for each join that the row reaches.
         """
         if self._lone is not None and lookups is None:
@@ -149,7 +149,7 @@ class Body:
         return made
 
     def bags(self, join: int, keys: Sequence[Any]) -> dict[Any, Bag | None]:
-        """The rows outside that a join finds for each of these keys of this worker."""
+        """Return the rows outside that a join finds for each of these keys, which this worker owns."""
         state = self.lookups[join][0]
         if isinstance(state, Table):
             values = state.get_many(list(keys))
@@ -157,9 +157,7 @@ class Body:
         return dict(zip(keys, state.get_many(list(keys)), strict=True))
 
     def gate_before(self, join: int, loop: Gate) -> Gate:
-        """The gate through which the join's rows arrive: of its own exchange or, without one, the recursion's gate
-        `loop`.
-        """
+        """Return the gate through which the join's rows arrive: of an exchange before it, or else `loop`."""
         return self.lookups[join][1] or loop
 
     @property
@@ -172,7 +170,7 @@ class Body:
         return {iteration for op in self._keepers for iteration in op.later} if self._keepers else _NO_ITERATIONS
 
     def settle(self) -> None:
-        """Let the arrangements inside op add the epoch's rows, at the fixpoint."""
+        """Add the epoch's rows to the arrangements inside op, when the waves have ended."""
         for arrange in self._arranges:
             arrange.settle()
 
@@ -189,13 +187,13 @@ class Body:
 
 
 class OwnRows:
-    """Lookups that find only rows outside that this worker owns; `loop` is the gate of the recursion."""
+    """Finds only the rows outside that this worker owns. `loop` is the gate of the recursion."""
 
     def __init__(self, body: Body, loop: Gate) -> None:
         self._body, self._loop = body, loop
 
     def over(self, join: int, keys: Sequence[Any]) -> Bags:
-        """The bags of the keys that it owns."""
+        """Return the bags of the keys that this worker owns."""
         rows = [(key, None) for key in keys]
         mine = [key for key, _ in self._body.gate_before(join, self._loop).mine(rows)]
         return _OwnBags(self._body.bags(join, mine))
@@ -213,7 +211,7 @@ class _OwnBags:
 def trace(
     body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop. Returns the keys, or other parts, on its path, and whether a row recurs."""
+    """Follow one row through the loop. Returns the path, as keys or other parts of rows, and whether a row recurs."""
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:

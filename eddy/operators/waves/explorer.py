@@ -1,7 +1,7 @@
-"""Applies op to one row at a time: returns the rows that it makes, and the rows outside that it meets.
+"""Applies op to one row at a time, and finds the rows that op makes, and the keys of rows outside that it meets.
 
-A path of stale steps meets the same rows outside repeatedly. `Round` follows it with only these rows, so that the cost
-of a step does not depend on the number of other rows outside with the same keys.
+A path of stale steps meets the same rows outside again and again. `Round` follows such a path with only these rows
+outside, so that the cost of a step does not depend on the number of other rows with the same keys.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,10 @@ _MOST_TRIED = 10_000
 
 
 class Explorer:
-    """`lookups` finds rows outside of other owners; `keeps` selects the rows to follow among the rows that op makes."""
+    """Applies op to rows. `lookups` finds rows outside, if other workers own some of them.
+
+    `keeps` selects the rows to follow, among the rows that op makes.
+    """
 
     def __init__(
         self, body: Body, lookups: Lookups | None = None, keeps: Callable[[list[Row]], list[Row]] | None = None
@@ -28,25 +31,25 @@ class Explorer:
         self._body, self._lookups, self._keeps = body, lookups, keeps
 
     def __call__(self, row: Row) -> Explored:
-        """op of one row."""
+        """Apply op to one row."""
         explored = self._body.explore(row, self._lookups)
         return explored if self._keeps is None else explored._replace(rows=self._keeps(explored.rows))
 
     def all_of(self, rows: list[Row]) -> list[Row]:
-        """The rows that op makes of some rows, each once."""
+        """Apply op to some rows. Returns the rows that it makes, each once."""
         made = self._body.explore_all(rows, self._lookups)
         return made if self._keeps is None else self._keeps(made)
 
     def along(self, row: Row, chosen: Mapping[Asked, Any]) -> list[Row]:
-        """The rows that op makes from a row if each key has only its chosen value outside, or none.
+        """Apply op to a row as if each key had only its value in `chosen` outside. Returns the rows that it makes.
 
-        Empty if the row meets nothing outside.
+        Empty if the row meets no row outside.
         """
         rows, _, met = self._body.explore(row, _Chosen(chosen))
         return [] if not met else rows if self._keeps is None else self._keeps(rows)
 
     def values(self, asked: Asked) -> list[Any]:
-        """The values outside of a key."""
+        """Return the values outside that a join finds for a key."""
         join, key = asked
         if self._lookups is None:
             bag = self._body.bags(join, [key])[key]
@@ -81,7 +84,7 @@ class Round:
         self._chosen = dict(self._choices(path))
 
     def _choices(self, path: Sequence[Row]) -> Iterator[tuple[Asked, Any]]:
-        """For each key on the path, the value outside by which it continued; the latest one, if there are several."""
+        """Yield each key that the path has met outside, with the value by which the path continued."""
         for row, child in pairwise(path):
             met = self._explorer(row).met
             if len(met) == 1:
@@ -91,7 +94,7 @@ class Round:
                         break
 
     def follow(self, row: Row, steps: int, ends: Callable[[Row], bool]) -> Iterable[Row]:
-        """The next rows of the path: at most `steps`, up to a row at which it `ends` or that has no single next row."""
+        """Yield at most `steps` next rows of the path. It ends if op makes no single row, or a row for which `ends`."""
         for _ in range(steps):
             rows = self._explorer.along(row, self._chosen)
             if len(rows) != 1 or ends(row := rows[0]):

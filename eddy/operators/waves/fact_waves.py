@@ -1,7 +1,7 @@
 """Recursion of a KStream by waves: each record that `op` makes is emitted and fed back (KIP-857).
 
-Facts are never retracted, so nothing is arranged. Between two waves equal records are merged: their weights are added.
-The parts common with the waves of a relation are in `operators/waves/recursion.py`.
+Facts are never retracted, so there is no arrangement. Between two waves equal records are merged: their weights are
+added. The parts that are common to facts and relations are in `operators/waves/recursion.py`.
 
 Source: KIP-857.
 """
@@ -22,7 +22,7 @@ __all__ = ["FactWaves", "merged"]
 
 _ROWS = attrgetter("rows")
 _LARGEST_WEIGHT = 2**63 - 1
-"""The largest weight: a record is written once for each unit of its weight."""
+"""The largest weight. A record is written as many times as its weight, so larger ones cannot be written."""
 
 
 class FactWaves(LinearRecursion):
@@ -37,8 +37,8 @@ class FactWaves(LinearRecursion):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves, merging equal records of one wave, until none is left or the budget is spent.
 
-        Records from the loop's topic are processed first. If they have no end, they are cut at the limit and reported:
-        the records from which they derive are committed, and only this step can remove them from the topic.
+        Records from the loop's topic are processed first. If they have no end, they are cut at the limit and reported,
+        because the records from which they derive are committed, and only this step can remove them from the topic.
 
         Raises: LoopLimitError if the epoch's own records have no end, so that the failing record is found.
         """
@@ -85,7 +85,7 @@ class FactWaves(LinearRecursion):
                 frontiers[iteration + 1] = concat((frontiers.get(iteration + 1, EMPTY), rest))
 
     def _light(self, made: Batch) -> Batch:
-        """The rows whose weights can be written; the others are cut."""
+        """Return the rows whose weights can be written, and cut the other rows."""
         if max(made.weights) <= _LARGEST_WEIGHT:
             return made
         light = [weight <= _LARGEST_WEIGHT for weight in made.weights]
@@ -94,7 +94,7 @@ class FactWaves(LinearRecursion):
 
 
 def merged(batch: Batch, where: str) -> Batch:
-    """Merge equal facts: weights are added, the latest time and its headers are kept, in order of first occurrence."""
+    """Merge equal facts, in the order of their first occurrence: add weights, take the latest time and its headers."""
     zset = consolidate(batch.rows, batch.weights, where)
     if len(zset) == len(batch.rows):
         return batch

@@ -1,4 +1,4 @@
-"""The errors of a recursion as rows: its name with the message about held rows, retracted when it holds none.
+"""The errors of a recursion as rows: its name and the message about held rows, retracted when no rows are held.
 
     held()    the messages of the recursion, by partition
     state     partition → the message whose row is downstream
@@ -23,9 +23,9 @@ _LONGEST = 10_000
 
 
 class HeldErrors(Operator):
-    """Input: the deltas of a recursion and of its inputs. Output: the deltas of its errors: rows (its name, message).
+    """Input: the deltas of a recursion and of its inputs. Output: the delta of rows (the recursion's name, message).
 
-    `told` holds rows (partition, message), each in its partition. Runs after the recursion in each epoch.
+    `told` has rows (partition, message), each in its partition. The step runs after the recursion in each epoch.
     """
 
     def __init__(self, name: str, recursion: Operator, told: Stops, ownership: Ownership) -> None:
@@ -34,16 +34,16 @@ class HeldErrors(Operator):
         self._times_changed = -1
 
     def wakes_at(self) -> Wake | None:
-        """`AT_ONCE` if the recursion's messages differ from the rows downstream."""
+        """Return `AT_ONCE` if the recursion's messages differ from the rows downstream, else None."""
         held = self._held()
         return Wake.AT_ONCE if held is not None and held != self._told() else None
 
     def states(self) -> Sequence[State]:
-        """What is downstream."""
+        """The messages whose rows are downstream."""
         return (self._state,)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Tell the difference."""
+        """Return the difference between the recursion's messages and the rows downstream."""
         held, told = self._held(), self._told()
         if held is None or held == told:
             return EMPTY
@@ -70,6 +70,6 @@ class HeldErrors(Operator):
 
 
 def shortened(why: str) -> str:
-    """A message that fits into a record, whatever keys it quotes."""
+    """Shorten a message so that it fits into a record, even if it quotes long keys."""
     text = why.encode(errors="backslashreplace").decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

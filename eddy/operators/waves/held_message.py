@@ -26,9 +26,9 @@ def held_message(
     explore: Explorer,
     sizes: RowSizes,
 ) -> str:
-    """The reason why rows ahead of `stops` have no finite answer; empty if they have one.
+    """Return the message that says why rows ahead of `stops` have no finite answer; empty if they have one.
 
-    Among several cycles the first one by the bytes of its rows is named.
+    Of several cycles it names the first one in the order of the rows' bytes.
     """
     order = sizes.order
     part = columns_of if bound.words else itemgetter(0)

@@ -22,7 +22,8 @@ __all__ = [
 ]
 
 _ITERATION = -10
-"""The iteration of messages. Rows have 0 or more, messages of earlier versions another negative number."""
+"""The iteration that distinguishes messages. Rows have 0 or more, messages of earlier versions other negative numbers.
+"""
 _NOTE = "eddy.agreement"
 _MOST_BYTES = 64 << 10
 
@@ -32,7 +33,7 @@ class Message(msgspec.Struct, tag=True, array_like=True):
 
 
 class News(enum.IntEnum):
-    """The reasons to decide anew about held rows; each includes the ones before it."""
+    """The reasons to decide anew about held rows, from the least to the greatest; a reason includes all lesser ones."""
 
     NONE = 0
     SUSPECTS = 1
@@ -52,8 +53,8 @@ class Review(Message):
 class Begin(Message):
     """To all partitions: a review begins.
 
-    `anew`: all reached rows will be sent, not only changes. `since`: loans for reviews with lower numbers are not
-    needed any more.
+    `anew`: all reached rows will be sent, not only changes. `since`: changes of rows that were lent for reviews with
+    lower numbers need not be reported any more.
     """
 
     number: int
@@ -74,7 +75,7 @@ class Holds(Message):
 
 
 class Borrow(Message):
-    """To the owner of some keys: the rows outside that a join finds for them are needed."""
+    """To the owner of some keys: send the rows outside that a join finds for these keys."""
 
     search: int
     join: int
@@ -82,7 +83,7 @@ class Borrow(Message):
 
 
 Loan = tuple[bytes, list[bytes], bool]
-"""A key, rows outside with this key, and whether more follow."""
+"""A key, values outside with this key, and whether more of them follow."""
 
 
 class Lend(Message):
@@ -100,13 +101,13 @@ class Suspect(Message):
 
 
 class Stop(Message):
-    """To the owner of some rows: waves stop there."""
+    """To the owner of some rows: let waves stop at these rows."""
 
     rows: list[bytes]
 
 
 class ReachedRows(Message, tag="Reached"):
-    """To the owner of some rows: cycles reach them, or `no_more`."""
+    """To the owner of some rows: cycles reach these rows, or, if `no_more`, do not reach them any more."""
 
     number: int
     rows: list[bytes]
@@ -144,12 +145,12 @@ class Post:
         (gate or self._gate).outbox.append(Outgoing(batch, [partition], _ITERATION))
 
     def tell_all(self, message: Message) -> None:
-        """To the owners of all partitions."""
+        """Send a message to the owners of all partitions."""
         for partition in range(self._gate.partitions):
             self.send(message, partition)
 
     def send_rows(self, rows: Iterable[Row], make: Callable[[list[bytes]], Message]) -> None:
-        """Rows to their owners."""
+        """Send rows to their owners, in messages that `make` makes of encoded rows."""
         there = list(rows)
         homes: dict[int, list[bytes]] = {}
         for row, home in zip(there, self._gate.homes_of(there), strict=True):
@@ -159,18 +160,18 @@ class Post:
                 self.send(make(chunk), home)
 
     def encode(self, row: Row) -> bytes:
-        """A row as bytes."""
+        """Encode a row."""
         key, value = row
         return row_key(self._gate.key.encode(key), b"" if value is None else b"\x01" + self._gate.value.encode(value))
 
     def decode(self, data: bytes) -> Row:
-        """The row of these bytes."""
+        """Decode a row."""
         key, value = split(data)
         return self._gate.key.decode(key), self._gate.value.decode(value[1:]) if value else None
 
     @staticmethod
     def opened(received: Batch) -> tuple[Batch, list[Message | None]]:
-        """The rows and the messages among records of a topic; None for a message of an earlier version."""
+        """Separate the rows and the messages that a topic has delivered; a message of an earlier version is None."""
         if not isinstance(received, Received) or min(received.iterations, default=0) >= 0:
             return received, []
         rows = [iteration >= 0 for iteration in received.iterations]
@@ -181,12 +182,12 @@ class Post:
 
 
 def chunks(items: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Groups of items that fit into a message."""
+    """Divide items into groups that fit into a message."""
     return grouped(items, len)
 
 
 def grouped(items: Iterable[Any], size_of: Callable[[Any], int]) -> Iterator[list[Any]]:
-    """The items in groups of a bounded number of bytes. A larger item has a separate group."""
+    """Divide items into groups with a bounded number of bytes. A larger item is alone in a group."""
     group: list[Any] = []
     size = 0
     for item in items:

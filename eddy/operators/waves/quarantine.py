@@ -1,16 +1,19 @@
-"""A recursion's rows without a finite answer: how they are found, and when they are released.
+"""Decides which rows of a recursion by waves are held, and when they are released.
+
+It finds the rows by searches (`survey.py`). `stopping.py` then ends waves at them, and `withheld.py` stores them.
 
     during the waves    at iteration 64, 128, … a search ahead of the frontier; waves stop at a row of each cycle, and
-                        everywhere if a path is endless. Among several owners rows are suspected from 16 on
-    at rest             a search ahead of the stops finds the reached rows; stops that no cycle reaches are opened
-    several owners      the same by one of them, with rows that it borrows from the others (`agreement.py`)
+                        everywhere if a path is endless. With several workers rows are suspects from iteration 16 on
+    after the waves     a search ahead of the stops finds the reached rows; stops that no cycle reaches are opened
+    several workers     one of them, the arbiter, does this for all, with rows that it borrows (`agreement.py`)
 
-The keys of reached rows have no row downstream, and no key has one while a path is endless (`withheld.py`).
+The keys of reached rows have no row downstream. While a path is endless, no key has one (`withheld.py`).
 
-A cycle may also be closed although the waves end, when insertions and retractions cancel. So in epochs with retractions
-the search includes rows of X that op's change derives, and rows that only support one another are removed.
+A cycle may also be closed although the waves end, because insertions and retractions cancel. So in epochs with
+retractions the search includes rows of X that a change of op derives, and rows that only support one another are
+removed.
 
-Cost: without a cycle or deep data, a comparison in each wave. Epochs that do not affect held rows have no cost for
+Cost: without a cycle or deep data, a comparison in each wave. An epoch that does not affect held rows has no cost for
 them.
 """
 
@@ -41,13 +44,13 @@ from eddy.state.arrangement import Arrangement, weight_in
 __all__ = ["Quarantine"]
 
 _FIRST_ASKED = 16
-"""The iteration at which a worker first asks for a search among rows of several owners."""
+"""The iteration at which a worker first asks for a search among the rows of several workers."""
 _ASKED = 64
-"""Such a search begins at once if a frontier has this many rows."""
+"""The most rows of a frontier that become suspects, from which such a search begins."""
 _USUAL_WEIGHT = 1 << 32
 _LEVELS, _SHARE = 1_024, 4
-"""The number of rows, and of rows for each row of the waves, that are made ahead of heads before rows are explored
-singly.
+"""So many rows, plus a multiple of the rows of the waves, are made ahead of heads by whole frontiers. If op still makes
+rows then, they are explored one by one.
 """
 _MOST_BESIDE = 100_000
 """The most rows that are explored to find cycles if paths may be endless."""
@@ -57,7 +60,7 @@ RunWaves = Callable[[dict[int, Batch], Total], None]
 
 
 class Quarantine:
-    """The held rows of one recursion by waves. `x` is the arrangement of X."""
+    """Finds, holds and releases the rows of one recursion by waves. `x` is the arrangement of X."""
 
     def __init__(
         self,
@@ -82,11 +85,11 @@ class Quarantine:
         self._messages: list[Message | None] = []
 
     def states(self) -> Sequence[State]:
-        """P, and the reached rows."""
+        """The states of `Withheld`: the weights that wait at stops, and the reached rows."""
         return self._withheld.states()
 
     def forget(self) -> None:
-        """The epoch is undone."""
+        """Forget searches and messages, because the epoch is undone."""
         self._forget_found()
         self._agreement.forget()
 
@@ -97,7 +100,7 @@ class Quarantine:
     # An epoch
 
     def begin(self, received: Batch, externals: list[Batch]) -> Batch:
-        """Begin an epoch, and separate the messages of other workers from the received rows. Returns the rows."""
+        """Begin an epoch, and separate the messages of other workers from the received rows. Returns these rows."""
         self._read()
         self._alone = self._agreement.alone
         self._withheld.begin()
@@ -113,7 +116,7 @@ class Quarantine:
     def run(self, arrived: dict[int, Batch], inputs: Sequence[Batch], run: RunWaves) -> Total:
         """Run waves that end at stops, then determine the held rows.
 
-        Called without input at a quiescent moment if `wakes_at` returns one: then the held rows are determined anew.
+        It is called without input at the moment that `wakes_at` returns, to determine the held rows anew.
         """
         total = Total()
         externals = inputs[2:]
@@ -143,9 +146,7 @@ class Quarantine:
         return concat((self.stopping.admit(Batch.of(taken.flows, 0)), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
-        """Raises: DataError for a row of the seed that cannot be written: no row of X makes it, so that none can be
-        held.
-        """
+        """Raise DataError for a row of the seed that cannot be written; no row makes it, at which waves could stop."""
         for batch in arrived.values():
             for row in batch.rows:
                 if why := self._sizes.refused(row):
@@ -155,7 +156,7 @@ class Quarantine:
                     )
 
     def leaving(self, rows: ZSet) -> ZSet:
-        """The delta of X without the held keys. X does not have the delta yet."""
+        """Write the states, and return the delta of the rows downstream, for the delta of X. X has not changed yet."""
         withheld = self._withheld
         if not withheld.active:
             return rows
@@ -164,13 +165,13 @@ class Quarantine:
         return leaves
 
     def _read(self) -> None:
-        """Read the states. After a takeover they may be another worker's, and are decided about anew."""
+        """Read the states. After a rollback or a takeover, searches and messages are forgotten."""
         if self._withheld.read():
             self._forget_found()
             self._agreement.forget()
 
     def wakes_at(self) -> Wake | None:
-        """The moment at which the held rows have to be determined without any input."""
+        """Return the moment at which the held rows have to be determined without any input; None if there is none."""
         self._read()
         if not self._agreement.alone:
             return Wake.AT_ONCE if self._agreement.due else None
@@ -179,11 +180,9 @@ class Quarantine:
     # During the waves
 
     def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
-        """Among several workers: stop at arrived rows of late iterations, if the reason why they do not end is not
-        known.
+        """Stop at arrived rows of unusual weight, with several workers. Returns the retractions from X.
 
-        While the recursion is held as a whole, stop at all arrived rows of late iterations. Returns the retractions
-        from X.
+        While the recursion is held as a whole, stop at all arrived rows of late iterations.
         """
         far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
         return [
@@ -192,9 +191,9 @@ class Quarantine:
         ]
 
     def _heavy(self, batch: Batch) -> list[Row]:
-        """The rows of this worker with unusually large weights.
+        """Return the rows of this worker with unusually large weights.
 
-        A cycle of many links multiplies weights before the workers find it, and steps downstream count them.
+        A cycle of many links multiplies weights before the workers find the cycle, and steps downstream count them.
         """
         if not batch.rows or max(map(abs, batch.weights)) <= _USUAL_WEIGHT:
             return []
@@ -203,12 +202,12 @@ class Quarantine:
         )
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """The rows of a wave that continue, among several workers: the waves stop at rows of unusual weight."""
+        """Stop at the rows of a wave with unusual weights, with several workers. Returns the rows that continue."""
         heavy = self._heavy(wave.made)
         return self.stopping.stop_in(heavy, wave, total) if heavy else wave.made
 
     def watch(self, waiting: dict[int, Batch], total: Total) -> WaveWatch:
-        """The looks during a run of waves."""
+        """Return the checks for a run of waves that begins with `waiting`."""
         first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
         searched = 1 << (max(first, FIRST_LOOK if self._alone else _FIRST_ASKED) - 1).bit_length()
         rows = sum(len(batch.rows) for batch in waiting.values())
@@ -229,9 +228,9 @@ class Quarantine:
         return found.ended and self._alone, wave.made
 
     def hold_whole(self, wave: Wave, total: Total) -> Batch:
-        """Stop at every row, since a row cannot be written or a path is endless.
+        """Hold the recursion as a whole: stop at every row, because a row cannot be written or a path is endless.
 
-        The decision follows at a quiescent moment.
+        Whether the recursion remains held is decided after the waves.
         """
         self._withheld.whole = True
         return self.stopping.stop_all(wave, total, self._explorer())
@@ -240,7 +239,7 @@ class Quarantine:
         return Explorer(self._body, None if self._alone else self._own, keeps)
 
     def _going_on(self, rows: list[Row]) -> list[Row]:
-        """The rows that belong to this worker and are not stops."""
+        """Select the rows that this worker owns and that are not stops."""
         rows = rows if self._alone else self._gate.mine(rows)
         stops = self._withheld.stops
         return [row for row in rows if row not in stops] if stops else rows
@@ -248,11 +247,11 @@ class Quarantine:
     # When the waves have ended
 
     def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch], total: Total) -> list[Row]:
-        """The rows that may have closed a cycle although the waves end; see `_cut_off`.
+        """Return the rows that may have closed a cycle although the waves end; see `_cut_off`.
 
         A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end despite the
-        cycle only if rows were retracted. Then the search begins at the rows that the change of op derives. The last of
-        `inputs` has the rows that were released.
+        cycle only if rows were retracted. Then the search begins at the rows that the change of op derives; they are
+        also added to `waiting`. The last of `inputs` has the rows that were released.
         """
         _, received, *externals, released = inputs
         if not any(batch.rows and min(batch.weights) < 0 for batch in inputs):
@@ -273,12 +272,12 @@ class Quarantine:
     def _cut_off(self, heads: Iterable[Row], total: Total, run: RunWaves) -> None:
         """Remove rows that only support one another.
 
-        In one epoch, a row may lose its only path from the seed, and op may begin to derive it from one of its own
-        results: then retraction and insertion cancel, the waves end, and the rows of the cycle would remain for ever.
-        So cycles of rows that X has now are searched for, ahead of the heads and of the epoch's new rows: each such
-        cycle has one of them. At one row of each, arriving rows wait, and op's results for it are retracted. If no path
-        from the seed leads to the cycle, no row still waits. Usually a look ahead of the heads, whether X has the rows
-        or not, shows that there is no cycle.
+        In one epoch, a row may lose its only path from the seed while op begins to derive it from one of its own
+        results. Then retraction and insertion cancel, the waves end, and the rows of the cycle would remain for ever.
+        So cycles of rows that X has now are searched for. Each such cycle contains one of the heads or of the epoch's
+        new rows, so the search begins at these. Waves then stop at one row of each cycle: arriving weight waits there,
+        and op's results for the row are retracted. If no path from the seed leads to the cycle, no weight is left
+        there. Usually a search ahead of the heads alone shows that there is no cycle.
         """
         withheld, most = self._withheld, _LEVELS + _SHARE * total.count
         ahead = [row for row in heads if row not in withheld.stops]
@@ -292,9 +291,7 @@ class Quarantine:
             self._suspect(ahead)
 
     def _suspect(self, rows: Sequence[Row]) -> None:
-        """Mark rows as suspects: ahead of them there may be a cycle or an endless path, which the workers find out
-        together.
-        """
+        """Mark rows as suspects, because a cycle or an endless path may be ahead of them; a review will find out."""
         withheld, mine = self._withheld, self._gate.mine(list(rows))
         if new := set(mine) - withheld.stops.keys() - withheld.suspects:
             withheld.suspects |= new
@@ -303,9 +300,9 @@ class Quarantine:
             self._agreement.suspect_elsewhere(set(rows).difference(mine))
 
     def _decide(self, touched: bool, total: Total, run: RunWaves) -> None:
-        """Find the rows that cycles reach, and open the other stops, if rows of the search have changed."""
+        """Find the rows that cycles reach, and open the other stops. Does nothing if nothing relevant has changed."""
         withheld, known = self._withheld, 0
-        if withheld.suspects:  # from a time with several workers
+        if withheld.suspects:  # they are from a time with several workers
             self._cut_off(withheld.suspects, total, run)
             withheld.suspects.clear()
         while withheld.active and (touched or withheld.changes != known):
@@ -326,14 +323,14 @@ class Quarantine:
                 run({0: goes}, total)
 
     def _is_still_endless(self, touched: bool) -> bool:
-        """Whether the last endless path is still endless: its first row waits, and its steps have not changed."""
+        """Whether the last endless path still is: its first row waits, and no row outside of its steps has changed."""
         found, stops = self._found, self._withheld.stops
         if touched or not self._withheld.whole or found is None or found.endless is None:
             return False
         return bool(stops.get(found.endless.path[0]))
 
     def _agree(self, total: Total) -> None:
-        """The same among several workers."""
+        """Report changes to the arbiter, with several workers, and decide if this worker is the arbiter."""
         withheld, weight = self._withheld, self.stopping.weights(total)
         if withheld.changes or self._agreement.counts_on(row for row in total.sum() if not weight(row)):
             self._agreement.change(News.STOPS)
@@ -352,7 +349,7 @@ class Quarantine:
         return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
 
     def _there(self, total: Total) -> Callable[[list[Row]], list[Row]]:
-        """Select the rows that are in X now; none of them is a stop."""
+        """Return a function that selects the rows that this worker owns and X has now; no stop is among them."""
         weight = self.stopping.weights(total)
         return lambda rows: [row for row in self._gate.mine(rows) if weight(row)]
 
@@ -364,7 +361,7 @@ class Quarantine:
         return survey(explore, starts, self._bound.limit, refused=self._sizes.refused)
 
     def _closings(self, explore: Explorer, starts: Sequence[Row]) -> list[Row]:
-        """A row on each cycle ahead, also beside endless paths."""
+        """Return a row on each cycle ahead of `starts`, also on cycles beside endless paths."""
         sizes, limit = self._sizes, self._bound.limit
         return survey(explore, starts, limit, _MOST_BESIDE, sizes.refused, beyond=True).closings
 
@@ -380,7 +377,7 @@ class Quarantine:
         return self._withheld.whole
 
     def held(self) -> Mapping[int, str] | None:
-        """The message about held rows, at the first partition; None while several workers have not agreed yet."""
+        """Return the message about held rows, by partition 0; None while several workers have not agreed yet."""
         self._read()
         if not self._agreement.alone:
             return self._agreed()

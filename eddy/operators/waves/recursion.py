@@ -2,16 +2,16 @@
 
     X = seed + op(X)      so      ΔX = Σ F(n),   F(0) = Δseed + Δop(X before),   F(n+1) = op(F(n))
 
-F is the frontier. Between two waves equal rows are merged and their weights added, and rows of
-weight 0 vanish: one step for each distinct row that a batch touches, however many paths lead to it.
-`op` is linear, so retractions take the same paths and undo all effects of their rows, whatever
-the order in which rows arrive, in one epoch or in many, on one worker or on several.
+F is the frontier. Between two waves equal rows are merged, their weights are added, and rows of weight 0 vanish. So a
+batch costs one step for each distinct row that it touches, however many paths lead to the row. `op` is linear, so
+retractions take the same paths and undo all effects of their rows, whatever the order in which rows arrive, in one
+epoch or in many, on one worker or on several.
 
 There are two forms, with different states and results:
 
-    Waves      a relation; rows are taken back. With a bound on depth X is arranged with each row's depth, where op
-               joins it; without one X is arranged, and a `Quarantine` holds what has no finite answer
-    FactWaves  a KStream (`operators/waves/fact_waves.py`); facts are never taken back, so nothing is arranged
+    Waves      a relation, whose rows can be retracted. With a bound on depth X is arranged with each row's depth, if
+               op joins X. Without a bound X is arranged, and a `Quarantine` holds the rows without a finite answer
+    FactWaves  a KStream (`operators/waves/fact_waves.py`); facts are never retracted, so there is no arrangement
 
 A row's *iteration* is the number of applications of op that led to it. Frontiers are processed by rising iteration, so
 rows that other workers send in the middle of a path are counted by their own iteration.
@@ -53,7 +53,7 @@ _SHARE = 16
 
 
 class LinearRecursion(Operator):
-    """The common parts of `Waves` and `FactWaves`: the gate sends the seed and the feedback to their owners."""
+    """The common parts of `Waves` and `FactWaves`. The gate sends seed and feedback to the owners of their keys."""
 
     def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
@@ -77,22 +77,22 @@ class LinearRecursion(Operator):
         return not was
 
     def end_epoch(self) -> None:
-        """Drop what is sent or reported."""
+        """Drop the rows to send and the reports of the epoch."""
         super().end_epoch()
         self.gate.outbox, self.cut, self.overdue = [], [], []
 
     def forget_waves(self) -> None:
-        """The epoch is undone."""
+        """Drop the rows of the waves, because the epoch is undone."""
         self.body.forget_waves()
         self.end_epoch()
 
     @property
     def _part(self) -> Callable[[Row], Any]:
-        """What errors show of a row."""
+        """The function that returns the part of a row that errors show."""
         return columns_of if self.bound.words else itemgetter(0)
 
     def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
-        """Check whether these waves can end, as far as can be known. Returns the iteration of the next check.
+        """Search ahead of a frontier for cycles and endless paths. Returns the iteration of the next search.
 
         Raises: LoopLimitError if a row leads back to itself, or its path has no end.
         """
@@ -117,7 +117,7 @@ class LinearRecursion(Operator):
         return self._limit_error(endless.path[0], iteration, why)
 
     def _check_sizes(self, made: Batch, iteration: int) -> None:
-        """Raises: LoopLimitError for a row that cannot be written."""
+        """Raise LoopLimitError for a row that cannot be written."""
         for row in self.sizes.refused_rows(made.rows):
             raise self._limit_error(row, iteration, self.sizes.refused(row))
 
@@ -143,9 +143,8 @@ class LinearRecursion(Operator):
 class Waves(LinearRecursion):
     """Input: deltas of the seed. Output: the delta of X.
 
-    `arrangement` is X, None where the body does not join it. Without a bound on depth `quarantine` holds what has no
-    finite answer. It is None, too, in an application of an early version without a state of X: then a cycle is an
-    error.
+    `arrangement` is X, None if X is not stored. `quarantine` holds rows without a finite answer; None if depth is
+    bounded, or if the application's first version did not store X. In the latter case a cycle is an error.
     """
 
     def __init__(
@@ -163,26 +162,26 @@ class Waves(LinearRecursion):
         self.arrangement, self.quarantine = arrangement, quarantine
 
     def own_states(self) -> Sequence[State]:
-        """The states of X, if X is stored, and of held rows."""
+        """The arrangement of X, if X is stored, and the states of held rows."""
         x = () if self.arrangement is None else (self.arrangement,)
         return x if self.quarantine is None else (*x, *self.quarantine.states())
 
     def forget_waves(self) -> None:
-        """The epoch is undone."""
+        """Drop the rows and searches of the waves, because the epoch is undone."""
         super().forget_waves()
         if self.quarantine is not None:
             self.quarantine.forget()
 
     def held(self) -> Mapping[int, str] | None:
-        """What is held; see `Operator.held`."""
+        """Return the message about held rows; see `Operator.held`."""
         return {} if self.quarantine is None else self.quarantine.held()
 
     def wakes_at(self) -> Wake | None:
-        """The moment at which the held rows have to be determined without any input."""
+        """Return the moment at which the held rows have to be determined without any input; None if there is none."""
         return None if self.quarantine is None else self.quarantine.wakes_at()
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Run waves until no row is left or the budget is spent; the remaining rows are sent through the topic.
+        """Run waves until no row is left or the budget is spent. Remaining rows are sent through the topic.
 
         Cost: a step for each distinct row of each frontier.
         Raises: LoopLimitError if rows have no end and cannot be held.
@@ -202,7 +201,7 @@ class Waves(LinearRecursion):
         return self._at_rest(total, max(map(TIME, inputs)))
 
     def _run(self, waiting: dict[int, Batch], total: Total) -> None:
-        """Waves until nothing waits here."""
+        """Run waves until no row of this worker waits."""
         body, gate, bound, quarantine = self.body, self.gate, self.bound, self.quarantine
         shared, by_depth = gate.shared, bound.by_depth
         watch = Looks(self, total) if quarantine is None else quarantine.watch(waiting, total)
@@ -246,10 +245,10 @@ class Waves(LinearRecursion):
         return EMPTY, iteration
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
-        """Treat rows over the limit: they are an error that undoes the epoch, unless some are from earlier epochs.
+        """Raise the error for rows over the limit, which undoes the epoch, unless some rows are from earlier epochs.
 
-        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic
-        repeatedly, so that retractions by mended data still reach them.
+        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic again
+        and again, so that retractions by mended data still reach them.
         """
         if not came_back:
             raise self._over_limit(made.rows[0])
@@ -257,7 +256,7 @@ class Waves(LinearRecursion):
         self.gate.spill(made, self.bound.limit)
 
     def _at_rest(self, total: Total, time: int) -> Batch:
-        """Add the frontiers to the arrangements, and return their sum."""
+        """Add the frontiers to the arrangements. Returns the delta of the rows downstream."""
         self.body.settle()
         rows = total.sum()
         leaves = rows if self.quarantine is None else self.quarantine.leaving(rows)
@@ -268,7 +267,7 @@ class Waves(LinearRecursion):
         return Batch.of(leaves, time)
 
     def _arrived(self, seed: Batch, received: Batch) -> dict[int, Batch]:
-        """The first frontiers, by iteration: the seed, and rows from the loop's topic."""
+        """Return the first frontiers, by iteration: the seed, and rows from the loop's topic."""
         own = self.gate.own(seed)
         if not received.rows:
             return {0: own.consolidated(self.name)}
@@ -295,5 +294,5 @@ class Looks:
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """The rows that may continue in a later epoch: all."""
+        """Return the rows that continue in a later epoch: all rows."""
         return rest

@@ -1,9 +1,7 @@
-"""Stops during the waves of a recursion: rows at which the waves end.
+"""Ends the waves of a recursion at rows that `quarantine.py` has chosen, the *stops*; `withheld.py` stores them.
 
-    arriving at a stop    the row waits there, in P (`withheld.py`), and op is not applied to it
-    a new stop            its weight in X waits, X gets the retraction, and op's results for it are retracted
-
-`quarantine.py` decides which rows become stops.
+a row arrives at a stop    its weight waits there, in P (`withheld.py`), and op is not applied to it
+a row becomes a stop       its weight in X waits there, X gets the retraction, and op's results are retracted
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +24,7 @@ __all__ = ["Stopping"]
 
 
 class Stopping:
-    """The stops of one recursion by waves. `x` is the arrangement of X."""
+    """Lets the waves of one recursion end at stops. `x` is the arrangement of X."""
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class Stopping:
         self._withheld, self._sizes = withheld, sizes
 
     def admit(self, made: Batch) -> Batch:
-        """The rows that continue; rows at stops wait there."""
+        """Return the rows that are not stops. The weights of the other rows wait at the stops."""
         stops = self._withheld.stops
         if not stops or stops.keys().isdisjoint(made.rows):
             return made
@@ -52,7 +50,7 @@ class Stopping:
         return made.select([row not in stops for row in made.rows])
 
     def stop(self, rows: Iterable[Row], total: Total) -> Batch:
-        """Stop at rows. Their weight in X waits there from now on. Returns the retractions from X."""
+        """Make rows stops, where their weight in X waits from now on. Returns the retractions from X."""
         weight_of, withheld = self.weights(total), self._withheld
         backs: ZSet = {}
         for row in rows:
@@ -65,21 +63,21 @@ class Stopping:
         return Batch.of(backs, 0)
 
     def stop_each(self, batch: Batch, total: Total) -> Batch:
-        """Let all rows of a batch wait. Returns the retractions from X."""
+        """Make all rows of a batch stops, where their weights wait. Returns the retractions from X."""
         backs = self.stop(batch.rows, total)
         for row, weight in zip(batch.rows, batch.weights, strict=True):
             self._withheld.add(row, weight)
         return backs
 
     def stop_in(self, rows: Iterable[Row], wave: Wave, total: Total) -> Batch:
-        """Stop at some rows; the rows made of them are retracted. Returns the rows of the wave that continue."""
+        """Make rows stops, and retract the rows that op made of them. Returns the rows of the wave that continue."""
         backs = self.stop(rows, total)
         for other, batch in list(wave.waiting.items()):
             wave.waiting[other] = self.admit(batch)
         return self.admit(self._taken_back(backs, wave, total))
 
     def stop_all(self, wave: Wave, total: Total, explore: Explorer) -> Batch:
-        """Stop at every row of the wave, and at every row that waits for its iteration."""
+        """Make every row of the wave a stop, and every row that waits for its iteration."""
         if any(self._sizes.refused(row) for batch in (wave.made, *wave.waiting.values()) for row in batch.rows):
             wave = wave._replace(made=self._without_refused(wave, total, explore))
         made = self._gate.own(wave.made, wave.iteration + 1)
@@ -88,7 +86,7 @@ class Stopping:
         return self.admit(self._taken_back(concat(backs), wave._replace(made=EMPTY), total))
 
     def weights(self, total: Total) -> Callable[[Row], int]:
-        """The current weight of a row in X."""
+        """Return a function that returns the current weight of a row in X."""
         before, come = self._x.get, total.sum
         return lambda row: weight_in(before(row[0]), row[1]) + come().get(row, 0)
 
@@ -99,13 +97,13 @@ class Stopping:
         return concat((wave.made, self._body.run(backs, wave.iteration))).consolidated(self._name)
 
     def _without_refused(self, wave: Wave, total: Total, explore: Explorer) -> Batch:
-        """The rows of a wave without rows that cannot be written. The rows from which these are made become stops."""
+        """Return the rows of a wave that can be written. The rows from which op makes the other rows become stops."""
 
         def makes_one(row: Row) -> bool:
             return any(map(self._sizes.refused, explore(row).rows))
 
         makers = [row for row in wave.frontier.rows if makes_one(row)]
-        if not makers:  # the rows are from earlier waves, or op has changed and makes them from earlier rows
+        if not makers:  # op made the rows in earlier waves, or makes them from earlier rows since it has changed
             weight = self.weights(total)
             rows = dict.fromkeys((*total.sum(), *(row for row, _ in self._x.items())))
             makers = [row for row in rows if weight(row) and makes_one(row)]

@@ -10,7 +10,7 @@ than there are rows outside has stale ones, and a path without an end has an unb
 no rows outside, such as in a countdown, counts as a sixteenth of a stale step. A row that cannot be written ends a
 path, too.
 
-Rows are followed depth first. Children whose key is on the path are first, since stale paths continue with them.
+Rows are followed depth first. Children whose key is on the path come first, because stale paths continue with them.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1, 1972, for the components.
 """
@@ -30,24 +30,24 @@ from eddy.operators.waves.explorer import Explorer, Round
 __all__ = ["MOST_REACHED", "Endless", "Explore", "Survey", "comes_to_an_end", "cycle_among", "survey", "way_around"]
 
 Explore = Callable[[Row], Explored]
-"""A function that applies op to one row. If it is an `Explorer`, a path can be followed further."""
+"""A function that applies op to one row. If it is an `Explorer`, the search can follow a path beyond its budget."""
 Order = Callable[[Row], Any]
 
 MOST_REACHED = 2_000_000
-"""With this many rows ahead of stops, the rows are considered endless."""
+"""If there are so many rows ahead of stops, they count as endless."""
 
 _WHOLE = 16  # the weight of a stale step that meets rows outside; a stale step that meets none has weight 1
-_ROUND = 16 * _WHOLE  # a path with this staleness is followed along its last steps, even without budget
-_MOST_ROUNDS = 4  # the most paths that are followed along their last steps
-# The most rows that are explored after stale steps, beyond an endless path: they multiply if paths fork.
+_ROUND = 16 * _WHOLE  # from this staleness on, a path is followed further with the rows outside of its last steps
+_MOST_ROUNDS = 4  # the most paths that are followed so
+# With `beyond`, the most rows that are explored after stale steps, since these rows multiply if paths fork.
 _MOST_STALE = 2_048
-_FEW = 4  # the number of rows of one key from which the next keys are found
+_FEW = 4  # the number of rows of one label that are explored
 _MOST_TRIED = 100
 _MOST_LABELLED = 20_000  # the most rows among which a way around is searched
 
 
 class Endless(NamedTuple):
-    """A path without an end, by its rows. `unwritten`: the reason why results of the last row cannot be written."""
+    """The rows of a path without an end. `unwritten`: the reason why a result of the last row cannot be written."""
 
     path: list[Row]
     unwritten: str = ""
@@ -55,11 +55,13 @@ class Endless(NamedTuple):
 
 @dataclass
 class Survey:
-    """The result of a search. Unless `ended`, `cyclic` and `reached` are not known.
+    """The result of a search. `ended`: all rows ahead were explored; otherwise `cyclic` and `reached` are unknown.
 
-    `edges`: the rows that op makes of each row. `closings`: a row on each cycle. `closing_path`: the first cycle that
-    was met, `[r, …, r]`. `cyclic`: all rows on cycles.
-    `reached`: the cyclic rows, and all rows derived from them. `asked`: the keys that were looked up outside.
+    - `edges`: the rows that op makes of each row.
+    - `closings`: a row on each cycle. `closing_path`: the first cycle that was found, `[r, …, r]`.
+    - `cyclic`: all rows on cycles. `reached`: these, and all rows derived from them.
+    - `asked`: the keys that were looked up outside.
+    - `endless`: a path without an end, None if none was found.
     """
 
     edges: dict[Row, Sequence[Row]] = field(default_factory=dict)
@@ -82,9 +84,9 @@ def survey(
 ) -> Survey:
     """Search ahead of `starts`, until a path is endless, or `budget` rows were explored.
 
-    `beyond`: an endless path is abandoned after a few stale steps, and the search continues for cycles beside it.
-    `limit`: stale steps from which a path is endless; None to look for cycles only. `refused` says why a row cannot be
-    written, empty if it can.
+    `limit`: the number of stale steps after which a path is endless; None to look for cycles only. `refused` returns
+    the reason why a row cannot be written, empty if it can be. `beyond`: a path is abandoned after a few stale steps,
+    and the search continues, to find cycles beside it.
     """
     found = Survey()
     search = _Search(found, explore, limit, budget, refused, beyond)
@@ -96,9 +98,9 @@ def survey(
 
 
 def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes: RowSizes) -> bool:
-    """Whether op, applied to all rows of a frontier repeatedly, soon makes no rows, so that no cycle is ahead.
+    """Whether op, applied to a whole frontier again and again, soon makes no rows, so that no cycle is ahead.
 
-    False also if that takes more than `budget` rows, or if rows are wide and may grow.
+    False, too, if that takes more than `budget` rows, or if rows are wide and may grow.
     """
     frontier = list(starts)
     for level in itertools.count(1):
@@ -112,7 +114,7 @@ def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes
 
 
 class _Frame:
-    """A row on the path: its remaining children, its place, and the staleness of the path at this row."""
+    """A row on the path: its remaining children, its number in the search, and the staleness of the path up to it."""
 
     __slots__ = ("children", "low", "met", "number", "row", "stale")
 
@@ -162,7 +164,7 @@ class _Search:
         return True
 
     def _close(self, row: Row) -> None:
-        """Note a cycle: the path returns to one of its rows."""
+        """Note a cycle, because the path returns to `row`, which is on it."""
         found = self._found
         found.closings.append(row)
         if not found.closing_path:
@@ -192,7 +194,7 @@ class _Search:
         self._stacked.add(row)
         self._path[row] = frame
         for child in rows:
-            if child in self._path:  # also if the path that is followed first is endless
+            if child in self._path:  # noted now, since the search may end in another child
                 self._close(child)
         self._met.update(met)
         self._keys[row[0]] += 1
@@ -216,7 +218,7 @@ class _Search:
         return found.endless is not None
 
     def _around_again(self, path: list[Row], left: int) -> Endless | None:
-        """Follow the path by the rows outside of its last steps."""
+        """Follow the path further with the rows outside of its last steps. Returns it if it is endless, else None."""
         assert isinstance(self._explore, Explorer)
         why: list[str] = []
         seen = set(path)
@@ -233,7 +235,7 @@ class _Search:
         return Endless(path, *why) if why or len(path) > len(self._path) + left // _WHOLE else None
 
     def _ordered(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Rows whose key is on the path first."""
+        """Sort rows: rows whose key is on the path come first."""
         keys = self._keys
         if len(rows) < 2 or not any(keys[row[0]] for row in rows):
             return rows
@@ -251,9 +253,9 @@ class _Search:
             self._found.cyclic |= self._component(row)
 
     def _component(self, root: Row) -> set[Row]:
-        """Pop a strongly connected component from the stack.
+        """Pop a strongly connected component from the stack, and return its rows.
 
-        Returns it; empty if it is one row that does not lead to itself.
+        Returns an empty set if it is a single row that does not lead to itself.
         """
         rows = {row := self._stack.pop()}
         while row != root:
@@ -272,8 +274,9 @@ def _closure(rows: set[Row], edges: Mapping[Row, Sequence[Row]]) -> set[Row]:
 
 
 def cycle_among(found: Survey, order: Order) -> list[Row]:
-    """The shortest path from the first cyclic row by `order` back to itself, `[r, …, r]`; of several the first by
-    `order`.
+    """Return the shortest path `[r, …, r]` from the first cyclic row by `order` back to itself.
+
+    Of several such paths it returns the first by `order`.
     """
     first = min(found.cyclic, key=order)
     cyclic = found.cyclic
@@ -281,16 +284,17 @@ def cycle_among(found: Survey, order: Order) -> list[Row]:
 
 
 class Stage(NamedTuple):
-    """A row on a path, and the key by which it meets rows outside; its own key if it meets none."""
+    """A row on a path, and its *label*: the key by which it meets rows outside, or its own key if it meets none."""
 
     row: Row
     label: Any
 
 
 def way_around(explore: Explore, starts: Sequence[Row], order: Order) -> list[Stage]:
-    """A path ahead of `starts` from a row to another one of the same label; empty for none.
+    """Return a path ahead of `starts` from a row to another row with the same label; empty if there is none.
 
-    It begins at the first such label by `order`, and is the shortest such path. A few rows of each label are explored.
+    It is the shortest such path from the first label, by `order`, that has one. Only a few rows of each label are
+    explored.
     """
     labels: dict[Row, Any] = {}
 
@@ -334,9 +338,9 @@ def way_around(explore: Explore, starts: Sequence[Row], order: Order) -> list[St
 
 
 def _path(look: Callable[[Row], Sequence[Row]], start: Row, is_end: Callable[[Row], bool], order: Order) -> list[Row]:
-    """The shortest path from `start` to an end, of at least one step; of several the first by `order`.
+    """Return the shortest path of one or more steps from `start` to a row for which `is_end`; empty if there is none.
 
-    Empty if there is none.
+    Of several such paths it returns the first by `order`.
     """
     before: dict[Row, Row] = {}
 
@@ -358,7 +362,7 @@ def _path(look: Callable[[Row], Sequence[Row]], start: Row, is_end: Callable[[Ro
 def _breadth_first(
     look: Callable[[Row], Sequence[Row]], starts: Iterable[Row], is_end: Callable[[Row], bool]
 ) -> Row | None:
-    """The first end that is met, of rows ahead of `starts`."""
+    """Search ahead of `starts`, breadth first. Returns the first row for which `is_end`; None if there is none."""
     queue, seen = deque(starts), set(starts)
     while queue:
         for child in look(queue.popleft()):

@@ -10,9 +10,8 @@ _BUFFERED = 1_000
 class Total:
     """The sum of the frontiers; if X is stored by depth, also the sum with each row's iteration.
 
-    `came_back`: some rows had passed through the loop before the epoch.
-
-    Frontiers are merged many at a time: most of them are small.
+    `came_back`: some rows had passed through the loop before the epoch. Many frontiers are merged at a time, because
+    most of them are small.
     """
 
     def __init__(self, by_depth: bool = False, came_back: bool = False) -> None:

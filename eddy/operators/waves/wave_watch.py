@@ -3,7 +3,7 @@
 each eighth wave      some rows are encoded, to measure them; once rows are wide, some of every wave
 iteration 64, 128, …  a search ahead, over at most a share of the rows that the waves have processed
 at many rows          a search over a few rows: where paths fork, endless rows fill the memory within few waves
-rows that are put off a search over some of the rows that are sent to a later epoch
+before rows are sent  a search over some of the rows that are to be sent to a later epoch
 """
 
 import math
@@ -19,15 +19,15 @@ __all__ = ["Wave", "WaveWatch"]
 _SHARE = 16
 """A search during waves explores at most one row for this number of rows of the waves."""
 _CROWD, _GROWN, _FEW = 32_768, 16, 1_024
-"""A few rows are explored when the waves have had this number of rows and this multiple of their first rows, and
+"""`_FEW` rows are explored once the waves have processed `_CROWD` rows and `_GROWN` times their first rows, and then
 whenever the number of rows has doubled.
 """
 _SPILLED = 16_384
-"""The most rows that are explored before rows are sent for a later epoch."""
+"""The most rows that are explored before rows are sent to a later epoch."""
 
 
 class Wave(NamedTuple):
-    """A wave during a run: op of `frontier` is `made`; other rows wait for their iteration."""
+    """A wave of a run: op has made the rows `made` of `frontier`. `waiting` has rows that wait for their iteration."""
 
     iteration: int
     frontier: Batch
@@ -36,28 +36,27 @@ class Wave(NamedTuple):
 
 
 class Held(Protocol):
-    """What decides where waves end: `Quarantine`."""
+    """The methods of `Quarantine` that decide where waves end."""
 
     @property
     def limit(self) -> int:
         """The number of stale steps that a path may have."""
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """The rows that continue, without rows of unusual weight."""
+        """Stop at rows of unusual weight. Returns the rows that continue."""
 
     def hold_whole(self, wave: Wave, total: Total) -> Batch:
-        """Stop at every row."""
+        """Stop at every row. Returns the rows that continue."""
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
         """Search ahead. Returns whether the waves will end, and the rows that continue."""
 
 
 class WaveWatch:
-    """The checks during a run of waves: the next one is at iteration `next`, or once the waves have had `crowd` rows.
+    """The checks during a run of waves: the next one is at iteration `next`, or when `crowd` rows were processed.
 
-    The waves begin with `rows`.
-    Each check encodes some rows, to notice rows that grow. From iteration `searched` on, some checks search ahead.
-    `always`: each wave is checked, since there are several workers.
+    A check encodes some rows, to notice rows that grow. From iteration `searched` on, some checks search ahead. `rows`
+    is the number of rows with which the waves begin. `always`: each wave is checked, because there are several workers.
     """
 
     def __init__(self, quarantine: Held, sizes: RowSizes, total: Total, rows: int, searched: int, always: bool) -> None:
@@ -68,7 +67,7 @@ class WaveWatch:
         self.crowd: float = max(_CROWD, _GROWN * rows)
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Check a wave in which op of `frontier` is `made`; other rows wait. Returns the rows that continue."""
+        """Check a wave in which op has made the rows `made` of `frontier`. Returns the rows that continue."""
         quarantine, sizes, total = self._quarantine, self._sizes, self._total
         if self._always:
             made = quarantine.without_heavy(Wave(iteration, frontier, made, waiting), total)
@@ -88,7 +87,10 @@ class WaveWatch:
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """The rows that may continue in a later epoch, so that no weight on a cycle grows epoch by epoch."""
+        """Search ahead of rows to be sent to a later epoch, so that no weight on a cycle grows epoch by epoch.
+
+        Returns the rows to send.
+        """
         if self._always or not rest.rows:
             return rest
         budget = max(FIRST_LOOK, min(self._total.count, _SPILLED))

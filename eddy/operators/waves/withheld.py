@@ -1,17 +1,19 @@
-"""Rows of a recursion without a finite answer, which are held: where the waves stop, and which keys have no row.
+"""Stores the held rows of a recursion by waves, and computes the rows downstream; `quarantine.py` decides about both.
 
     X + P = seed + op(X)
 
     stop       a row at which waves end: arriving weight waits in P, X does not contain the row, and op is not applied
-    reached    rows on cycles, and all rows derived from these: their keys have no row downstream
+    reached    a row on a cycle, or derived from a row on one: its key has no row downstream
     whole      set while a path is endless: no key has a row downstream
-    suspect    a row that may lead to a cycle or be endless: several workers have not decided this yet
+    suspect    a row that may lead to a cycle or an endless path, which several workers have not decided yet
 
-Because op is linear, rows that follow from no stop are exact, and rows in P continue later like new rows.
+Because op is linear, rows that do not derive from a stop are exact, and rows in P can continue later like new rows.
+
+There are two states:
 
     -held      stop → the weight that waits there, if it is not 0
-    -reached   row → 1, 2^40 more for one row of each partition while the recursion is held as a whole, and 2^41 more
-               for a suspect
+    -reached   row → a sum: 1 if it is reached, 2^40 if it is the row that marks its partition while the recursion is
+               held as a whole, 2^41 if it is a suspect
 
 Invariant: the two states determine the rows downstream, so that a partition can move to another worker. Cost:
 proportional to the changes of an epoch.
@@ -28,7 +30,7 @@ __all__ = ["Stops", "Withheld"]
 _FLAG = 1 << 40
 _SUSPECT = 1 << 41
 _OLD_FLAG = -1
-"""The flag that earlier versions wrote, for all partitions that the worker owned."""
+"""The mark by which earlier versions held the recursion as a whole, in all partitions that a worker owned."""
 
 
 class Stops(Arrangement[Any, Any]):
@@ -42,7 +44,7 @@ class Stops(Arrangement[Any, Any]):
         self.times_changed += 1
 
     def forget(self) -> None:
-        """Empty the memory, since another worker has changed the store."""
+        """Empty the memory, because another worker has changed the store."""
         super().forget()
         self.times_changed += 1
 
@@ -50,9 +52,10 @@ class Stops(Arrangement[Any, Any]):
 class Withheld:
     """The stops of one recursion with the weights that wait there, and the reached rows.
 
-    `stops` maps each stop to its weight; it and `suspects` include the changes of the epoch. `whole`: no row may be
-    downstream. `changes` counts the stops that the epoch has made or removed, or at which weight began or ceased to
-    wait. `mine` selects rows of this worker, `homes` returns their partitions.
+    - `stops`: the weight that waits at each stop. It includes the changes of the epoch, as `suspects` does.
+    - `whole`: the recursion is held as a whole, so it has no row downstream.
+    - `changes`: how often the epoch has made or removed a stop, or weight has begun or ceased to wait at one.
+    - `mine` selects the rows of this worker, `homes` returns the partitions of rows.
     """
 
     def __init__(
@@ -77,11 +80,11 @@ class Withheld:
         self._times_read = -1
 
     def states(self) -> tuple[Arrangement[Any, Any], ...]:
-        """P, and the marks of reached rows."""
+        """The weights that wait at stops, P, and the marks of reached rows."""
         return (self._waiting, self._reached)
 
     def read(self) -> bool:
-        """Read the states anew after a rollback or a takeover. Returns whether there was one."""
+        """Read the states anew if there was a rollback or a takeover. Returns whether there was one."""
         if self._times_read == self._waiting.times_changed:
             return False
         self._times_read = self._waiting.times_changed
@@ -106,20 +109,20 @@ class Withheld:
         self._moves, self._marks, self.changes = {}, {}, 0
 
     def _owned(self, state: Arrangement[Any, Any]) -> dict[Row, int]:
-        """The rows of this worker's partitions: the store may still have rows of partitions that others own."""
+        """Return the rows of this worker's partitions; the store may still have rows of partitions that others own."""
         rows = dict(state.items())
         mine = self._mine(list(rows))
         return rows if len(mine) == len(rows) else {row: rows[row] for row in mine}
 
     @property
     def active(self) -> bool:
-        """Whether rows are held, or were before the epoch."""
+        """Whether rows are held or suspects, or were before the epoch."""
         held = self.stops or self.reaches or self._marks or self.whole or self._was_whole or self._moves
         return bool(held or self.suspects or self._suspected)
 
     @property
     def waiting(self) -> list[Row]:
-        """The stops at which something waits."""
+        """The stops at which weight waits."""
         return [row for row, weight in self.stops.items() if weight]
 
     # Stops
@@ -131,7 +134,7 @@ class Withheld:
         self.add(row, weight)
 
     def add(self, row: Row, weight: int) -> None:
-        """More weight arrives at a stop."""
+        """Add weight that arrives at a stop."""
         before = self.stops[row]
         self.stops[row] = now = before + weight
         self._moves[row] = self._moves.get(row, 0) + weight
@@ -139,7 +142,7 @@ class Withheld:
             self.changes += 1
 
     def open(self, rows: Iterable[Row]) -> ZSet:
-        """Remove stops. Returns the rows that waited there."""
+        """Remove stops. Returns the rows with the weights that waited there."""
         flows: ZSet = {}
         for row in rows:
             if weight := self.stops.pop(row):
@@ -151,36 +154,36 @@ class Withheld:
     # Reached rows
 
     def is_reached(self, row: Row) -> bool:
-        """Whether a row is marked."""
+        """Whether a row is marked as reached."""
         mark = self._marks.get(row)
         return _reaches(weight_in(self._reached.get(row[0]), row[1])) if mark is None else mark
 
     def mark(self, rows: Iterable[Row]) -> None:
-        """Rows are reached."""
+        """Mark rows as reached."""
         for row in rows:
             if not self.is_reached(row):
                 self._marks[row] = True
 
     def unmark(self, rows: Iterable[Row]) -> None:
-        """Rows are not reached any more."""
+        """Remove the marks of rows that are not reached any more."""
         for row in rows:
             if self.is_reached(row):
                 self._marks[row] = False
 
     def mark_only(self, rows: set[Row]) -> None:
-        """Mark these rows as reached, and no others. Cost: proportional to their number, before and after."""
+        """Mark these rows as reached, and no other rows. Cost: proportional to the marked rows, before and after."""
         marked = {row for row, mark in self._owned(self._reached).items() if _reaches(mark)}
         self._marks = dict.fromkeys(marked - rows, False) | dict.fromkeys(rows - marked, True)
 
     def least(self, order: Callable[[Row], Any]) -> Row | None:
-        """The first row by `order` that is a stop or reached."""
+        """Return the first row by `order` that is a stop or reached; None if there is none."""
         rows = [*self.stops, *(row for row, mark in self._owned(self._reached).items() if _reaches(mark))]
         return min(rows, key=order, default=None)
 
-    # What is downstream
+    # Rows downstream
 
     def visible(self, delta: ZSet, x: Arrangement[Any, Any]) -> ZSet:
-        """The delta of the rows downstream, for the delta of X. `x` is X before the epoch.
+        """Return the delta of the rows downstream, for the delta of X. `x` is X before the epoch.
 
         Cost: proportional to `delta` and the new marks; to X if the recursion begins or ceases to be held as a whole.
         """
@@ -220,13 +223,13 @@ class Withheld:
         return self.whole is not self._was_whole or self._mixed
 
     def _hidden(self, keys: Sequence[Any]) -> list[bool]:
-        """Whether each key had no row downstream before the epoch because the recursion was held as a whole."""
+        """Return for each key whether it had no row downstream before because the recursion was held as a whole."""
         if self._old_flags or not self._flags:
             return [bool(self._old_flags)] * len(keys)
         return [home in self._flags for home in self._homes([(key, None) for key in keys])]
 
     def settle(self, delta: Iterable[Row], x: Arrangement[Any, Any]) -> None:
-        """Write the changes of stops and marks to the states. `delta` are rows that X gets, `x` is X before that."""
+        """Write the changes of stops and marks to the states. `delta` has the rows that X gets, `x` is X before."""
         self._waiting.integrate({row: weight for row, weight in self._moves.items() if weight})
         moves: ZSet = {}
         for row, mark in self._marks.items():
@@ -244,7 +247,7 @@ class Withheld:
         self._forget_epoch()
 
     def _flag(self, delta: Iterable[Row], x: Arrangement[Any, Any], moves: ZSet) -> None:
-        """Flag a row of each partition that has any, while the recursion is held as a whole."""
+        """Flag one row of each partition that has rows, while the recursion is held as a whole."""
         if not (self.whole or self._flags or self._old_flags):
             return
         if not self.whole:
@@ -268,5 +271,5 @@ class Withheld:
 
 
 def _reaches(mark: int) -> bool:
-    """Whether a mark belongs to a reached row; earlier versions have numbers above 0."""
+    """Whether a mark belongs to a reached row: 1, or in earlier versions another number above 0, besides the flags."""
     return mark > 0 and mark % _FLAG > 0

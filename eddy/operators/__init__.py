@@ -1,1 +1,1 @@
-"""Z-sets and the operators on them, incrementally. No input or output, no clock, no threads."""
+"""Z-sets, and operators that update their results by deltas. Operators do no I/O, and use no clock and no threads."""

@@ -187,7 +187,7 @@ class Aggregate(Keyed):
         return self.counts is None
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Fold again, leaving out each row that fails. Returns these rows.
+        """Find the rows that fail: fold again, and leave out each row that fails.
 
         If several rows derive from one record, only the first failure is returned. All rows of the failing record will
         be rejected, and without them the later rows may not fail.

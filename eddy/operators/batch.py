@@ -175,7 +175,7 @@ class Batch:
         return [None] * len(self.rows) if self.event_times is None else self.event_times
 
     def consolidated(self, where: str) -> "Batch":
-        """The same rows, merged, without weight 0. Raises: DataError as `zset` does."""
+        """Merge equal rows, and drop rows of weight 0. Raises: DataError as `zset` does."""
         if len(self.rows) > 1:
             if len(self.rows) >= _MANY_OF_ONE and self.headers is None and _have_one_value(self.rows, self.weights):
                 return self._counted(where)

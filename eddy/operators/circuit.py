@@ -353,7 +353,7 @@ class Circuit:
         return sum(len(aside.kept) for aside in self.asides)
 
     def dropped(self) -> dict[str, int]:
-        """Return how many rows each step has dropped in the current epoch, for want of a key or a value."""
+        """Return how many rows each step has dropped in the current epoch because they had no key or no value."""
         return {op.name: op.dropped for op in self._keyed if op.dropped}
 
     def late(self) -> dict[str, int]:

@@ -1,7 +1,6 @@
-"""Detects a loop by nested time that never ends, because its rows recur, and has the error that says so.
+"""Detects that a loop by nested time never ends, and has its error; unlike the modules of `waves/`, it holds no rows.
 
-Unlike the modules of `waves/`, it neither holds rows nor searches a recursion by waves for cycles. Both kinds of
-recursion use `path_text` and `FIRST_LOOK`.
+Recursions by waves share only `path_text` and `FIRST_LOOK`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -56,7 +56,7 @@ class OneRow(Keyed):
     """Input: rows of (K, V). Output: the delta of the table K -> V of the keys with exactly one row.
 
     With `refusal`, a key with several rows raises its error.
-    Invariant: a key's rows are in `table` if it has exactly one, and in `several` otherwise.
+    Invariant: a key's rows are in `table` if the key has exactly one row, and in `several` otherwise.
     Cost: constant for each changed row, however many rows its key has.
     """
 
@@ -107,9 +107,9 @@ class OneRow(Keyed):
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def _moved(self, delta: ZSet, time: int) -> Batch | None:
-        """Step a delta that only removes rows of the table and adds rows to keys without other rows.
+        """Apply a delta that only removes rows from the table and adds rows to keys without other rows.
 
-        Returns None, without a change, for all other deltas.
+        Returns the delta of the output. For any other delta returns None, and changes nothing.
         """
         goes = [row for row, weight in delta.items() if weight == -1]
         comes = [row for row, weight in delta.items() if weight == 1]
@@ -127,7 +127,7 @@ class OneRow(Keyed):
         return Batch(goes + comes, [-1] * len(goes) + [1] * len(comes), time)
 
     def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
-        """Replace values in `news` by the delta. Returns the keys for which that needs more than the table's value."""
+        """Replace values in `news` by the delta. Returns the keys whose new values depend on rows in `several`, too."""
         absent = [key for key, old in news.items() if old is None]
         mixed = {key for key, bag in zip(absent, self.several.get_many(absent), strict=True) if bag is not None}
         for (key, value), weight in delta.items():

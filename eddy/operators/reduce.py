@@ -1,4 +1,4 @@
-"""Any function of all values of a key: the delta is its new result minus its previous one."""
+"""Applies any function to all values of a key; the output's delta is its new result minus its previous result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -18,7 +18,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore:
-    """Bytes to bytes in key order, in the memory of this process. See `Store` for the contract."""
+    """Maps bytes to bytes, in key order, in the memory of this process. See `Store` for the contract."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, bytes] | None = {}  # None once closed

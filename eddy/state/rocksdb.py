@@ -50,7 +50,7 @@ _NEVER = 1 << 30
 
 
 class RocksDBStore:
-    """Bytes to bytes in key order in the directory `path`, which belongs to the application `owner`.
+    """Maps bytes to bytes, in key order, in the directory `path`, which belongs to the application `owner`.
 
     `cache_bytes` bounds the block cache, which all stores of the process with the same value share; the memtables of a
     store take up to an eighth of it in addition.

@@ -1,7 +1,7 @@
 """A store maps bytes to bytes in key order. It is the lowest layer and knows nothing of types.
 
-All writes use `write`, one atomic batch for each epoch, so a store always has the rows of some commit: after a crash
-perhaps of an earlier one, but never of half a commit.
+All writes use `write`, one atomic batch for each epoch. So a store always has the rows of some commit. After a crash it
+may be an earlier commit, but never half a commit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Rows at a moment t, (Windowed(key, t, t), value), with weights above 0, in a store; read by key and span of time.
+"""Rows (Windowed(key, t, t), value) of moments t, with weights above 0, read from a store by key and span of time.
 
     row    len(key)(4) key t t value  ->  weight (8 bytes), and the original value where it differs
 

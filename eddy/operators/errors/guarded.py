@@ -19,7 +19,7 @@ class Guarded(Operator):
         self._care = aside.care
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Step the operator. If the epoch sets rows aside, or rows are set aside already, it leaves out these rows."""
+        """Step the operator: by `step_apart` if the epoch sets rows aside, or if some are set aside already."""
         if self._care.on or self.aside.kept:
             return self.operator.step_apart(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)

@@ -84,7 +84,7 @@ class TreeTotals(Operator):
         return (self._table,)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Apply all links, find cycles, then send changed sums up."""
+        """Apply all links, find cycles, then send changed sums up the tree."""
         (batch,) = inputs
         delta = batch.zset(self.name)
         changed: dict[Any, _Change | None] = {node: None for node, _ in delta}
@@ -290,7 +290,7 @@ class _Epoch:
 
 
 class _SubtreeGroup:
-    """Nodes whose trails have met: together they send the change `flow` up, so far up to the node `head`."""
+    """Nodes whose trails have met. Together they send the change `flow` up the tree; it has reached the node `head`."""
 
     __slots__ = ("flow", "head", "joined", "walks")
 

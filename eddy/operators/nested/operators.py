@@ -6,8 +6,8 @@ at time t is the sum of its differences at all s ≤ t, in every component. So
     join     a difference at s meets a difference at t in iteration lub(s, t), their least upper bound
     reduce   a key's results can change in any iteration that is a least upper bound of some of the key's times
 
-Both store their inputs as traces, and reductions also their results. So a change to the input of an earlier epoch
-affects exactly the iterations that it has to. Rows of a later iteration wait in `later`.
+Both store their inputs as traces, and reductions also their results. So a change to the input of an earlier epoch is
+applied at exactly the iterations that it affects. Rows of a later iteration wait in `later`.
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBSP", VLDB 2023.
 """

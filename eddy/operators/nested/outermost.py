@@ -85,7 +85,7 @@ class Outermost(Fixpoint):
         self.queue.moved = 0
 
     def forget_waves(self) -> None:
-        """Forget the memory of the last iterations: the epoch was undone, or the states were replaced."""
+        """Forget the last iterations, because the epoch was undone, or the states were replaced."""
         super().forget_waves()
         self.queue.forget()
 

@@ -29,7 +29,7 @@ Unit = Any
 
 
 class Note(NamedTuple):
-    """A note about a unit that is withheld, and `why`.
+    """The reason why a unit is withheld, as the message `why`.
 
     `owed`: the unit is tried again without further input. `time`: the latest event time of its rows. `queued`: the unit
     met a bound, so its input is queued; otherwise the loop's own limit has made rows of errors.

@@ -330,7 +330,7 @@ class _Run:
         self._time, self._mark = None, len(self._rows)
 
     def _of(self, task: Task, cycle: Cycle) -> Cycle:
-        """Return the schedule of the same name in the present processor, which may be newer than `cycle`."""
+        """Return the present processor's schedule with the name of `cycle`: a processor may be made anew in a step."""
         return next((one for one in task.cycles if one.name == cycle.name), cycle)
 
     def end(self) -> Batch:

@@ -271,7 +271,7 @@ class Arbiter:
         return False
 
     def _stop_early(self, search: _ReviewSearch, explore: Explorer) -> None:
-        """Stop waves at cycles among the known rows, after 1, 2, 4, … rounds: meanwhile waves run around the cycles."""
+        """Stop waves at cycles among the known rows after 1, 2, 4, … rounds, because meanwhile they run in cycles."""
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
             closings = self._closings(explore, [*search.starts, *search.passed])

@@ -94,7 +94,10 @@ class Round:
                         break
 
     def follow(self, row: Row, steps: int, ends: Callable[[Row], bool]) -> Iterable[Row]:
-        """Yield at most `steps` next rows of the path. It ends if op makes no single row, or a row for which `ends`."""
+        """Yield at most `steps` next rows of the path.
+
+        The path ends if op does not make exactly one row, or makes a row for which `ends` is true.
+        """
         for _ in range(steps):
             rows = self._explorer.along(row, self._chosen)
             if len(rows) != 1 or ends(row := rows[0]):

@@ -1,4 +1,4 @@
-"""The errors of a recursion as rows: its name and the message about held rows, retracted when no rows are held.
+"""The errors of a recursion as rows (name of the recursion, message about held rows), retracted when none are held.
 
     held()    the messages of the recursion, by partition
     state     partition → the message whose row is downstream

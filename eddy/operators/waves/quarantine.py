@@ -1,6 +1,6 @@
-"""Decides which rows of a recursion by waves are held, and when they are released.
+"""Decides which rows of a recursion by waves are held; `stopping.py` ends waves at them, `withheld.py` stores them.
 
-It finds the rows by searches (`survey.py`). `stopping.py` then ends waves at them, and `withheld.py` stores them.
+It finds the rows by searches (`survey.py`), and decides when they are released.
 
     during the waves    at iteration 64, 128, … a search ahead of the frontier; waves stop at a row of each cycle, and
                         everywhere if a path is endless. With several workers rows are suspects from iteration 16 on
@@ -146,7 +146,10 @@ class Quarantine:
         return concat((self.stopping.admit(Batch.of(taken.flows, 0)), *backs))
 
     def _check_arrived(self, arrived: Mapping[int, Batch]) -> None:
-        """Raise DataError for a row of the seed that cannot be written; no row makes it, at which waves could stop."""
+        """Raise DataError for a row of the seed that cannot be written.
+
+        It cannot be held, because there is no row that makes it, at which waves could stop.
+        """
         for batch in arrived.values():
             for row in batch.rows:
                 if why := self._sizes.refused(row):
@@ -300,7 +303,10 @@ class Quarantine:
             self._agreement.suspect_elsewhere(set(rows).difference(mine))
 
     def _decide(self, touched: bool, total: Total, run: RunWaves) -> None:
-        """Find the rows that cycles reach, and open the other stops. Does nothing if nothing relevant has changed."""
+        """Find the rows that cycles reach, and open the other stops.
+
+        Does nothing if neither the stops nor rows outside that the last search has met have changed.
+        """
         withheld, known = self._withheld, 0
         if withheld.suspects:  # they are from a time with several workers
             self._cut_off(withheld.suspects, total, run)
@@ -330,7 +336,7 @@ class Quarantine:
         return bool(stops.get(found.endless.path[0]))
 
     def _agree(self, total: Total) -> None:
-        """Report changes to the arbiter, with several workers, and decide if this worker is the arbiter."""
+        """With several workers: report changes to the arbiter. If this worker is the arbiter, continue its review."""
         withheld, weight = self._withheld, self.stopping.weights(total)
         if withheld.changes or self._agreement.counts_on(row for row in total.sum() if not weight(row)):
             self._agreement.change(News.STOPS)

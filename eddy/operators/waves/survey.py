@@ -218,7 +218,7 @@ class _Search:
         return found.endless is not None
 
     def _around_again(self, path: list[Row], left: int) -> Endless | None:
-        """Follow the path further with the rows outside of its last steps. Returns it if it is endless, else None."""
+        """Follow a path further with the rows outside of its last steps. Returns the path if it is endless."""
         assert isinstance(self._explore, Explorer)
         why: list[str] = []
         seen = set(path)

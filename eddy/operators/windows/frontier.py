@@ -145,7 +145,9 @@ class Marked:
         return ((source, -1 if mark is None else mark) for source, mark in marks)
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """Return the topic and partition with the least mark. For an earlier exchange, the one for which that waits.
+        """Return the topic and partition with the least mark.
+
+        If they are an earlier exchange's, return the topic and partition for which its frontier waits.
 
         All partitions of an exchange get the same marks, so the marks of any owned partition suffice.
         """

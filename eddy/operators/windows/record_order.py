@@ -1,6 +1,6 @@
 """The order of the records of several source partitions, and the part of this order that is already final.
 
-    order of a record    (event time of its partition up to and with it, number of its topic or pattern, partition,
+    order of a record    (event time that its partition has reached with it, number of its topic or pattern, partition,
                          offset, number of its row among the record's rows; of a pattern the name of its topic)
     known                the least (event time, number of the topic, partition) of all source partitions
 

@@ -36,7 +36,7 @@ _KEY, _VALUE = itemgetter(0), itemgetter(1)
 
 
 class Filter(RowWise):
-    """Input: rows of (K, V). Output: the rows for which `predicate(key, value)` is `keep`."""
+    """Input: rows of (K, V). Output: the rows for which `predicate(key, value)` is true, or false if not `keep`."""
 
     def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
         self.name, self._predicate, self._keep = name, predicate, keep

@@ -2,14 +2,14 @@
 
 Invariants:
 
-- One `write` is one WriteBatch with the write-ahead log: a killed process loses no `write` that
-  returned, and no part of one. A loss of power may lose the last ones, up to `flush`.
-- Opening checks before it writes: a directory of another owner, one not made by eddy (`store_directory`), and a
-  damaged one are refused and left unchanged. The check holds the directory's lock: files that another process is
-  writing look damaged.
-- A scan never ends early without an error: RocksDB's iterator ends at an unreadable block as at the
-  last row, and only `status()` distinguishes them.
-- `close` ends all scans: an open iterator would keep the directory locked, so the store knows its scans.
+- One `write` is one WriteBatch with the write-ahead log. So a killed process loses no `write` that returned, and no
+  part of a `write`. A loss of power may lose the writes after the last `flush`.
+- A directory is checked before it is written. It is refused and left unchanged if it belongs to another owner, was not
+  made by eddy (`store_directory`), or is damaged. The check holds the directory's lock, because files that another
+  process is writing look damaged.
+- A scan never ends early without an error. RocksDB's iterator ends at an unreadable block as at the last row, so
+  `status()` is asked, which distinguishes them.
+- `close` ends all scans, because an open iterator would keep the directory locked. So the store knows its scans.
 
 The store does not repair, retry or wait. Values are never pickled.
 """

@@ -65,7 +65,8 @@ class Begin(Message):
 class Holds(Message):
     """To the arbiter: the suspects of a worker, and its stops with waiting weight.
 
-    `passed` are suspects that are not in X any more. The last message has `partitions`.
+    `passed` are suspects that are not in X any more. Only the last of the worker's messages has `partitions`, which it
+    owns.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The chains of a key's values: values at places on a line, each less than `gap` after the one before it."""
+"""The chains of a key's values: values whose places follow one another at distances below `gap`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ __all__ = ["Chains"]
 
 
 class Chains(NamedTuple):
-    """The chains of values: `place` returns a whole number, or None for a value that is in no chain."""
+    """Divides values into chains. `place` returns the place of a value, a whole number; None if it is in no chain."""
 
     place: Callable[[Any], int | None]
     gap: int

@@ -143,8 +143,9 @@ class LinearRecursion(Operator):
 class Waves(LinearRecursion):
     """Input: deltas of the seed. Output: the delta of X.
 
-    `arrangement` is X, None if X is not stored. `quarantine` holds rows without a finite answer; None if depth is
-    bounded, or if the application's first version did not store X. In the latter case a cycle is an error.
+    `arrangement` is X, None if X is not stored. `quarantine` holds rows without a finite answer. It is None if depth is
+    bounded, or if the application first ran on an early version of eddy, which did not store X. Then a cycle is an
+    error.
     """
 
     def __init__(

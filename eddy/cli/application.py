@@ -6,7 +6,9 @@ from eddy.connectors.log import Log, TopicPartition
 from eddy.errors import ConnectorError
 from eddy.runtime.compiled_topology import UserTopics, user_topics
 from eddy.runtime.internal_topics import InternalTopics
-from eddy.runtime.quiescence import quiescent, table_lags
+from eddy.runtime.joining_times import topics_hash, topics_with_times
+from eddy.runtime.own_positions import own_positions
+from eddy.runtime.quiescence import behind_topics, quiescent, table_lags
 from eddy.topology.topology import Topology
 
 __all__ = ["ApplicationTopics", "find", "purposes"]
@@ -29,9 +31,17 @@ class ApplicationTopics:
     not_read: dict[str, str]
     """Topics that match a pattern and are not read, each with the reason."""
 
+    matching: int
+    """The hash of the topics of patterns that every worker has to read, -1 for none."""
+
     def quiescent(self, log: Log) -> bool:
         """Whether, at a moment during this call, every input was processed and nothing was in flight."""
-        return quiescent(log, self.name, self.inputs, self.exchanges, self.internal.anchors, self.tables)
+        return quiescent(log, self.name, self.inputs, self.exchanges, self.internal.anchors, self.tables, self.matching)
+
+    def behind_topics(self, log: Log) -> list[TopicPartition]:
+        """The partitions whose owners have not noted that topics have come or gone, or that theirs was made anew."""
+        read = [tp for tp in (*self.inputs, *self.exchanges) if tp not in self.internal.anchors]
+        return behind_topics(own_positions(log, self.name, read), read, self.matching)
 
     def table_lags(self, log: Log) -> dict[str, int]:
         """By topic of a global table, the offsets that some worker has not read."""
@@ -89,4 +99,5 @@ def find(topology: Topology, log: Log) -> ApplicationTopics:
         compiled.circuit.loop_topics,
         internal,
         topics.matching.refused,
+        topics_hash(topics_with_times(topics.matching, compiled.circuit)),
     )

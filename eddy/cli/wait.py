@@ -148,6 +148,11 @@ def _waiting_for(log: Log, application: ApplicationTopics) -> str:
     for topic, lag in application.table_lags(log).items():
         if lag:
             parts.append(f"the global table of {topic} is {lag:,} offsets behind at a worker")
+    if unaware := application.behind_topics(log):
+        parts.append(
+            f"the worker of {unaware[0].topic}-{unaware[0].partition} has not found out yet that topics were created "
+            "or deleted"
+        )
     if not parts:
         parts = ["a loop still has rows to process"]
     if not log.groups().get(application.name):

@@ -24,7 +24,7 @@ from eddy.runtime.error_policy import ErrorPolicy
 from eddy.runtime.global_tables import GlobalTables
 from eddy.runtime.idle_partitions import IdlePartitions
 from eddy.runtime.internal_topics import InternalTopics, metadata_topic
-from eddy.runtime.joining_times import JoiningTopics
+from eddy.runtime.joining_times import JoiningTopics, topics_with_times
 from eddy.runtime.matching_topics import MatchingTopics
 from eddy.runtime.metadata import Metadata, read_metadata
 from eddy.runtime.origins import Senders
@@ -176,8 +176,7 @@ def _global_tables(
 def _joining(
     topics: UserTopics, log: Log, name: str, read: Mapping[str, int], circuit: Circuit
 ) -> JoiningTopics | None:
-    found = {node.pattern: names for node, names in topics.matching.topics.items()}
-    found = {pattern: names for pattern, names in found.items() if not circuit.reads.sources.isdisjoint(names)}
+    found = topics_with_times(topics.matching, circuit)
     return JoiningTopics(log, name, found, read) if found else None
 
 

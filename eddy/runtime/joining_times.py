@@ -9,17 +9,39 @@
 So the event time of a pattern's partition never decreases: a topic that joins opens no window that has closed, and a
 record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
 with the topic's positions, as input ([ADR 90](../../docs/adr/0090-joining-topics.md)).
+
+A topic that comes or goes leaves work without a record: it joins, or windows that have waited for it close, and marks
+tell other workers so. So each owner commits a hash of the topics with its positions, not before the epoch that does the
+work, and nothing is quiescent until all positions have the hash of the topics that match now
+([ADR 105](../../docs/adr/0105-committed-topics.md)).
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from re import Pattern
+from zlib import crc32
+
+import msgspec
 
 from eddy.connectors.log import Log, TopicPartition
+from eddy.operators.circuit import Circuit
+from eddy.runtime.matching_topics import MatchingTopics
 from eddy.runtime.own_positions import OwnPositions, cuts_topic, is_ours, recorded, recorded_topics
 from eddy.runtime.quiescence import Counters
 from eddy.topology.plan.topic_patterns import is_internal
 
-__all__ = ["JoiningTopics"]
+__all__ = ["JoiningTopics", "topics_hash", "topics_with_times"]
+
+
+def topics_with_times(matching: MatchingTopics, circuit: Circuit) -> dict[Pattern[str], tuple[str, ...]]:
+    """The topics of the patterns whose event times a circuit reads, by pattern."""
+    found = {node.pattern: names for node, names in matching.topics.items()}
+    return {pattern: names for pattern, names in found.items() if not circuit.reads.sources.isdisjoint(names)}
+
+
+def topics_hash(topics: Mapping[Pattern[str], Collection[str]]) -> int:
+    """A hash of the topics of patterns, as it is noted with positions; -1 if there are no patterns."""
+    names = [(pattern.pattern, sorted(names)) for pattern, names in topics.items()]
+    return crc32(msgspec.json.encode(sorted(names))) if names else -1
 
 
 class JoiningTopics:
@@ -29,6 +51,7 @@ class JoiningTopics:
         self, log: Log, application: str, patterns: Mapping[Pattern[str], Collection[str]], sources: Collection[str]
     ) -> None:
         self._log, self._application, self._patterns, self._sources = log, application, patterns, sources
+        self.hash = topics_hash(patterns)
 
     def times(self, own: OwnPositions, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The event times of the owned partitions in which topics of patterns have not joined.

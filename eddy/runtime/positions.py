@@ -255,6 +255,8 @@ class Positions:
                 count.tick = count.tick if clocks.tick is None else clocks.tick
             if left_due or count.overdue:
                 count.overdue = int((self._partitions[tp.topic], tp.partition) in left_due)
+            if self._joining is not None and tp not in self._anchors:
+                count.matching = self._joining.hash
         for topic in constants:
             anchor = counters[TopicPartition(topic, 0)]
             anchor.emitted, anchor.consumed = anchor.emitted + 1, anchor.consumed + 1
@@ -318,7 +320,8 @@ class Positions:
         if not self._complete():
             return None
         inputs, internal = partitions_of(self._sources), partitions_of(self._exchanges)
-        return quiescent_at(self._log, self._group, inputs, internal, self._anchors, self._tables)
+        matching = -1 if self._joining is None else self._joining.hash
+        return quiescent_at(self._log, self._group, inputs, internal, self._anchors, self._tables, matching)
 
     def leads(self) -> bool:
         """Whether this worker owns the first partition of the sources: exactly one does."""

@@ -9,6 +9,9 @@ Positions are compared, never counts: control records take offsets. As a second 
 commit counts the rows sent to and read from each internal topic, in the metadata of its
 positions; they have to agree.
 
+Work that no record announces is noted with the positions, too: due work that an epoch has not finished, the offsets of
+global tables, and, since topics that come and go let windows close, the topics that the owner reads.
+
 Invariant: `quiescent` is never true too early. It may be false too long: then it is called again.
 Source: Mattern, "Algorithms for distributed termination detection", 1987, on counting.
 """
@@ -18,10 +21,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from eddy.connectors.log import Log, Position, Records, TopicPartition
-from eddy.runtime.own_positions import CUT, TOPIC_ID, committed, own_positions
+from eddy.runtime.own_positions import CUT, TOPIC_ID, OwnPositions, committed, own_positions
 
 __all__ = [
-    *("Counters", "Cut", "cuts_of", "lags", "last_cut", "last_cut_at", "last_dated_cut"),
+    *("Counters", "Cut", "behind_topics", "cuts_of", "lags", "last_cut", "last_cut_at", "last_dated_cut"),
     *("quiescent", "quiescent_at", "table_lags", "tally", "topics_made_anew"),
 ]
 
@@ -44,7 +47,8 @@ class Counters(msgspec.Struct):
     these offsets, `since` is the partition's position at the last one: see `table_versions`.
 
     `topic` is the id of the source topic, -1 if it is not known; `anew` says how often the topic was deleted and made
-    anew after records of it were read.
+    anew after records of it were read. `matching` is a hash of the topics of patterns that the owner reads, -1 if their
+    event times are not read: the work is done that their coming and going has left.
     """
 
     emitted: int = 0
@@ -60,6 +64,7 @@ class Counters(msgspec.Struct):
     since: int = -1
     topic: int = -1
     anew: int = 0
+    matching: int = -1
 
     def note(self) -> str:
         """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
@@ -69,7 +74,7 @@ class Counters(msgspec.Struct):
         told = [("@event", self.event_time), ("@tick", self.tick)]
         told += [("@overdue", self.overdue or -1), ("@epoch", self.epoch)]
         told += [("@offsets", self.offsets_hash), ("@versions", self.versions or -1), ("@since", self.since)]
-        told += [(TOPIC_ID, self.topic), ("@anew", self.anew or -1)]
+        told += [(TOPIC_ID, self.topic), ("@anew", self.anew or -1), ("@matching", self.matching)]
         told += [(f"{_TABLE}{topic}", offsets) for topic, offsets in sorted(self.tables.items())]
         others = [*sorted(self.elsewhere.items()), *((name, value) for name, value in told if value >= 0)]
         return " ".join([f"{self.emitted} {self.consumed}", *(f"{name}={value}" for name, value in others)])
@@ -84,7 +89,7 @@ class Counters(msgspec.Struct):
         event_time, tick = elsewhere.pop("@event", -1), elsewhere.pop("@tick", -1)
         overdue, epoch = elsewhere.pop("@overdue", 0), elsewhere.pop("@epoch", -1)
         found = elsewhere.pop("@offsets", -1), elsewhere.pop("@versions", 0), elsewhere.pop("@since", -1)
-        identity = elsewhere.pop(TOPIC_ID, -1), elsewhere.pop("@anew", 0)
+        identity = elsewhere.pop(TOPIC_ID, -1), elsewhere.pop("@anew", 0), elsewhere.pop("@matching", -1)
         tables = {name.removeprefix(_TABLE): elsewhere.pop(name) for name in list(elsewhere) if name.startswith(_TABLE)}
         counted = int(emitted), int(consumed), elsewhere
         return cls(*counted, event_time, tick, overdue, epoch, tables, *found, *identity)
@@ -241,6 +246,17 @@ def table_lags(
     return _unread([found.get(tp) for tp in wanted], begins, log.end_offsets(read))
 
 
+def behind_topics(own: OwnPositions, partitions: Iterable[TopicPartition], matching: int) -> list[TopicPartition]:
+    """The partitions whose owners have not noted that topics have come or gone, or that theirs was made anew.
+
+    `own` are the positions of these partitions, `matching` as in `quiescent_at`.
+    """
+    if matching < 0:
+        return sorted(own.made_anew)
+    others = {tp for tp in partitions if Counters.of(own.trusted.get(tp)).matching != matching}
+    return sorted(others.union(own.made_anew))
+
+
 def _unread(
     readers: Iterable[Position | None], begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, int]:
@@ -262,9 +278,10 @@ def quiescent(
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
     tables: Iterable[TopicPartition] = (),
+    matching: int = -1,
 ) -> bool:
     """Whether, at a moment during this call, every input was processed and nothing was in flight."""
-    return quiescent_at(log, group, inputs, internal, anchors, tables) is not None
+    return quiescent_at(log, group, inputs, internal, anchors, tables, matching) is not None
 
 
 def quiescent_at(
@@ -274,19 +291,26 @@ def quiescent_at(
     internal: Iterable[TopicPartition],
     anchors: Iterable[TopicPartition] = (),
     tables: Iterable[TopicPartition] = (),
+    matching: int = -1,
 ) -> dict[TopicPartition, Position] | None:
     """The application's positions, with their metadata, at a quiescent moment during this call, None if there was none.
 
     `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
-    `tables` are the partitions of global tables, which every worker has to have read to their ends.
+    `tables` are the partitions of global tables, which every worker has to have read to their ends. `matching` is
+    the hash of the topics that every worker has to read, -1 for none. A topic that was deleted and made anew has to be
+    noted.
     """
     partitions, anchors, tables = [*inputs, *internal], set(anchors), list(tables)
     begins = log.begin_offsets([*partitions, *tables])
-    found = committed(log, group, partitions)
+    own = own_positions(log, group, partitions)
+    found = own.trusted
     ends = log.end_offsets([*partitions, *tables])
     if not all(anchor in found for anchor in anchors):
         return None
-    readers = [found.get(tp) for tp in partitions if tp not in anchors]
+    read = [tp for tp in partitions if tp not in anchors]
+    if behind_topics(own, read, matching):
+        return None
+    readers = [found.get(tp) for tp in read]
     if any(_unread(readers, {tp: begins.pop(tp) for tp in tables}, {tp: ends.pop(tp) for tp in tables}).values()):
         return None
     positions = {tp: found.get(tp) or Position(begins[tp]) for tp in partitions}

@@ -3,6 +3,7 @@
 import random
 import uuid
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -167,3 +168,42 @@ def test_a_global_table_is_waited_for_until_every_worker_has_read_it(capsys: pyt
     assert "global table" in capsys.readouterr().out
     for worker in workers:
         worker.close()
+
+
+def test_workers_that_have_not_found_out_about_topics_are_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """In an hour they look; a start looks at once. No record is in the topic that is deleted, and in the new one."""
+    made = eddy.Topology("app")
+    windows = eddy.TimeWindows(timedelta(milliseconds=10))
+    made.stream(pattern="in-.*", key=S, value=S).group_by_key().windowed_by(windows, "close").count("n").to("out")
+    log = LocalLog(None)
+    log.create_topics(TopicSpec(topic, 2) for topic in ("in-a", "in-b", "out"))
+
+    def workers() -> list[eddy.Worker]:
+        started = [eddy.Worker(made, log, eddy.Config(topics_interval_s=3600.0), member=member) for member in "01"]
+        wait_for(lambda: not sum(worker.step() for worker in started) and all(worker.idle() for worker in started))
+        return started
+
+    def wait_in_vain() -> str:
+        with pytest.raises(SystemExit):
+            wait_until_quiescent(log, made, Patience(0.0))
+        return capsys.readouterr().err
+
+    first = workers()
+    wait_until_quiescent(log, made, Patience(PATIENCE_S))
+    log.delete_topics(["in-b"])
+    assert "in-a-0 has not found out yet that topics were created or deleted" in wait_in_vain()
+    assert not first[0].quiescent()
+    for worker in first:
+        worker.close()
+    second = workers()
+    wait_until_quiescent(log, made, Patience(PATIENCE_S))
+    log.delete_topics(["in-a"])
+    log.create_topics([TopicSpec("in-a", 2)])
+    assert "in-a-0 has not found out yet that topics were created or deleted" in wait_in_vain()
+    assert not second[0].quiescent()
+    for worker in second:
+        worker.close()
+    for worker in workers():
+        wait_until_quiescent(log, made, Patience(PATIENCE_S))
+        worker.close()
+    log.close()

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import eddy
 from eddy.cli.application import find
+from eddy.cli.wait import Patience, wait_until_quiescent
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
-from eddy.runtime.quiescence import quiescent
 from tests.runtime.counted_keys import last_counts, send_keys
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -24,8 +24,7 @@ def test_topics_join_and_go_while_two_workers_run(log: Log) -> None:
     keys = [b"k%d" % number for number in range(20)]
 
     def rests() -> bool:
-        application = find(topology, log)
-        return quiescent(log, name, application.inputs, application.exchanges)
+        return find(topology, log).quiescent(log)
 
     with ExitStack() as stack:
         for member in "01":
@@ -53,21 +52,18 @@ def test_windows_close_once_while_topics_join_and_go(log: Log) -> None:
     log.create_topics([TopicSpec(first, 2), TopicSpec(out, 2)])
     keys = [b"k%d" % number for number in range(20)]
 
-    def rests() -> bool:
-        application = find(topology, log)
-        return quiescent(log, name, application.inputs, application.exchanges)
-
     def wait_for_windows(wanted: dict[bytes, int], what: str) -> None:
-        wait_for(lambda: rests() and last_counts(log, out) == wanted, PATIENCE_S, what)
+        wait_until_quiescent(log, topology, Patience(PATIENCE_S))
+        assert last_counts(log, out) == wanted, what
 
     with ExitStack() as stack:
         for member in "01":
             stack.enter_context(eddy.run(topology, log, eddy.Config(topics_interval_s=0.3), member=member))
         send_keys(log, first, keys, 5_000)
-        wait_for(rests, PATIENCE_S, "the first topic")
+        wait_for_windows({}, "the first topic")
         log.create_topics([TopicSpec(second, 2)])
         send_keys(log, second, keys, 1_000)
-        wait_for(rests, PATIENCE_S, "the second topic")  # it has joined before the first one's time goes on
+        wait_for_windows({}, "the second topic")  # it has joined before the first one's time goes on
         send_keys(log, first, keys, 30_000)
         wait_for_windows({}, "the topic that has joined holds the window open")
         send_keys(log, second, keys, 30_000)
@@ -75,9 +71,11 @@ def test_windows_close_once_while_topics_join_and_go(log: Log) -> None:
         log.create_topics([TopicSpec(third, 2)])
         send_keys(log, third, keys, 1_000)
         wait_for_windows({b"0": 40}, "records that are late")
-        log.delete_topics([second])
         send_keys(log, first, keys, 60_000)
         send_keys(log, third, keys, 60_000)
+        wait_for_windows({b"0": 40}, "the second topic alone holds a window open")
+        log.delete_topics([second])
+        wait_for(lambda: not log.topics([second]), PATIENCE_S, "the end of the second topic")
         wait_for_windows({b"0": 40, b"30000": 40}, "windows without the topic that has gone")
     ends = log.end_offsets([TopicPartition(out, partition) for partition in (0, 1)])
     read = [log.read(at, 0, end, 1_000) for at, end in ends.items()]

@@ -367,7 +367,8 @@ def believe_positions_that_others_wrote(patch: pytest.MonkeyPatch) -> None:
 
 def call_it_done_by_positions_that_others_wrote(patch: pytest.MonkeyPatch) -> None:
     """A stranger that has read everything makes it look as if it were processed."""
-    patch.setattr("eddy.runtime.quiescence.committed", lambda log, group, wanted: log.committed(group, wanted))
+    believed = lambda log, group, wanted: OwnPositions(log.committed(group, wanted))  # noqa: E731
+    patch.setattr("eddy.runtime.quiescence.own_positions", believed)
 
 
 def own_what_a_stranger_has_a_part_of(patch: pytest.MonkeyPatch) -> None:

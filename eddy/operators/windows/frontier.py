@@ -276,8 +276,11 @@ class Marks(Operator):
     def wakes_at(self) -> Moment:
         """Return each epoch with records of a source, even if none reaches this step.
 
-        After `forget` also the first epoch in which a pattern's sources have event times.
+        After `forget` also the first epoch in which a pattern's sources have event times. `Wake.AT_ONCE` if an earlier
+        exchange has kept marks in this epoch, because without records none of its rows arrives here.
         """
+        if any(marks.moved for marks in self._before.values()):
+            return Wake.AT_ONCE
         arrivals = Arrivals(self.reads.sources)
         if self._told or not self._patterns:
             return arrivals

@@ -18,6 +18,7 @@ import eddy
 from benchmarks.systems.family import family
 from benchmarks.systems.in_time import topology_of
 from eddy.cli.collector import OwnCollector
+from eddy.cli.freed_memory import FreedMemory
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.runtime.worker import Worker
 
@@ -41,7 +42,7 @@ def main(program: str, bootstrap: str, application: str, state_dir: str, member:
     """Run until told to stop."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
-    collector = OwnCollector()
+    collector, freed = OwnCollector(), FreedMemory()
     begun = perf_counter()
     log = KafkaLog(KafkaSettings.of(bootstrap))
     topology = family(application, *topics) if program == "family" else topology_of(program, application, *topics)
@@ -51,6 +52,7 @@ def main(program: str, bootstrap: str, application: str, state_dir: str, member:
 
     def after() -> None:
         collector.after_epoch(at_rest=False)
+        freed.after_epoch(at_rest=False)
         speak()
 
     worker.run(lambda: bool(told), after=after)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from eddy.cli.collector import OwnCollector
 from eddy.cli.exits import HELD
+from eddy.cli.freed_memory import FreedMemory
 from eddy.cli.load import Program
 from eddy.cli.logs import Target, create_missing, opened
 from eddy.cli.patience import insisted
@@ -138,10 +139,12 @@ class Work:
         collector: OwnCollector,
     ) -> None:
         """Run epochs until a stop is requested or, with `until_idle`, no work is left."""
+        freed = FreedMemory()
         with stop.abandons(lambda: not worker.in_epoch):
             while not stop:
                 taken = worker.step(_IDLE_POLL_S if self.until_idle else _POLL_S)
                 collector.after_epoch(at_rest=not taken)
+                freed.after_epoch(at_rest=not taken)
                 line.report()
                 monitor.refresh()
                 if self.until_idle and not taken and worker.idle():

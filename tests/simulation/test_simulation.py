@@ -211,7 +211,7 @@ def call_it_done_by_counters_alone(patch: pytest.MonkeyPatch) -> None:
     """Positions are ignored where the end is detected."""
 
     def by_counters(
-        log: LocalLog, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition], anchors: object
+        log: LocalLog, group: str, inputs: Iterable[TopicPartition], internal: Iterable[TopicPartition], *_: object
     ) -> dict[TopicPartition, Position] | None:
         committed = log.committed(group, [*inputs, *internal])
         done = not any(counters.under_way for counters in quiescence.tally(committed).values())

@@ -1,4 +1,4 @@
-"""A connection to a table server, for any number of its named queries.
+"""A connection to a table server, for any number of live queries.
 
     async with Client("http://localhost:8080") as client, client.live("tree", root="x") as view:
         print(view.rows)
@@ -38,7 +38,7 @@ class _Patch(msgspec.Struct):
 
 
 class Client:
-    """Named queries of the table server at `url`, inside an `async with` block.
+    """Live queries of the table server at `url`, inside an `async with` block.
 
     Args:
         url: the server's address, without /v1.
@@ -46,14 +46,22 @@ class Client:
         retry_s: the first pause before the client reconnects; each further pause is twice as long, up to 30 s.
         open_timeout_s: the seconds within which the rows of a query have to arrive when it is opened; None waits for
             ever. A view that is open waits for a server that is away as long as it takes.
+        texts: whether queries may also be texts, where the server lets this caller read the tables themselves.
 
     Raises: ConfigurationError for arguments that cannot work.
     """
 
     def __init__(
-        self, url: str, *, token: str | None = None, retry_s: float = 0.25, open_timeout_s: float | None = 30.0
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        retry_s: float = 0.25,
+        open_timeout_s: float | None = 30.0,
+        texts: bool = False,
     ) -> None:
-        _check(url, token, retry_s, open_timeout_s)
+        _check(url, token, retry_s, open_timeout_s, texts)
+        self._path = "/v1/live-text" if texts else "/v1/live"
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx.AsyncClient(base_url=url.rstrip("/"), headers=headers, timeout=10.0)
         self._heartbeat_s = _HEARTBEAT_S
@@ -90,8 +98,22 @@ class Client:
         Raises: TypeError, ValueError if the arguments cannot be written as JSON, or the window is invalid.
         """
         json.dumps(args, allow_nan=False)
+        return RemoteView(self, self._next_id(), name, args, window)
+
+    def live_text(self, text: str, /, *, window: tuple[int, int | None] | None = None) -> RemoteView:
+        """A query of its own, such as `folders.where(folders.size > 9)`, to be opened by `async with`, as by `live`.
+
+        Raises: ConfigurationError if the client has no `texts`, or `text` is none; ValueError if the window is invalid.
+        """
+        if self._path == "/v1/live":
+            raise ConfigurationError("client: live_text; a client of texts is needed. Write Client(url, texts=True)")
+        if not isinstance(text, str) or not text:
+            raise ConfigurationError(f"client: live_text({text!r}); the text of a query is needed, as repr writes it")
+        return RemoteView(self, self._next_id(), "", {}, window, text)
+
+    def _next_id(self) -> str:
         self._count += 1
-        return RemoteView(self, f"q{self._count}", name, args, window)
+        return f"q{self._count}"
 
     async def open(self, view: RemoteView) -> None:
         """Ask the server for a query."""
@@ -183,7 +205,7 @@ class Client:
             silence.reschedule(asyncio.get_running_loop().time() + 3 * self._heartbeat_s)
 
         endless = httpx.Timeout(10.0, read=None)
-        async with silence, self._http.stream("GET", "/v1/live", params=parameters, timeout=endless) as answer:
+        async with silence, self._http.stream("GET", self._path, params=parameters, timeout=endless) as answer:
             if answer.is_error:
                 raise _refusal(answer.status_code, await answer.aread())
             async for id_, event, data in _events(answer, alive):
@@ -263,12 +285,14 @@ class Client:
                 await self._again()
 
 
-def _check(url: Any, token: Any, retry_s: Any, open_timeout_s: Any) -> None:
+def _check(url: Any, token: Any, retry_s: Any, open_timeout_s: Any, texts: Any) -> None:
     """Raises: ConfigurationError."""
     if not isinstance(url, str) or not url:
         raise ConfigurationError(f"client: url={url!r}; an address is needed, as in Client('http://localhost:8080')")
     if token is not None and not isinstance(token, str):
         raise ConfigurationError(f"client: token={token!r}; the server's token, as text, or None is needed")
+    if not isinstance(texts, bool):
+        raise ConfigurationError(f"client: texts={texts!r}; True or False is needed. A text is for live_text(text)")
     for what, seconds in (("retry_s", retry_s), ("open_timeout_s", 0 if open_timeout_s is None else open_timeout_s)):
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
             raise ConfigurationError(f"client: {what}={seconds!r}; a number of seconds, 0 or more, is needed")
@@ -289,7 +313,8 @@ def pause_s(first_s: float, failures: int) -> float:
 
 
 def _asked(view: RemoteView) -> dict[str, Any]:
-    return {"id": view.id, "name": view.name, "args": dict(view.args), **_window_of(view)}
+    query = {"name": view.name, "args": dict(view.args)} if view.text is None else {"text": view.text}
+    return {"id": view.id, **query, **_window_of(view)}
 
 
 def _window_of(view: RemoteView) -> dict[str, int | None]:

@@ -1,4 +1,4 @@
-"""A named query of a server, kept up to date by patches."""
+"""A live query of a server, kept up to date by patches."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -62,7 +62,7 @@ class Updates(Protocol):
 
 
 class RemoteView:
-    """A query that is kept up to date inside an `async with` block.
+    """A query that is kept up to date inside an `async with` block: one with a `name` and `args`, or a `text`.
 
     `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
     connection (the view's rows are kept), "error" or "closed".
@@ -75,8 +75,9 @@ class RemoteView:
         name: str,
         args: Mapping[str, Any],
         window: tuple[int, int | None] | None = None,
+        text: str | None = None,
     ) -> None:
-        self._connection, self.id, self.name, self.args = connection, id_, name, args
+        self._connection, self.id, self.name, self.args, self.text = connection, id_, name, args, text
         self.shown = None if window is None else _checked(*window)
         self.state: Literal["connecting", "complete", "unknown", "offline", "error", "closed"] = "connecting"
         self.error: Exception | None = None
@@ -128,9 +129,9 @@ class RemoteView:
         except TimeoutError as error:
             if not deadline.expired():
                 raise
-            trouble = self._connection.trouble
+            trouble, query = self._connection.trouble, self.name if self.text is None else self.text
             raise ClientError(
-                f"live query '{self.name}': {self._connection.url} has sent no rows within {seconds:g} s"
+                f"live query '{query}': {self._connection.url} has sent no rows within {seconds:g} s"
                 f"{trouble and f', the last attempt: {trouble}'}; a table server that answers is needed. Start it: "
                 "eddy serve FILE, or wait longer: Client(url, open_timeout_s=…)",
                 "OPEN_TIMEOUT",

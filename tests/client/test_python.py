@@ -16,7 +16,7 @@ from eddy.client.remote_view import ViewVersion
 from eddy.errors import ConfigurationError
 from eddy.live.dataflow.patch import Insert
 from tests.client.proxy import Proxy
-from tests.client.site import Site, folders_site, tree
+from tests.client.site import Site, folders, folders_site, tree
 from tests.client.test_live_trees import storm
 from tests.waiting import PATIENCE_S, in_time
 
@@ -316,6 +316,7 @@ def test_timeout_of_the_caller_is_the_callers() -> None:
         ({"token": b"x"}, "client: token=b'x'"),
         ({"retry_s": "1"}, "client: retry_s='1'; a number of seconds"),
         ({"open_timeout_s": -1}, "client: open_timeout_s=-1; a number of seconds"),
+        ({"texts": "folders"}, "client: texts='folders'; True or False is needed"),
     ],
 )
 def test_argument_of_a_client_that_cannot_work_is_refused(wrong: dict[str, Any], said: str) -> None:
@@ -336,6 +337,50 @@ def test_question_that_no_server_would_take_is_refused_where_it_is_asked() -> No
             with pytest.raises(ValueError, match="not JSON compliant"):
                 client.live("tree", most=float("nan"))
             assert view.rows == []
+
+    run(ask())
+
+
+def test_text_is_followed_beside_named_queries(site: Site) -> None:
+    site.write({"home": {"name": "home"}, "ada": {"name": "ada", "parent": "home"}})
+
+    async def follow() -> None:
+        async with (
+            Client(f"http://127.0.0.1:{site.port}", texts=True) as client,
+            client.live("below", parent="home") as named,
+        ):
+            async with client.live_text("folders.order_by(folders.name)", window=(1, 1)) as view:
+                assert (view.text, view.name, view.args) == ("folders.order_by(folders.name)", "", {})
+                assert (named.rows, [row["key"] for row in view.rows]) == (1, ["home"])
+                await asyncio.to_thread(site.write, {"abe": {"name": "abe", "parent": "home"}})
+                async with asyncio.timeout(PATIENCE_S):
+                    async for _ in view:
+                        if view.rows[0]["key"] == "ada":
+                            break
+                assert (named.rows, named.version) == (2, view.version)
+            with pytest.raises(ClientError, match=r"line 1, column 1: .*nowhere"):
+                await client.live_text("nowhere.limit(1)").__aenter__()
+            assert named.state == "complete"
+
+    run(follow())
+
+
+def test_text_is_for_a_client_of_texts() -> None:
+    async def ask() -> None:
+        async with (
+            peer(EVENTS + HELLO) as url,
+            Client(url) as named,
+            Client(url, texts=True, open_timeout_s=0.1) as all_,
+        ):
+            with pytest.raises(ConfigurationError, match=r"Write Client\(url, texts=True\)"):
+                named.live_text("folders")
+            for wrong in ("", None, folders):
+                with pytest.raises(ConfigurationError, match="the text of a query is needed"):
+                    all_.live_text(wrong)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="0 or more"):
+                all_.live_text("folders", window=(-1, None))
+            with pytest.raises(ClientError, match="live query 'folders': http"):
+                await all_.live_text("folders").__aenter__()
 
     run(ask())
 

@@ -1,5 +1,6 @@
 """What `authorize` hides is hidden from queries, at every table that they read; filtered tables leave nothing."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 import eddy
+from eddy.client import Client as RemoteClient
+from eddy.client import ClientError
 from eddy.live.streams.limits import Limits
 from eddy.serve.endpoint import endpoint_of, listen
 from eddy.serve.http_server import HttpServer
@@ -21,6 +24,7 @@ from tests.waiting import PATIENCE_S, wait_for
 folders = eddy.live_table("folders", key="id")
 notes = eddy.live_table("notes", key="id")
 queries = eddy.Queries()
+asked_by_ann: list[str] = []
 
 
 @queries.query
@@ -47,7 +51,9 @@ class Owned:
 
 
 def authorize(request: Any, table: str) -> Any:
-    user = request.headers.get("x-user", "")
+    user = request.headers.get("x-user") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    if user == "ann":
+        asked_by_ann.append(table)
     if user == "nobody":
         return None
     if user == "unclear":
@@ -158,6 +164,46 @@ def test_queries_as_texts_are_over_the_rows_that_the_caller_may_read(site: Site)
     bob.until(lambda: {"w", "b"} <= bob.whole | bob.errors.keys())
     assert bob.rows("w") == []
     assert bob.errors["b"]["message"].startswith("live queries: a query has a name with its args, or a text")
+
+
+def test_texts_of_the_python_client_are_over_the_rows_that_the_caller_may_read(site: Site) -> None:
+    """`authorize` is asked for every table when the connection is made, and for those of a query when it is opened."""
+    site.write("folders", {"f1": b'{"owner": "ann"}', "f2": b'{"owner": "eve"}'})
+    site.write("notes", {"n1": b'{"owner": "bob", "folder": "f1"}', "n2": b'{"owner": "ann", "folder": "f1"}'})
+    nested = "folders.nest(notes=lambda f: notes.where(notes.folder == f.key).select('key')).select('key')"
+
+    async def follow() -> None:
+        url = f"http://127.0.0.1:{site.port}"
+        async with asyncio.timeout(PATIENCE_S), RemoteClient(url, token="ann", texts=True) as ann:
+            asked_by_ann.clear()
+            async with ann.live_text(nested) as view:
+                assert view.rows == [{"key": "f1", "notes": [{"key": "n2"}]}]
+                assert asked_by_ann == ["folders", "notes"] * 2
+                async with ann.live_text("notes.count()") as number:
+                    assert (number.rows, asked_by_ann[4:]) == (1, [])  # the table is open for this caller
+                await asyncio.to_thread(site.write, "notes", {"n3": b'{"owner": "eve", "folder": "f1"}'})
+                await asyncio.to_thread(site.write, "notes", {"n1": b'{"owner": "ann", "folder": "f1"}'})
+                async for _ in view:
+                    if len(view.rows[0]["notes"]) > 1:
+                        break
+                assert view.rows == [{"key": "f1", "notes": [{"key": "n1"}, {"key": "n2"}]}]
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            RemoteClient(url, token="bob", texts=True) as bob,
+            bob.live_text("notes.count()") as none,
+        ):
+            assert none.rows == 0
+            with pytest.raises(ClientError, match="'folders': there is none of that name"):
+                await bob.live_text("live_table('folders').count()").__aenter__()
+            with pytest.raises(ClientError) as caught:
+                await bob.live("shared").__aenter__()
+            assert (caught.value.code, none.state) == ("QUERY_FORBIDDEN", "complete")
+        async with asyncio.timeout(PATIENCE_S), RemoteClient(url, token="nobody", texts=True) as nobody:
+            for text in ("folders", "notes.count()"):
+                with pytest.raises(ClientError, match="there are no tables"):
+                    await nobody.live_text(text).__aenter__()
+
+    asyncio.run(follow())
 
 
 def test_a_text_does_not_decide_how_named_queries_name_columns(site: Site) -> None:

@@ -396,6 +396,35 @@ def test_what_was_paused_goes_on_at_once(log: Log, topic: str, name: Name) -> No
         raise WaitTimeoutError(f"resumed partitions, after {took_s} s")
 
 
+def test_a_position_after_a_control_record_waits_a_moment_for_records(
+    log: Log, topic: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that only moves a position would delay the epoch of the next record."""
+    monkeypatch.setattr("eddy.connectors.kafka.consumer.SETTLE_S", PATIENCE_S)
+    consumer = log.consumer(name("group"), [topic], "m")
+    settle([consumer], 3)
+    write(log, topic, 0, [b"first"])
+    assert drained(consumer, 1) == [b"first"]
+    later = threading.Timer(0.3, write, (log, topic, 1, [b"second"]))  # after the end of partition 0 has arrived
+    later.start()
+    polled = consumer.poll(10, PATIENCE_S).records
+    later.join()
+    assert [value for records in polled for value in records.values] == [b"second"]
+
+
+def test_a_position_after_a_control_record_is_returned_without_records(log: Log, topic: str, name: Name) -> None:
+    """After a moment, long before the poll's timeout; of a poll without a timeout at once."""
+    consumer = log.consumer(name("group"), [topic], "m")
+    settle([consumer], 3)
+    where = TopicPartition(topic, 0)
+    for timeout_s in (2 * PATIENCE_S, 0.0):
+        write(log, topic, 0, [b"v"])
+        reached, deadline = drain(consumer, 1)[-1].next_offset, Deadline(PATIENCE_S)
+        while reached < log.end_offsets([where])[where]:
+            reached = max((r.next_offset for r in consumer.poll(10, timeout_s).records), default=reached)
+            deadline.check("the position at the end")
+
+
 def test_stable_offsets_stop_before_an_open_transaction(log: Log, name: Name) -> None:
     topic = name("topic")
     log.create_topics([TopicSpec(topic, 2, KEPT)])

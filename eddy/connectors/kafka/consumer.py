@@ -3,7 +3,10 @@
 The client reports ownership changes by callbacks, which run inside `poll` only. An assigned partition starts at the
 group's stable position, or its first offset, given explicitly: `auto.offset.reset` would skip records silently.
 
-Control records are invisible to a client; the event at the end of a partition has the position after them.
+Control records are invisible to a client; the event at the end of a partition has the position after them. It arrives
+`fetch.wait.max.ms` after the last record, and a poll with a timeout then waits for records up to `SETTLE_S` longer: a
+transaction that only moves a position would delay the epoch of a record that arrives meanwhile. Records and positions
+are returned together, so the next epoch commits both.
 
 Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
 the same name is detected. A member sends no request to leave: others take over when its session ends.
@@ -40,9 +43,11 @@ from eddy.connectors.kafka.slices import in_slices
 from eddy.connectors.log import UNBOUNDED, Poll, Records, TopicPartition
 from eddy.errors import ConnectorError, FencedError, SlotTakenError
 
-__all__ = ["KafkaConsumer"]
+__all__ = ["SETTLE_S", "KafkaConsumer"]
 
 _log = logging.getLogger("eddy.kafka")
+SETTLE_S = 0.05
+"""How long a poll with a timeout waits for records before it returns positions alone."""
 _REQUEST_S = 10.0
 _LOST = -1
 """The stored position of a partition that needs a new seek."""
@@ -111,17 +116,17 @@ class KafkaConsumer:
             self._fenced = error
             self._join_as_before(error)
         except KafkaException as exception:
-            self._give_back(columns)
+            self._give_back(columns, ends)
             raise kafka_error(f"{self._where}: poll", the_error(exception)) from exception
         except BaseException:
-            self._give_back(columns)
+            self._give_back(columns, ends)
             raise
         if not columns:
             self._trouble.check(self._where)
             if self._watch.is_lost(lambda: is_answered(self._client, self._topics[0])):
                 self._join_again("brokers answer others, but not this client")
         if self._revoked or self._assigned:
-            self._give_back(columns)  # a change of ownership is returned alone: the records are fetched again
+            self._give_back(columns, ends)  # a change of ownership is returned alone: the records are fetched again
             return self._news()
         return Poll(self._within(records_of(columns, ends, self._positions), max_bytes))
 
@@ -169,12 +174,18 @@ class KafkaConsumer:
         max_bytes: int,
         timeout_s: float,
     ) -> None:
-        """Read the available messages. An event alone does not end the wait."""
-        deadline = time.monotonic() + timeout_s
+        """Read the available messages. Of the events only a position after a control record shortens the wait."""
+        deadline, has_moved = time.monotonic() + timeout_s, False
         while not columns and not self._revoked and not self._assigned:
             gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
-            if any(end > self._positions.get(tp, end) for tp, end in ends.items()) or time.monotonic() >= deadline:
+            if not has_moved and self._moved(ends):
+                has_moved, deadline = True, min(deadline, time.monotonic() + SETTLE_S)
+            if time.monotonic() >= deadline:
                 return
+
+    def _moved(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """The partitions with an end after their position."""
+        return {tp for tp, end in ends.items() if end > self._positions.get(tp, end)}
 
     def _event(self, message: Message, error: KafkaError) -> None:
         """Handle an error among the messages."""
@@ -223,9 +234,13 @@ class KafkaConsumer:
         _log.info("%s is retained, the requested offset %s is not; continuing", what, message.offset())
         self._seek(where, position)
 
-    def _give_back(self, columns: Mapping[tuple[str, int], Columns]) -> None:
-        """Seek back, so that records taken from the client's queue but not returned are fetched again."""
+    def _give_back(self, columns: Mapping[tuple[str, int], Columns], ends: Mapping[TopicPartition, int]) -> None:
+        """Seek back, so that records and ends taken from the client's queue but not returned are fetched again.
+
+        A partition that was just assigned gets the event at its end again anyway.
+        """
         taken = self._positions.keys() & {TopicPartition(*where) for where in columns}
+        taken |= self._moved(ends) - self._assigned
         back = {partition: self._positions[partition] for partition in taken if self._positions[partition] != _LOST}
         # All positions are marked first, so that later seeks are not skipped after a failed one.
         self._positions |= dict.fromkeys(back, _LOST)

@@ -92,18 +92,17 @@ def test_nouns_that_move_are_marked_and_name_their_record(
             "2 cup id: cup · descendants: 0 · moved: never",
             "1 fine art id: art · descendants: 0 · moves: 1 · moved: from idea, by record nouns-0@7",
         ]
-        wait_for(lambda: len(shown()) == 4, PATIENCE_S, "four rows")
-        assert shown() == expected
+        wait_for(lambda: shown() == expected, PATIENCE_S, shown)
         assert page.locator(".row.marked").count() == 0
         site.write({"plan": {"name": "plan", "parent": "cup"}})
-        page.wait_for_selector(".row.marked:has-text('plan')")
-        marked = page.locator(".row.marked").evaluate_all(ROWS)
-        assert marked == [
+        marked = lambda: page.locator(".row.marked").evaluate_all(ROWS)  # noqa: E731
+        expected = [
             f"1 thing 2 {thing.replace('2', '3', 1)} changed",
             "2 cup 1 id: cup · descendants: 1 · moved: never changed",
             "3 plan id: plan · descendants: 0 · moved: from idea, by record nouns-0@15 new",
             "1 plan id: plan · descendants: 0 · moves: 1 · moved: from idea, by record nouns-0@15 new",
         ]
+        wait_for(lambda: marked() == expected, PATIENCE_S, marked)
         check_accessible(page)
         screenshots(page, "nouns")
         wait_for(lambda: page.locator(".row.marked").count() == 0, PATIENCE_S)

@@ -214,14 +214,14 @@ def test_many_tables_are_a_grid_and_their_lags_a_line(visit: Visit, screenshots:
             topology.table(f"table-{number:02}-of-many", key=eddy.String, value=eddy.String)
         site = Site(stack, topology)
         page = visit(site.serve(), viewport={"width": 1280, "height": 800})
-        page.wait_for_selector(".node")
+        page.wait_for_selector(".node.chosen")
         boxes = [page.locator(".node").nth(number).bounding_box() for number in range(40)]
         assert len({round(box["x"]) for box in boxes}) > 2
         assert len({round(box["y"]) for box in boxes}) > 5
         assert min(box["height"] for box in boxes) > 14  # px, so that its name is read
         page.wait_for_selector("dt:has-text('unread of 40 tables')")
-        told = page.locator("dd").first.bounding_box()
-        assert told["height"] < 30  # one line
+        height = page.evaluate("document.querySelector('dd').getBoundingClientRect().height")
+        assert 10 < height < 30  # px: one line
         screenshots(page, "many")
 
 
@@ -256,7 +256,7 @@ def test_phone_shows_all_without_scrolling_aside(
         ("#/", ".node.chosen"),
         ("#/tables", "td a"),
         ("#/tables/nodes", ".row .key"),
-        ("#/queries", "h1, .card"),
+        ("#/queries", "h1:has-text('Live queries')"),
     ):
         page.goto(url + path)
         page.wait_for_selector(there)
@@ -392,6 +392,7 @@ def test_rows_that_are_held_colour_the_state(visit: Visit, site: Site, screensho
     site.log.write("nodes", {"a": "b", "b": "a"})
     page = visit(url)
     page.wait_for_selector("#status.held:has-text('held without a finite answer')")
+    page.wait_for_selector(".node.held")  # the picture may be laid out later
     assert page.locator(".node.held").count() == 1
     screenshots(page, "held")
     site.log.write("nodes", {"b": None})

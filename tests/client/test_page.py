@@ -89,6 +89,73 @@ def test_rows_follow_the_table(visit: Visit, site: Site) -> None:
     assert page.locator(".row").all_inner_texts() == ["b\n3", "c\n1"]
 
 
+LOOK = """() => {
+    globalThis.untrue = [];
+    const look = () => {
+        const said = document.querySelector(".bar > span")?.textContent ?? "";
+        const told = /([\\d,]+) found|the first ([\\d,]+)|([\\d,]+) rows?$/.exec(said)?.slice(1).find(Boolean) ?? "0";
+        const shown = document.querySelectorAll(".list .row .key").length;
+        if ((told !== "0") !== (shown > 0)) untrue.push(`${said}: ${shown} are shown`);
+    };
+    new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+}"""
+
+
+def test_rows_and_what_is_said_of_them_are_drawn_together(visit: Visit, site: Site) -> None:
+    url = site.serve()
+    site.write({f"n{number:02}": "home" for number in range(12)} | {"x": "away"})
+    page = visit(f"{url}#/tables")
+    page.wait_for_selector("td a")
+    page.evaluate(LOOK)
+    page.click("td a:has-text('nodes')")
+    page.wait_for_selector(".bar:has-text('13 rows')")
+    page.fill("#text", "away")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".bar:has-text('1 found')")
+    page.select_option("#order", "value")
+    page.wait_for_selector(".bar:has-text('the first 1 by value')")
+    page.fill("#text", "nowhere")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".bar:has-text('the first 0 by value')")
+    page.fill("#key", "n05")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".row.at:has-text('n05')")
+    page.fill("#search", "n1")
+    page.wait_for_selector(".bar:has-text('2 rows')")
+    site.write({"n10": None, "n11": None})
+    page.wait_for_selector(".bar:has-text('No key begins like this')")
+    site.write({"n12": "home"})
+    page.wait_for_selector(".bar:has-text('1 row')")
+    assert page.evaluate("untrue") == []
+
+
+ORDER = """() => {
+    globalThis.order = [];
+    const ask = fetch;
+    globalThis.fetch = (url, ...rest) => (order.push(url), ask(url, ...rest));
+    for (const name of ["scrollTop", "clientHeight"]) {
+        const { get, set } = Object.getOwnPropertyDescriptor(Element.prototype, name);
+        const read = function () { return order.push(name), get.call(this); };
+        Object.defineProperty(Element.prototype, name, { get: read, set, configurable: true });
+    }
+}"""
+
+
+def test_rows_are_asked_for_before_the_page_is_laid_out(visit: Visit, site: Site) -> None:
+    """Reading these sizes of an element lays the page out."""
+    url = site.serve()
+    site.write({"a": "b"})
+    page = visit(f"{url}#/tables")
+    page.wait_for_selector("td a")
+    page.evaluate(ORDER)
+    page.click("td a:has-text('nodes')")
+    page.wait_for_selector(".row:has-text('b')")
+    order = page.evaluate("order")
+    first = next(place for place, each in enumerate(order) if "/v1/tables/nodes?" in each)
+    assert {"scrollTop", "clientHeight"} <= set(order)
+    assert not {"scrollTop", "clientHeight"} & set(order[:first])
+
+
 def lines_of(page: Any) -> list[str]:
     return [" ".join(text.split()) for text in page.locator(".receipt .total, .receipt .line").all_inner_texts()]
 

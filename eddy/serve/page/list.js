@@ -18,7 +18,7 @@ export class List {
 
   /**
    * `draw(element, index)` fills the element of a row; `act(what, index)` is called with "open", "expand", "collapse" or
-   * "twist", a click on the row's sign; `seen(first, last)` after the rows from one index to before another are drawn.
+   * "twist", a click on the row's sign; `seen(drawn, inView)` after rows are drawn, with `view` and `inView` as they are.
    */
   constructor({ label, role = "listbox", draw, act = () => {}, seen = () => {} }) {
     this.#draw = draw;
@@ -123,6 +123,7 @@ export class List {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
     const [first, last] = this.view;
+    const { inView } = this; // read before rows are written, after which the page would be laid out for it
     const shift = this.element.scrollTop - this.#top;
     for (const [index, row] of this.#rows)
       if (index < first || index >= last) {
@@ -147,7 +148,7 @@ export class List {
       this.#draw(row, index);
     }
     this.element.setAttribute("aria-activedescendant", this.#rows.has(this.at) ? `row-${this.at}` : "");
-    this.#seen(first, last);
+    this.#seen([first, last], inView);
   }
 
   #key(event) {

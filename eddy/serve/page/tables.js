@@ -73,7 +73,7 @@ class TableView {
       label: `Rows of ${name}`,
       draw: (element, index) => this.#draw(element, this.rows?.at(index)),
       act: (what, index) => what === "open" && this.#choose(this.rows.at(index)),
-      seen: (first, last) => this.#look(first, last),
+      seen: (drawn, inView) => this.#look(drawn, inView),
     });
     this.#know([...this.#chosen, ...[parameters.get("order")?.replace(/^-/, "")].filter(Boolean)]);
     this.order.value = parameters.get("order") ?? "";
@@ -109,15 +109,17 @@ class TableView {
   async open() {
     this.rows?.stop?.();
     const asked = new URLSearchParams([["prefix", this.prefix.value], ["search", this.text.value], ["order", this.order.value]].filter(([, value]) => value));
+    this.isFound = asked.has("search") || asked.has("order");
+    const opened = this.isFound ? this.#search(asked) : this.#all(asked); // first, since an empty list is laid out, too
     this.#remember();
     this.list.count = 0;
     this.list.go(0);
+    this.list.paint();
     this.note.replaceChildren();
     this.place.replaceChildren();
     delete this.note.dataset.about;
     this.more.hidden = true;
-    this.isFound = asked.has("search") || asked.has("order");
-    await (this.isFound ? this.#search(asked) : this.#all(asked));
+    await opened;
   }
 
   /** Open it again where no rows have arrived, unless they are asked for just now. */
@@ -132,7 +134,7 @@ class TableView {
     }));
     this.#opening = rows;
     try {
-      await Promise.all([rows.load(0).then(() => rows === this.rows && this.#first()), this.#learned()]);
+      await Promise.all([rows.load(0).then(() => rows === this.rows && this.#changed(0)), this.#learned()]);
       if (rows === this.rows && !this.prefix.value) this.#count(rows);
     } catch (error) {
       if (rows === this.rows) this.#say(error);
@@ -175,7 +177,6 @@ class TableView {
   async #search(asked) {
     this.#learned().catch(() => {}); // the search says so, too
     const rows = (this.rows = new FoundRows(this.page.ask, `${this.path}?${asked}`, { isSorted: asked.has("order"), changed: () => rows === this.rows && this.#found() }));
-    this.list.count = 0;
     await rows.run();
   }
 
@@ -198,22 +199,18 @@ class TableView {
     }
   }
 
-  /** The first rows have arrived: they are drawn at once, not in the next frame. */
-  #first() {
-    this.#changed(0);
-    this.list.paint();
-  }
-
+  /** Rows have arrived: they are drawn at once, not in the next frame, and with them what is said of them. */
   #changed(shift) {
     this.list.resize(this.rows.count, shift);
     if (this.rows.isEmpty) return;
     this.#empty(this.rows.count ? "" : this.prefix.value ? "No key begins like this." : "This table has no rows.");
-    this.#tell();
+    this.list.paint();
   }
 
   #found() {
     const { rows } = this;
     this.list.resize(rows.count);
+    this.list.paint();
     const searched = rows.isDone ? `all ${number(rows.searched)}` : number(rows.searched);
     const what = rows.isSorted ? `the first ${number(rows.count)} by ${this.order.value.replace(/^-/, "")}` : `${number(rows.count)} found`;
     this.place.textContent = `Searched ${searched} rows: ${what}, as they were then.`;
@@ -232,17 +229,16 @@ class TableView {
     this.note.replaceChildren(error.status ? span("error", error.message) : "The rows follow when the server answers.");
   }
 
-  #tell() {
+  #tell([first, last]) {
     const { count } = this.rows;
-    const [first, last] = this.list.inView;
     const inView = `${number(Math.min(first + 1, count))}–${number(last)} of `;
     this.place.textContent = count ? `${last - first < count ? inView : ""}${number(count)} ${count === 1 ? "row" : "rows"}` : "";
   }
 
-  #look(first, last) {
+  #look(drawn, inView) {
     if (!this.rows || this.isFound || this.rows.isEmpty) return;
-    this.rows.need(first, last);
-    this.#tell();
+    this.rows.need(...drawn);
+    this.#tell(inView);
   }
 
   async #jump() {

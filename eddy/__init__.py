@@ -1,10 +1,10 @@
 """eddy: a Kafka-Streams-like stream processor whose topologies may be recursive.
 
-Start with `Topology`, which makes a `KStream` or a `KTable` of a topic; these and `Relation` are transformed, joined,
-aggregated and fed back by `recursively`; `TopologyTestDriver` tests a topology, and `eddy run` runs it.
-`docs/ARCHITECTURE.md` explains the implementation.
+Start with `Topology`. It makes a `KStream` or a `KTable` from a topic. Streams, tables and relations (`Relation`) are
+transformed, joined, aggregated and fed back by `recursively`. `TopologyTestDriver` tests a topology, and `eddy run`
+runs it. `docs/ARCHITECTURE.md` explains the implementation.
 
-Names are imported when first used, so that a command handles signals before it imports the rest.
+A name is imported when it is first used, so that a command can handle signals before the rest is imported.
 """
 
 import importlib

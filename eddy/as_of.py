@@ -1,9 +1,9 @@
-"""The join of a stream with the values that another one had at each record's time.
+"""The join of a stream with the values that another stream had at the time of each record.
 
     left at t          is joined with the last right record of its key at u ≤ t
-    late               the source partition's time is more than history after t;
-                       of the right side, more than grace after u
-    left at t waits    until no right record up to t can arrive that is not late
+    left late          its source partition's time is more than history after t
+    right late         its source partition's time is more than grace after u
+    left at t waits    until every right record at u ≤ t that can still arrive is late
 
 All moments are milliseconds since 1970 in event time.
 """
@@ -24,14 +24,14 @@ _MILLISECOND = timedelta(milliseconds=1)
 class AsOf:
     """Joins each record with the value that the other stream had for its key at the record's timestamp.
 
-    That is the value of the last record of its key whose timestamp is not after its own; a record without a value
-    deletes the value before it. It is known once the other stream's partition has a timestamp of more than `grace`
-    after it, and until then the record waits.
+    This is the value of the last record of the key whose timestamp is at most the record's own; a record without a
+    value deletes the value before it. The record waits until the other stream's partition has a timestamp of more than
+    `grace` after the record's, because the value is known only then.
 
     Args:
-        history: how far back a value can be asked for. A record of the left stream is late, and not joined, if its
-            source partition already has a timestamp of more than `history` after its own.
-        grace: how late a record of the other stream may be; a later one is left out.
+        history: how far back a value can be asked for. A record of the left stream is late, and is not joined, if its
+            source partition already has a timestamp of more than `history` after the record's own.
+        grace: how late a record of the other stream may be; later records are left out.
 
     >>> AsOf(timedelta(hours=1), grace=timedelta(seconds=5)).versions.lag_ms
     5001
@@ -46,10 +46,10 @@ class AsOf:
 
     @property
     def waiting(self) -> JoinSide:
-        """The records of the left stream, which wait for the right one."""
+        """How the records of the left stream are kept while they wait for the right stream."""
         return JoinSide(0, 0, self.history // _MILLISECOND)
 
     @property
     def versions(self) -> JoinSide:
-        """The records of the right stream."""
+        """How the records of the right stream, the versions of the values, are kept."""
         return JoinSide(0, 0, self.grace // _MILLISECOND)

@@ -25,40 +25,41 @@ class Config:
     """The settings of a worker.
 
     Args:
-        state_dir: the folder, as text or as a path, in which RocksDB keeps the states, one folder for each application;
-            None keeps them in memory, so that every start restores them from the changelogs.
+        state_dir: the folder, as text or as a path, in which RocksDB keeps the states, with a subfolder for each
+            application; None keeps them in memory, so that every start restores them from the changelogs.
         on_error: the policy for a record that cannot be decoded, keyed or processed: `fail` stops and names it, `skip`
-            counts and logs it, `dead-letter` writes it to `<application>-dead-letter`; or a function that returns one
-            of these, or `retry`, or a `Retry(after=seconds)`, for each `FailedRecord`.
-        max_epoch_records: the most records of one epoch. The first ones take 50,000; while a backlog fills them, they
-            grow until one takes most of `max_epoch_s`.
+            counts and logs it, `dead-letter` writes it to `<application>-dead-letter`. Or a function that is called
+            with each `FailedRecord` and returns one of these names, `retry` or a `Retry(after=seconds)`.
+        max_epoch_records: the most records of one epoch. The first epochs take 50,000; while a backlog fills them, the
+            number grows until an epoch takes most of `max_epoch_s`.
         max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
-        max_epoch_s: seconds after which an epoch sends the rest of its loops through their topics, and after which
-            records that are retried without the failing ones are polled again.
-        max_loop_rows: rows of loops after which an epoch does the same; a row counts once for each 64 bytes.
+        max_epoch_s: seconds after which an epoch sends its unfinished loops' rows through the loops' topics. After as
+            many seconds, records that are retried without the failing records are polled again.
+        max_loop_rows: rows of loops after which an epoch sends the rest so, too; a row counts once for each 64 bytes.
         max_row_bytes: the most bytes of a recursion's row, including 1,024 for the overhead of a record in the log; a
             recursion that makes larger rows is held.
         max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.
-        max_nested_rows: rows after which it is considered endless. A reduction may read a tenth as many values of one
-            key, and in addition 500 times the number of its values.
-        cache_bytes: memory for states, a quarter of it for RocksDB's blocks; a cell is counted as 192 bytes. The rows
-            of one epoch need further memory, and so does the embedded log: 32 MiB of pages.
+        max_nested_rows: rows after which a recursion by nested time is considered endless. A reduction in it may read a
+            tenth as many values of one key, plus 500 times the number of the key's values.
+        cache_bytes: memory for states; a quarter of it is for RocksDB's blocks. Each cached entry of a state counts 192
+            bytes. The rows of an epoch need further memory, and so does the embedded log: 32 MiB for its pages.
         purge_interval_s: seconds between two deletions of consumed loop and repartition records.
-        cut_interval_s: seconds between two checks for a cut among several workers. A single worker writes a cut with
-            every epoch after which no loop has rows.
-        topics_interval_s: seconds between two looks for topics that match a pattern of `Topology.stream`, and for ones
-            that were deleted.
+        cut_interval_s: seconds between two checks for a cut, where there are several workers. A single worker writes a
+            cut with every epoch after which no loop has rows left.
+        topics_interval_s: seconds between two checks for new topics that match a pattern of `Topology.stream`, and for
+            deleted topics.
         restore_records: changelog records read by one step of a restore.
-        retry_s: seconds for which temporary failures (a broker that is away, a rebalance, an unconfirmed commit) are
-            retried before the worker gives up; 0 ends it at the first one.
-        create_topics: whether to create missing internal topics; otherwise an error has the commands for an
-            administrator.
-        accept_plan: start even though states were added or removed since the last run. New states start empty, so their
-            readers may be wrong. A state whose format changed under its old name is still refused.
+        retry_s: seconds for which temporary failures (an absent broker, a rebalance, an unconfirmed commit) are
+            retried before the worker gives up; with 0 it gives up at the first failure.
+        create_topics: whether to create missing internal topics; if not, an error lists the commands with which an
+            administrator creates them.
+        accept_plan: start even though states were added or removed since the last run. New states start empty, so the
+            steps that read them may give wrong results. A state that has another format under its old name is still
+            refused.
         on_state: called with the worker's old and new state after each change, on the worker's thread: `joining`,
             `restoring`, `processing`, `isolating`, `failed`, `closing`.
-        on_restore: called after each slice of a restore with the store's name, and the numbers of read and of all
-            offsets of its changelog.
+        on_restore: called after each step of a restore with three values: the store's name, the number of offsets read
+            so far, and the number of all offsets of its changelog.
     """
 
     state_dir: str | Path | None = None
@@ -125,7 +126,7 @@ class Config:
 
 
 def config_or_default(where: str, given: Any) -> Config:
-    """The settings that a caller gave, or the defaults for None. Raises: TopologyError for anything else."""
+    """Return the given settings, or the defaults for None. Raises: TopologyError for anything else."""
     if given is None:
         return Config()
     if not isinstance(given, Config):

@@ -41,9 +41,9 @@ class OutputRecord(NamedTuple):
 
 
 class TopologyTestDriver:
-    """Runs `topology` on an embedded log in memory, whose topics have `partitions` partitions each.
+    """Runs `topology` on an embedded log in memory. Each topic has `partitions` partitions.
 
-    `topics` are made, too, for sources that are patterns.
+    `topics` are further topics to create, for sources that are patterns.
 
     The wall clock is at `initial_wall_clock_ms` since 1970 until it is advanced.
 
@@ -73,7 +73,7 @@ class TopologyTestDriver:
         check_whole("driver", 1, optional=False, partitions=partitions)
         check_whole("driver", 0, optional=False, initial_wall_clock_ms=initial_wall_clock_ms)
         own = config_or_default("driver", config)
-        # Its clock does not move while a retry waits, or a look for topics.
+        # The driver's clock does not advance by itself, so neither a retry nor a check for topics may wait for it.
         self._config = replace(own, retry_s=0.0, topics_interval_s=0.0)
         self._initial_wall_clock_ms = initial_wall_clock_ms
         self.topology = topology
@@ -102,7 +102,7 @@ class TopologyTestDriver:
         self.close()
 
     def input(self, topic: str) -> "InputTopic[Any, Any]":
-        """A source topic, to pipe records into. Raises: TopologyError for any other topic."""
+        """Return a source topic, to pipe records into. Raises: TopologyError for any other topic."""
         self._check_open("input")
         check_name(topic, "driver: input, topic")
         if topic not in self._inputs:
@@ -112,7 +112,7 @@ class TopologyTestDriver:
     def output(
         self, topic: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> "OutputTopic[Any, Any]":
-        """A topic to read: a sink's topic with its serdes, or any topic with the given serdes."""
+        """Return a topic to read: a sink's topic with its serdes, or any topic with the given serdes."""
         self._check_open("output")
         check_name(topic, "driver: output, topic")
         if topic not in self._outputs:
@@ -120,13 +120,13 @@ class TopologyTestDriver:
         return self._outputs[topic].with_serdes(key, value)
 
     def store(self, name: str) -> "KeyValueStore[Any, Any]":
-        """The store of a table, by name. Raises: TopologyError if there is no such table."""
+        """Return the store of a table, by name. Raises: TopologyError if there is no such table."""
         self._check_open("store")
         check_name(name, "driver: store")
         return self.worker.store(name)
 
     def held(self) -> dict[tuple[str, int], str]:
-        """Messages about parts without a finite answer, by recursion and partition, until the data is mended."""
+        """Return the messages about held rows, which have no finite answer yet, by (recursion, partition)."""
         self._check_open("held")
         return self.worker.held()
 
@@ -136,7 +136,7 @@ class TopologyTestDriver:
         self.worker.run_until_idle()
 
     def restart(self, *, lose_state: bool = False) -> None:
-        """Stop the worker and start another in its place, with its stores or restored from changelogs."""
+        """Stop the worker and start another in its place. `lose_state` deletes its stores: changelogs restore them."""
         self._check_open("restart")
         check_flag("driver: restart", lose_state=lose_state)
         self.worker.close()
@@ -147,7 +147,7 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, by: float | timedelta) -> None:
         """Advance the worker's clock, by seconds or a timedelta, and run the work that becomes due.
 
-        Raises: TopologyError unless it is a number from 0 to 3,000 years.
+        Raises: TopologyError unless `by` is a number from 0 to 3,000 years.
         """
         self._check_open("advance_wall_clock_time")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
@@ -159,8 +159,9 @@ class TopologyTestDriver:
         self.run()
 
     def advance_event_time(self, to_ms: int) -> None:
-        """Advance the event time of all source partitions to at least this one, as records of that time would that no
-        step takes, and run the work that becomes due: windows close, rows expire, schedules are called.
+        """Advance the event time of all source partitions to at least `to_ms`, and run the work that becomes due.
+
+        Windows close, rows expire and schedules are called, as if records of that time had arrived that no step takes.
 
         Raises: TopologyError unless it is a whole number of milliseconds since 1970, and a step reads event times.
         """
@@ -209,7 +210,7 @@ class _KeptStore(MemoryStore):
 
 
 class InputTopic(Generic[K, V]):
-    """A source topic of a driver. Without a given time, each record is a millisecond after the last one."""
+    """A source topic of a driver. A record without a given time is one millisecond after the record before it."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
         plan = driver.topology.plan
@@ -221,7 +222,7 @@ class InputTopic(Generic[K, V]):
         self._time_ms = 0
 
     def pipe(self, key: K | None, value: V | None, timestamp_ms: int | None = None, headers: Headers = ()) -> None:
-        """Write one record and process it: an epoch of its own."""
+        """Write one record and process it in a separate epoch."""
         self.pipe_all([(key, value)], timestamp_ms, headers)
 
     pipe_input = pipe
@@ -232,7 +233,7 @@ class InputTopic(Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Write records and process them together: one epoch, within the limits of its settings.
+        """Write records and process them together, in one epoch if the settings' limits allow it.
 
         Raises: DataError for records that are not pairs (key, value), or do not fit the topic's serdes.
         """
@@ -306,14 +307,14 @@ class OutputTopic(Generic[K, V]):
         self._key, self._value = serdes.get(topic, (Native, Native))
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
-        """The same topic, read by these serdes from now on; None keeps the current serde."""
+        """Return the same topic, read by these serdes from now on; None keeps the current serde."""
         check_serdes(self._where, key=key, value=value)
         self._key = self._key if key is None else key.in_topic(self._topic, "key")
         self._value = self._value if value is None else value.in_topic(self._topic, "value")
         return self
 
     def read_records(self) -> list[OutputRecord]:
-        """The records since the last read, by partition and offset."""
+        """Return the records since the last read, by partition and offset."""
         self._driver._check_open("an output topic")
         found = []
         for partition, position in self._positions.items():
@@ -334,11 +335,11 @@ class OutputTopic(Generic[K, V]):
         return found
 
     def read_key_values(self) -> list[tuple[K, V]]:
-        """The (key, value) pairs since the last read."""
+        """Return the (key, value) pairs since the last read."""
         return [(record.key, record.value) for record in self.read_records()]
 
     def read_map(self) -> dict[K, V]:
-        """The latest value of each key since the last read; keys whose last value is None are omitted."""
+        """Return the latest value of each key since the last read; keys whose last value is None are omitted."""
         latest: dict[K, V] = {}
         for key, value in self.read_key_values():
             try:
@@ -351,7 +352,7 @@ class OutputTopic(Generic[K, V]):
         return {key: value for key, value in latest.items() if value is not None}
 
     def _decode(self, serde: Serde[Any], data: bytes | None, what: str) -> Any:
-        """Decode. Plainly encoded bytes have no type: they are text if printable, else bytes."""
+        """Decode bytes by a serde. Bytes of a plain encoding have no type: decode them as text if printable."""
         if data is None or serde is not Plain:
             try:
                 return None if data is None else serde.decode(data)

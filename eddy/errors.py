@@ -1,9 +1,9 @@
 """Errors, grouped by their cause, each with a stable code.
 
-A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. A `TopologyError` is caused by the author,
-and raised while a topology is built, a `ProcessorError` while a processor runs; a `DataError` is caused by a record; a
-`StateError` by the local state; a `ConnectorError` by an outside system, with a flag for whether a retry can help. eddy
-raises no other errors on purpose.
+A message reads `<where>: <problem, with the values>; <requirement>. <fix>`. The author of a topology causes a
+`TopologyError`, which is raised while the topology is built, and a `ProcessorError`, which is raised while a processor
+runs. A record causes a `DataError`, the local state a `StateError`, and an outside system a `ConnectorError`, which has
+a flag for whether a retry can help. eddy raises no other errors on purpose.
 """
 
 from typing import ClassVar
@@ -60,7 +60,7 @@ class PlanChangedError(TopologyError):
 
 
 class ProcessorError(EddyError):
-    """The author's: a processor that fails with no record to blame, or uses its context or a store where it may not."""
+    """A processor of the author's fails with no record to blame, or uses its context or a store where it may not."""
 
     code = "PROCESSOR"
 
@@ -72,19 +72,19 @@ class DataError(EddyError):
 
 
 class RecordRefusedError(DataError):
-    """A record that a topic does not accept: too large, without a key in a compacted topic, or of another time."""
+    """A record that a topic does not accept: too large, without a key in a compacted topic, or with a refused time."""
 
     code = "DATA_REFUSED"
 
 
 class UnknownSchemaError(DataError):
-    """A record was written by a schema that the schema registry does not have now. It may have it later."""
+    """The schema registry does not have the schema of a record, but may have it later."""
 
     code = "DATA_UNKNOWN_SCHEMA"
 
 
 class LoopLimitError(DataError):
-    """A recursion did not end within its limit. Names the loop, the key and the path."""
+    """A recursion did not end within its limit. The error names the loop, the key and the path."""
 
     code = "DATA_LOOP_LIMIT"
 
@@ -92,7 +92,7 @@ class LoopLimitError(DataError):
 class UnwritableRowError(DataError):
     """A state, or an internal topic, cannot store a row: the row is too large, or does not fit the serdes.
 
-    `place` is the name of the state or the topic, where it is known.
+    `place` is the name of the state or of the topic; it is empty where the name is not known.
     """
 
     def __init__(self, message: str, place: str = "") -> None:
@@ -150,7 +150,7 @@ class FencedError(ConnectorError):
 
 
 class SlotTakenError(FencedError):
-    """Another worker has joined with the same name: a slot has one worker."""
+    """Another worker has joined under the same name. A slot can have only one worker."""
 
     code = "CONNECTOR_SLOT_TAKEN"
 
@@ -168,7 +168,7 @@ class QueryError(EddyError):
 
 
 class QueryBuildError(QueryError):
-    """A mistake of a live query's author: it cannot be built as written. The error names the table and the column."""
+    """A mistake of a live query's author: the query cannot be built. The error names the table and the column."""
 
     code = "QUERY_BUILD"
 
@@ -180,7 +180,7 @@ class TableNotServedError(QueryError):
 
 
 class NotReadyError(QueryError):
-    """The version asked for does not exist yet: tables are still being read, or `at_least` took too long. Try again."""
+    """The version asked for does not exist yet: tables are still read, or `at_least` took too long. Try again."""
 
     code = "QUERY_NOT_READY"
 

@@ -1,4 +1,4 @@
-"""What a function of the author's gets to decide about: a record, or a row after an exchange, that failed."""
+"""The arguments and the answer of an author's `on_error` function: a failed record or row, and `Retry`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LONGEST_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The decision to process a record again, `after` so many seconds, from 0 to 60. `"retry"` is `Retry(after=0.5)`.
+    """The decision to process a record again after `after` seconds, from 0 to 60. `"retry"` is `Retry(after=0.5)`.
 
     Raises: TopologyError for any other number.
     """
@@ -36,16 +36,16 @@ class FailedRecord(NamedTuple):
     """A record that cannot be processed.
 
     Args:
-        kind: `decode`: its bytes have no key, value or time of the source; `process`: a step or a sink failed on it;
-            `row`: a step failed on a row after an exchange, which may be made of many records.
-        topic: where it is; None for a row made of several records.
-        partition: of the topic.
-        offset: in the partition.
-        key: its bytes; of a row those that the step's serde makes, None where it makes none.
-        value: as `key`.
-        error: the reason.
-        timestamp_ms: of the record; of a row its time.
-        headers: of the record; a row has none.
+        kind: `decode`: its bytes are no key, value or time that the source can read; `process`: a step or a sink failed
+            on it; `row`: a step failed on a row after an exchange, which may be made from many records.
+        topic: the topic of the record; None for a row that is made from several records.
+        partition: its partition of the topic; None as for `topic`.
+        offset: its offset in the partition; None as for `topic`.
+        key: the bytes of its key; of a row's key the bytes by the step's serde, None if the serde fails.
+        value: the bytes of its value, or of the row's value, in the same way.
+        error: the reason for the failure.
+        timestamp_ms: the timestamp of the record, or the time of the row.
+        headers: the headers of the record; a row has none.
         step: the step that failed on a row; None for a record.
     """
 

@@ -1,9 +1,9 @@
 """The windows of joins of two streams.
 
     left at t, right at u     are joined if t - before ≤ u ≤ t + after
-    late                      the source partition's time is more than max(after, 0) + grace after t;
-                              of the right side, more than max(before, 0) + grace after u
-    left at t is removed      when no right record up to t + after can arrive that is not late
+    left late                 its source partition's time is more than max(after, 0) + grace after t
+    right late                its source partition's time is more than max(before, 0) + grace after u
+    left at t is removed      when every right record up to t + after that can still arrive is late
 
 All moments are milliseconds since 1970 in event time.
 """
@@ -27,10 +27,10 @@ _LATEST_MS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class JoinSide:
-    """The records of one side of a join, each under its key and its own moment, as a window from it to itself.
+    """How one side of a join keeps its records. Each is kept under its key and timestamp, as a window of one moment.
 
-    A record at t is joined with records of the other side from t - `earlier_ms` to t + `later_ms`. It is late at the
-    event time t + `lag_ms` of its source partition.
+    A record at t is joined with records of the other side from t - `earlier_ms` to t + `later_ms`. The record is late
+    if its source partition has reached the event time t + `lag_ms`.
     """
 
     earlier_ms: int
@@ -39,46 +39,46 @@ class JoinSide:
 
     @cached_property
     def lag_ms(self) -> int:
-        """The event time from a record until another one of its moment is late."""
+        """The event time between a record's timestamp and the moment at which records with this timestamp are late."""
         return max(self.later_ms, 0) + self.grace_ms + 1
 
     def others(self, time_ms: int) -> Span:
-        """The first and the last moment of the records that are joined with a record at a moment."""
+        """Return the first and the last timestamp of the other side's records that join a record at `time_ms`."""
         return max(0, time_ms - self.earlier_ms), min(time_ms + self.later_ms, _LATEST_MS)
 
     def due_at(self, time_ms: int) -> int:
-        """The other side's frontier from which no new record can match a record of this moment."""
+        """Return the other side's frontier at which no new record can match a record at `time_ms` any more."""
         return min(max(0, time_ms + self.later_ms), _LATEST_MS)
 
     def all_due_at(self, times_ms: Sequence[int]) -> Sequence[int]:
-        """`due_at` of each moment."""
+        """Return `due_at` for each of `times_ms`."""
         if not self.later_ms:
             return times_ms
         due = [time + self.later_ms for time in times_ms]
         return due if not due or 0 <= min(due) <= max(due) <= _LATEST_MS else list(map(self.due_at, times_ms))
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The moment."""
+        """Return the window of a record at `time_ms`: this moment alone."""
         return [(time_ms, time_ms)]
 
     def closes_at(self, end_ms: int) -> int:
-        """The moment."""
+        """Return the window's end: a window of one moment closes at this moment."""
         return end_ms
 
     def final_ms(self, end_ms: int) -> int:
-        """The moment."""
+        """Return the last moment of the window, its only one."""
         return end_ms
 
     def last_end(self, time_ms: int) -> int:
-        """The moment: each may have a record."""
+        """Return `time_ms`, or -1 if it is negative: a record, and so a window's end, may be at any moment."""
         return max(-1, time_ms)
 
     def next_end(self, time_ms: int) -> int:
-        """The moment."""
+        """Return `time_ms`: a record, and so a window's end, may be at any moment."""
         return time_ms
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a moment, given the serde of keys."""
+        """Return the serde of (key, moment), given the serde of the key."""
         return SessionWindowed(key)
 
 
@@ -92,8 +92,8 @@ class JoinWindows:
 
     A record of the left stream at t is joined with records of the right stream from t - `before` to t + `after`; the
     default of both is `difference`. A negative `before` excludes earlier records: with `before=-timedelta(seconds=1)`
-    the right record is at least a second later. A record is late if its source partition already has a timestamp of
-    more than `grace` after its own, and of more than `grace` after the last moment at which it can be joined.
+    the right record is at least a second later. A record is late if its source partition already has a timestamp that
+    is more than `grace` after the record's own, and more than `grace` after the last moment at which it can be joined.
 
     >>> JoinWindows(timedelta(seconds=5), after=timedelta(0)).left.others(60_000)
     (55000, 60000)
@@ -127,27 +127,27 @@ class JoinWindows:
 
     @property
     def size(self) -> timedelta:
-        """The time from the earliest right record with which a left one is joined to the latest."""
+        """The time from the earliest to the latest right record that can be joined with the same left record."""
         return self._span(self.before) + self._span(self.after)
 
     @property
     def before_ms(self) -> int:
-        """How much earlier the right record may be."""
+        """The most milliseconds by which the right record may be earlier than the left record."""
         return self._span(self.before) // _MILLISECOND
 
     @property
     def after_ms(self) -> int:
-        """How much later the right record may be."""
+        """The most milliseconds by which the right record may be later than the left record."""
         return self._span(self.after) // _MILLISECOND
 
     @property
     def left(self) -> JoinSide:
-        """The records of the left stream."""
+        """How the records of the left stream are kept."""
         return JoinSide(self.before_ms, self.after_ms, self.grace // _MILLISECOND)
 
     @property
     def right(self) -> JoinSide:
-        """The records of the right stream."""
+        """How the records of the right stream are kept."""
         return JoinSide(self.after_ms, self.before_ms, self.grace // _MILLISECOND)
 
     def _span(self, span: timedelta | None) -> timedelta:

@@ -1,11 +1,12 @@
-"""JSON for clients: values of any depth; numbers that JSON cannot represent are text.
+"""JSON for clients. Values may be of any depth, and numbers that JSON cannot represent become text.
 
     inf, -inf, nan    "Infinity", "-Infinity", "NaN", which `float` and JavaScript's `Number` read
 
-The encoder writes null for these numbers, and fails if a tree has more levels than Python's stack. So a value is
-encoded again, piece by piece, if its text has a null and it contains such a number, or if its tree is too deep.
+The encoder writes null for these numbers, and fails if a value is nested more deeply than Python's stack allows. So a
+value is encoded again, piece by piece, if its text has a null and the value contains such a number, or if it is nested
+too deeply.
 
-Cost: encodes once, and for text with a null checks each value.
+Cost: each value is encoded once; if its text has a null, each value inside it is checked.
 """
 
 import math
@@ -22,11 +23,11 @@ _LISTS = frozenset({list, tuple})
 
 
 class _Text(bytes):
-    """JSON that is to be written as it is."""
+    """JSON text that is to be written unchanged."""
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON.
+    """Return the value as JSON.
 
     >>> encode({"a": [float("inf"), None, 0.5]})
     b'{"a":["Infinity",null,0.5]}'
@@ -39,7 +40,7 @@ def encode(value: Any) -> bytes:
 
 
 def has_unwritable(value: Any) -> bool:
-    """Whether the value contains, at any depth, a number that JSON cannot write."""
+    """Return whether the value contains, at any depth, a number that JSON cannot represent."""
     todo = [value]
     for each in todo:  # the list grows in the loop
         kind = type(each)
@@ -52,7 +53,7 @@ def has_unwritable(value: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """The values within a value."""
+    """Return the values inside a list, an object or a struct, one level deep."""
     kind = type(value)
     if kind is dict:
         return value.values()  # type: ignore[no-any-return]
@@ -62,7 +63,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _members(value: msgspec.Struct) -> dict[str, Any]:
-    """The members of a struct's object, one level deep."""
+    """Return the fields of a struct by their names in JSON, one level deep."""
     config = value.__struct_config__
     tagged = {} if config.tag is None else {str(config.tag_field): config.tag}
     names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
@@ -70,13 +71,13 @@ def _members(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _builtin(value: Any) -> Any:
-    """A value of another type as plain data."""
+    """Convert a value of another type to plain data."""
     found = msgspec.to_builtins(value, enc_hook=str)
     return found if type(found) in _PLAIN | _LISTS | {dict, float} else str(found)
 
 
 def written(value: Any) -> bytes:
-    """The same as `encode`, on a stack of its own: the value to write next is at its end."""
+    """Encode a value as `encode` does, but with a list for a stack. The value to write next is at the list's end."""
     out = bytearray()
     todo = [value]
     while todo:
@@ -102,7 +103,7 @@ def _name(name: Any) -> bytes:
 
 
 def _reversed(begin: bytes, end: bytes, items: Iterable[tuple[bytes, Any]]) -> list[Any]:
-    """The parts of a list or of an object, the last one first."""
+    """Return the parts of a list or of an object with its brackets and commas, the last part first."""
     parts: list[Any] = []
     for name, item in items:
         parts += [_Text((b"," if parts else begin) + name), item]

@@ -6,9 +6,9 @@ __all__ = ["like_pattern"]
 
 
 def like_pattern(pattern: str, *, ignore_case: bool = False) -> re.Pattern[str]:
-    """The regular expression of a LIKE pattern, for `fullmatch`.
+    """Return the regular expression of a LIKE pattern, for `fullmatch`.
 
-    A match takes time at most proportional to the product of both lengths.
+    A match takes at most time proportional to the length of the pattern times the length of the text.
 
     >>> bool(like_pattern("50\\\\%%").fullmatch("50% off")), bool(like_pattern("a_c").fullmatch("ac"))
     (True, False)

@@ -1,6 +1,6 @@
-"""Types whose values msgspec can read from JSON and MessagePack, and what else is in a type.
+"""The check that msgspec can read values of a type, and of all types inside it, from JSON and MessagePack.
 
-A decoder can be made for any class; one of a class that it does not know fails with each value.
+msgspec makes a decoder for any class, but a decoder for a class that it does not know fails on each value.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def check_readable(type: Any) -> None:
 
 
 def _all_within(info: inspect.Type) -> Iterator[inspect.Type]:
-    """A type and all types inside it. A class that has fields of its own type is one object."""
+    """Return a type and all types inside it. A class that contains itself is returned once."""
     seen, left = set[int](), [info]
     while left:
         one = left.pop()

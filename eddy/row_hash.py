@@ -1,4 +1,4 @@
-"""The order of rows that one record has made, once an exchange may have parted them: by a hash of their bytes."""
+"""The order of rows from one record, after an exchange that may have separated them: by a hash of their bytes."""
 
 from hashlib import blake2b
 from typing import Any
@@ -11,7 +11,7 @@ _BYTES = 16
 
 
 def row_hash(serdes: tuple[Serde[Any], Serde[Any]], row: tuple[Any, Any], stamp_ms: int) -> bytes:
-    """16 bytes of a row and its timestamp. Raises: any exception of the serdes."""
+    """Return a 16-byte hash of a row and its timestamp. Raises: any exception of the serdes."""
     found = blake2b(stamp_ms.to_bytes(8, "big", signed=True), digest_size=_BYTES)
     for serde, part in zip(serdes, row, strict=True):
         data = b"" if part is None else b"+" + serde.encode(part)

@@ -48,13 +48,13 @@ _Headers = tuple[tuple[str, bytes], ...]
 class Serde(Generic[T]):
     """A pair of functions between `T` and bytes, under a name that the stored state remembers.
 
-    `hashable` is False if decoded values cannot be keys of a dict, and so not rows of a relation. `identify` is set if
-    values that are equal in Python may be encoded to different bytes. `type` is the type of decoded values, if known.
-    `tail` is the number of bytes at the end of an encoded key that do not decide its partition: the window of a
-    windowed key.
+    `hashable` is False if decoded values cannot be keys of a dict, so that a row of a relation cannot have them.
+    `identify` is set if values that are equal in Python may be encoded to different bytes. `type` is the type of
+    decoded values, if known. `tail` is the number of bytes at the end of an encoded key that do not decide its
+    partition: a windowed key ends with its window.
 
-    Records of a user's topic may have another form than states and internal topics, such as that of a schema registry:
-    `in_topic` returns its serde.
+    Records of a user's topic may have another form than states and internal topics, such as a schema registry's form.
+    `in_topic` returns the serde of the topic's form.
     """
 
     name: str
@@ -86,24 +86,24 @@ class Serde(Generic[T]):
         return self.recipe or (Serde, (self.name, self.encode, self.decode, self.hashable, self.identify, self.type))
 
     def in_topic(self, topic: str, part: "Part") -> "Serde[T]":
-        """The serde of the keys, or of the values, in a user's topic."""
+        """Return the serde of the keys, or of the values, in a user's topic."""
         return self if self.topic_form is None else self.topic_form(topic, part)
 
     def with_ids(self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None) -> Sequence[bytes | None]:
-        """A column of a topic's records, each after the id of its schema if its record has that in a header."""
+        """Put schema ids in front of a column's data: each id that a record has in a header goes before its data."""
         if not self.id_header or headers is None:
             return data
         ids = [next((found for name, found in pairs if name == self.id_header), b"") for pairs in headers]
         return [item if item is None else found + item for found, item in zip(ids, data, strict=True)]
 
     def without_ids(self, headers: _Headers) -> _Headers:
-        """A record's headers without the id of another writer's schema: what this serde encodes has its own."""
+        """Return a record's headers without a schema id of another writer: data that this serde encodes has its own."""
         return tuple(pair for pair in headers if pair[0] != self.id_header) if self.id_header else headers
 
     def ids_apart(
         self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None
     ) -> tuple[Sequence[bytes | None], Sequence[_Headers] | None]:
-        """A column of encoded data, and its records' headers, as they are written: perhaps with ids in headers."""
+        """Return a column of encoded data and its records' headers as they are written: ids may move to headers."""
         end_of, name = self.id_end, self.id_header
         if end_of is None:
             return data, headers
@@ -114,7 +114,7 @@ class Serde(Generic[T]):
         return rest, [(*pairs, *own) for pairs, own in zip(before, ids, strict=True)]
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
-        """Canonical bytes of each value: equal values have equal bytes, such as 1, 1.0 and True."""
+        """Return canonical bytes of each value. Equal values, such as 1, 1.0 and True, have equal bytes."""
         return list(map(self.identify or self.encode, values))
 
     def encode_many(self, values: Sequence[T]) -> list[bytes]:
@@ -136,7 +136,7 @@ def _decode_int64(data: bytes) -> int:
 
 def _decode_float64(data: bytes) -> float:
     value = cast("float", _FLOAT64.unpack(data)[0])
-    # The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted.
+    # Every NaN is the same object. Tuples compare their items by identity first, so a row with NaN can be retracted.
     return value if value == value else math.nan
 
 
@@ -147,7 +147,7 @@ def _check_bytes(value: bytes) -> bytes:
 
 
 def _named(name: str) -> "Serde[Any]":
-    """The serde of this module with this name."""
+    """Return the serde of this module with this name."""
     return cast("Serde[Any]", globals()[name])
 
 
@@ -170,7 +170,7 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def _encode_json(value: Any) -> bytes:
-    """Encode as JSON. Raises: ValueError for numbers that JSON cannot represent: they would be written as null."""
+    """Encode a value as JSON. Raises: ValueError for numbers that JSON cannot represent, and would write as null."""
     data = _json_encoder.encode(value)
     if b"null" in data and has_unwritable(value):
         raise ValueError("JSON has no infinite numbers and no NaN; finite numbers, None or text are needed")
@@ -205,7 +205,7 @@ def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
 
 
 def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
-    """A `msgspec.Struct`, as JSON or as MessagePack. Make it `frozen=True` to have it in keys and rows.
+    """Return a serde of a `msgspec.Struct`, as JSON or MessagePack. A `frozen=True` Struct can be in keys and rows.
 
     Raises: TopologyError if `type` is not a Struct, a field has a type that msgspec cannot read, or `format` is neither
     of the two.
@@ -228,7 +228,7 @@ def Struct(type: type[S], format: str = "json") -> Serde[S]:  # noqa: N802
         if format == "json"
         else (_pack, msgspec.msgpack.Decoder(type).decode)
     )
-    # Decoding gives each field its declared type, so that Node(0) and Node(0.0) are written alike.
+    # Decoding gives each field its declared type, so Node(0) and Node(0.0) are encoded to the same bytes.
     made = (Struct, (type, format))
     return Serde(name, encode, decode, hashable, lambda value: encode(decode(encode(value))), type, made)
 
@@ -248,7 +248,7 @@ def _encode_native(value: object) -> bytes:
 
 
 def _canonical(value: Any) -> Any:
-    """The canonical value among those equal to `value`: 1 for 1, 1.0 and True."""
+    """Return the one value that represents all values equal to `value`: 1 for 1, 1.0 and True."""
     if type(value) is tuple:
         return tuple(map(_canonical, value))
     if type(value) is bool or (type(value) is float and value.is_integer() and -(2**63) <= value < 2**64):
@@ -276,7 +276,7 @@ Native: Serde[Any] = Serde(
 
 
 def Tuple(*parts: Any) -> Serde[tuple[Any, ...]]:  # noqa: N802
-    """Tuples whose items each have a serde; None is kept. With `...` as the second argument: any number of items.
+    """Return a serde of tuples, given a serde for each item, which may also be None. A second `...` allows any length.
 
     >>> Tuple(String, Int64).decode(Tuple(String, Int64).encode(("a", None)))
     ('a', None)
@@ -330,7 +330,7 @@ Plain: Serde[Any] = Serde("plain", _encode_plain, _refuse_decode, recipe=(_named
 
 
 def refusal(serde: Serde[Any], value: Any) -> str:
-    """The reason why a serde cannot encode a value; empty if it can. Raises: ConnectorError, as the serde does.
+    """Return the reason why a serde cannot encode a value; empty if it can. Raises: a ConnectorError of the serde.
 
     >>> refusal(Int64, "x"), refusal(Int64, 1)
     ('int expected, str given', '')
@@ -346,7 +346,7 @@ def refusal(serde: Serde[Any], value: Any) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The text of a serde's exception, in words that name types for those of Python's encoders in C.
+    """Return the text of a serde's exception. Messages of Python's encoders in C are reworded to name the types.
 
     >>> try:
     ...     String.encode(7)
@@ -375,7 +375,7 @@ _REASONS = [
 
 
 def serde_for(value: Any) -> str:
-    """The code of a serde that fits a value.
+    """Return the code of a serde that fits a value.
 
     >>> serde_for("x"), serde_for((1, 2))
     ('eddy.String', 'eddy.Json()')

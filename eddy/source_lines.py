@@ -1,4 +1,4 @@
-"""Lines of the author's files: the line of a function, and the line at which an exception was raised.
+"""Where in the author's files a function is written, and where an exception was raised.
 
 A file is the author's unless it belongs to this package, to the standard library or to an installed package.
 """
@@ -19,14 +19,14 @@ _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 
 
 def is_authors(filename: str) -> bool:
-    """Whether a file of code is the author's."""
+    """Return whether a file of code is the author's."""
     if filename.startswith(_OTHERS):
         return False
     return not any(part in filename for part in _INSTALLED)
 
 
 def describe_exception(error: BaseException) -> str:
-    """The type and text of an exception, with the innermost line of the author's files in its traceback.
+    """Return the type and text of an exception, with the innermost line of the author's files in its traceback.
 
     >>> try:
     ...     int("x")
@@ -39,13 +39,13 @@ def describe_exception(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """` (file:line in function)`: the innermost line of the author's in the exception's traceback, or nothing."""
+    """Return ` (file:line in function)` of the innermost traceback line in the author's files; empty if none is."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_authors(frame.filename)]
     return f" ({shown_path(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
 def line_of(function: Any) -> str:
-    """`file:line` at which a function is written; empty for one that is not written in Python.
+    """Return `file:line` at which a function is written; empty for a function that is not written in Python.
 
     >>> line_of(len)
     ''
@@ -60,6 +60,6 @@ def line_of(function: Any) -> str:
 
 
 def shown_path(filename: str) -> str:
-    """A path for messages: relative to the current directory if it is below it."""
+    """Return a path for messages: relative to the current directory if it is below that directory."""
     path = Path(filename)
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else filename

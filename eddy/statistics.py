@@ -1,7 +1,7 @@
 """The counters of a worker: plain numbers, which other threads may read at any time.
 
-The worker increments them in its own thread, at some ten nanoseconds each. A reader in another thread sees each number
-whole; two numbers may be from two moments.
+The worker increments them in its own thread; each increment takes some ten nanoseconds. A reader in another thread
+never sees a number half written, but two numbers may be of different moments.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ class Histogram:
         self.sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration; a bound belongs to the bucket below it."""
+        """Count one duration. A duration equal to a bucket's upper bound belongs to this bucket."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.sum_s += seconds
 
@@ -39,12 +39,12 @@ class Histogram:
 class Statistics:
     """The counters of a worker since it was created.
 
-    `epochs` counts commits, also without records. `aborts` counts undone attempts, and `fences` the attempts that
-    failed because another worker had taken over. `set_aside` counts rows when they are set aside, and keys when they
-    are withheld; `kept_aside` is their number as of the last commit or takeover. `late`
-    counts windows that were over when their records were read, `duplicates` the records that `deduplicate` has left
-    out. `last_commit` is the clock's time of
-    the last commit.
+    `epochs` counts commits, also of epochs without records. `aborts` counts attempts that were undone, and `fences`
+    attempts that failed because another worker had taken over. `set_aside` counts rows that a step could not process,
+    and keys whose value could not be written; `kept_aside` is the number of these that were still left out at the last
+    commit or takeover. `late` counts windows that were already over when one of their records was read, and
+    `duplicates` the records that `deduplicate` has left out. `last_commit` is the time of the last commit by the
+    worker's clock.
     """
 
     records: int = 0

@@ -1,4 +1,4 @@
-"""Windows without an end: one for each key, from a moment on.
+"""Windows without an end: one window for each key, which begins at a fixed moment.
 
     unlimited    [start, ∞)
 
@@ -25,9 +25,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class UnlimitedWindows:
-    """One window for each key, which begins at `start` and has no end; records of before are in none.
+    """One window for each key, which begins at `start` and has no end. Earlier records are in no window.
 
-    `start` has a time zone, and is 1970 or later; without it the window begins with 1970.
+    `start` needs a time zone, and may not be before 1970; without `start` the window begins with 1970.
 
     >>> UnlimitedWindows(datetime(1970, 1, 1, 0, 1, tzinfo=UTC)).of(60_000)
     [(60000, 9223372036854775807)]
@@ -48,38 +48,38 @@ class UnlimitedWindows:
 
     @cached_property
     def start_ms(self) -> int:
-        """The start."""
+        """The start, in milliseconds since 1970."""
         return (self.start - _EPOCH) // _MILLISECOND
 
     @property
     def lag_ms(self) -> int:
-        """0: there is no end of which a record could come late."""
+        """Always 0: the window has no end after which a record could be late."""
         return 0
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The window, for a moment that is not before its start."""
+        """Return the window, as a list; empty if `time_ms` is before the start of the window."""
         return [] if time_ms < self.start_ms else [(self.start_ms, FOREVER_MS)]
 
     def end_of(self, start_ms: int) -> int:
-        """The end of a window, whenever it starts."""
+        """Return the end of a window, the same for every start."""
         return FOREVER_MS
 
     def closes_at(self, end_ms: int) -> int:
-        """The end."""
+        """Return the window's end."""
         return end_ms
 
     def final_ms(self, end_ms: int) -> int:
-        """The moment before the end."""
+        """Return the moment before the window's end."""
         return end_ms - 1
 
     def last_end(self, time_ms: int) -> int:
-        """-1: no window ends at or before a moment."""
+        """Return -1, because no window ends at or before `time_ms`."""
         return -1
 
     def next_end(self, time_ms: int) -> int:
-        """The end."""
+        """Return the window's end."""
         return FOREVER_MS
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with the window: the key, then the start in 8 bytes, as Java's serializer writes them."""
+        """Return the serde of keys with the window: the key, then the start in 8 bytes, as Java's serializer does."""
         return windowed(f"unlimited-windowed({key.name}, {self.start_ms})", key, self)

@@ -3,8 +3,8 @@
     tumbling    [n · size, (n + 1) · size)
     hopping     [n · advance, n · advance + size)
     calendar    days, weeks from Monday, or months in a time zone
-    session     from a first record to a last one, with no gap between two that is longer than `gap`
-    sliding     [t - difference, t] and [t + 1, t + 1 + difference] for each record at t, with both ends
+    session     from the first to the last of records whose timestamps follow one another by at most `gap`
+    sliding     [t - difference, t] and [t + 1, t + 1 + difference] for each record at t; both ends are included
 
 All moments are milliseconds since 1970 in event time. A window is over once the event time is `grace` after its end.
 """
@@ -54,9 +54,9 @@ _key_of, _start_of, _end_of = itemgetter(0), itemgetter(1), itemgetter(2)
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key with its window, from `start_ms` to `end_ms`, which is the first moment after it.
+    """A key with its window, from `start_ms` to `end_ms`. `end_ms` is the first moment after the window.
 
-    Of a session, the timestamps of its first and its last record; of a sliding window, its first and its last moment.
+    Of a session, they are the first and last record's timestamps; of a sliding window, its first and last moment.
     """
 
     key: K
@@ -77,31 +77,31 @@ class Windowed(NamedTuple, Generic[K]):
 class Windows(Protocol):
     """How moments are divided into windows.
 
-    A window with an end is over for records at the event time `end + lag_ms`. It closes at `closes_at(end) + lag_ms`,
-    when no record that is not late can be of it.
+    A record of a window is late at the event time `end + lag_ms`: the window is over. The window closes, and gets no
+    more records, at `closes_at(end) + lag_ms`.
     """
 
     @property
     def lag_ms(self) -> int:
-        """The event time from the end of a window until it is over."""
+        """The milliseconds of event time from the end of a window until it is over."""
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The windows with a moment, by rising start."""
+        """Return the windows that contain `time_ms`, by rising start."""
 
     def closes_at(self, end_ms: int) -> int:
-        """The end at which a window is known to have all its records."""
+        """Return the end to which `lag_ms` is added for the event time at which a window has all its records."""
 
     def final_ms(self, end_ms: int) -> int:
-        """The last moment of a window with an end."""
+        """Return the last moment of the window that ends at `end_ms`."""
 
     def last_end(self, time_ms: int) -> int:
-        """The latest end of a window that is not after a moment; -1 if there is none."""
+        """Return the latest end of any window up to `time_ms`; -1 if no window ends so early."""
 
     def next_end(self, time_ms: int) -> int:
-        """The earliest end of a window that is not before a moment."""
+        """Return the earliest end of any window at or after `time_ms`."""
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given the serde of keys."""
+        """Return the serde of keys with a window, given the serde of keys."""
 
 
 class _Fixed:
@@ -111,24 +111,24 @@ class _Fixed:
 
     @property
     def lag_ms(self) -> int:
-        """The grace."""
+        """The grace, in milliseconds."""
         return self.grace // _MILLISECOND
 
     def closes_at(self, end_ms: int) -> int:
-        """The end."""
+        """Return the window's end: it gets no records after it is over."""
         return end_ms
 
     def final_ms(self, end_ms: int) -> int:
-        """The moment before the end."""
+        """Return the moment before the window's end."""
         return end_ms - 1
 
 
 @dataclass(frozen=True)
 class TimeWindows(_Fixed):
-    """Windows of a fixed size, each `advance` after the one before it, the first one at the beginning of 1970.
+    """Windows of a fixed size. Each begins `advance` after the window before it, and the first at the start of 1970.
 
-    Without `advance` they are tumbling: each moment is in one window. With a smaller `advance` than `size` they are
-    hopping. A record is late for a window if its source partition already has a timestamp of `grace` after its end.
+    Without `advance` they are tumbling: each moment is in one window. With an `advance` smaller than `size` they are
+    hopping. A record is late for a window once its source partition has a timestamp `grace` after the window's end.
 
     >>> TimeWindows(timedelta(minutes=5), advance=timedelta(minutes=1)).of(60_000)
     [(0, 300000), (60000, 360000)]
@@ -154,12 +154,12 @@ class TimeWindows(_Fixed):
 
     @cached_property
     def size_ms(self) -> int:
-        """The size."""
+        """The size, in milliseconds."""
         return self.size // _MILLISECOND
 
     @cached_property
     def advance_ms(self) -> int:
-        """The time from one start to the next."""
+        """The milliseconds from the start of a window to the start of the next."""
         return (self.advance or self.size) // _MILLISECOND
 
     @property
@@ -168,29 +168,29 @@ class TimeWindows(_Fixed):
         return self.advance_ms == self.size_ms
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The windows with a moment, by rising start; none begins before 1970."""
+        """Return the windows that contain `time_ms`, by rising start; no window begins before 1970."""
         size, advance = self.size_ms, self.advance_ms
         first = max(0, time_ms - size + advance) // advance * advance
         return [(start, start + size) for start in range(first, time_ms + 1, advance)]
 
     def last_end(self, time_ms: int) -> int:
-        """The latest end of a window that is not after a moment; -1 if there is none."""
+        """Return the latest end of any window up to `time_ms`; -1 if no window ends so early."""
         size, advance = self.size_ms, self.advance_ms
         return -1 if time_ms < size else (time_ms - size) // advance * advance + size
 
     def next_end(self, time_ms: int) -> int:
-        """The earliest end of a window that is not before a moment."""
+        """Return the earliest end of any window at or after `time_ms`."""
         size, advance = self.size_ms, self.advance_ms
         return max(0, -((size - time_ms) // advance)) * advance + size
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given the serde of keys."""
+        """Return the serde of keys with a window, given the serde of keys."""
         return TimeWindowed(key, self.size)
 
 
 @dataclass(frozen=True)
 class CalendarWindows(_Fixed):
-    """Days, weeks that begin on Monday, or months of a time zone, which may have 23 or 25 hours where clocks change.
+    """Days, weeks from Monday on, or months, in a time zone. A day has 23 or 25 hours where clocks change.
 
     >>> CalendarWindows("day", "Europe/Zurich").of(1_743_292_800_000)  # 30 March 2025 has 23 hours there
     [(1743289200000, 1743372000000)]
@@ -213,31 +213,31 @@ class CalendarWindows(_Fixed):
         check_span("CalendarWindows: grace", self.grace, timedelta(0), "timedelta(hours=1)")
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The window with a moment. Raises: DataError for a moment after the year 9998."""
+        """Return the window that contains `time_ms`. Raises: DataError for a moment after the year 9998."""
         begin = self._begin(time_ms)
         return [(self._moment(begin), self._moment(self._next(begin)))]
 
     def end_of(self, start_ms: int) -> int:
-        """The end of the window that starts at a moment."""
+        """Return the end of the window that starts at `start_ms`."""
         return self.of(start_ms)[0][1]
 
     def last_end(self, time_ms: int) -> int:
-        """The latest end of a window that is not after a moment; -1 if there is none."""
+        """Return the latest end of any window up to `time_ms`; -1 if no window ends so early."""
         if time_ms < 0:
             return -1
         return max(-1, self._moment(self._begin(min(time_ms, LATEST_MS - 1))))
 
     def next_end(self, time_ms: int) -> int:
-        """The earliest end of a window that is not before a moment."""
+        """Return the earliest end of any window at or after `time_ms`."""
         start, end = self.of(time_ms)[0]
         return start if start == time_ms else end
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given the serde of keys."""
+        """Return the serde of keys with a window, given the serde of keys."""
         return windowed(f"calendar-windowed({key.name}, {self.unit}, {self.zone})", key, self)
 
     def _begin(self, time_ms: int) -> date:
-        """The first day of the window with a moment."""
+        """Return the first day of the window that contains `time_ms`."""
         if time_ms >= LATEST_MS:
             raise DataError(f"the timestamp {time_ms} is in the year 9999 or later; an earlier one is needed")
         day = datetime.fromtimestamp(time_ms // 1000, ZoneInfo(self.zone)).date()
@@ -250,15 +250,15 @@ class CalendarWindows(_Fixed):
         return begin + timedelta(days=days)
 
     def _moment(self, day: date) -> int:
-        """The first moment of a day, also where its midnight does not exist."""
+        """Return the first moment of a day, which is after midnight where clocks skip midnight."""
         return int(datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).timestamp()) * 1000
 
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Sessions: records of a key whose timestamps are at most `gap` apart, from one to the next, whatever their order.
+    """Sessions: records of a key in which each timestamp is at most `gap` after the one before, in order of time.
 
-    A record is late if its source partition already has a timestamp of more than `gap` and `grace` after its own.
+    A record is late if its source partition already has a timestamp of more than `gap + grace` after the record's own.
 
     >>> SessionWindows(timedelta(minutes=5)).of(7)
     [(7, 7)]
@@ -273,46 +273,47 @@ class SessionWindows:
 
     @property
     def gap_ms(self) -> int:
-        """The gap."""
+        """The gap, in milliseconds."""
         return self.gap // _MILLISECOND
 
     @property
     def lag_ms(self) -> int:
-        """The gap and the grace, and a millisecond, since a session includes its end."""
+        """The gap, the grace and one millisecond, because a session includes its end."""
         return (self.gap + self.grace) // _MILLISECOND + 1
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The session of a record alone."""
+        """Return the session of a record that is alone in it, from `time_ms` to `time_ms`."""
         return [(time_ms, time_ms)]
 
     def closes_at(self, end_ms: int) -> int:
-        """A gap after the end: a record of that moment would still be of the session."""
+        """Return the last moment of a record that would still extend the session: the gap after its end."""
         return end_ms + self.gap_ms
 
     def final_ms(self, end_ms: int) -> int:
-        """The end."""
+        """Return the end, which is the session's last moment."""
         return end_ms
 
     def last_end(self, time_ms: int) -> int:
-        """The moment: each may be the end of a session."""
+        """Return `time_ms`, or -1 if it is negative: a session may end at any moment."""
         return max(-1, time_ms)
 
     def next_end(self, time_ms: int) -> int:
-        """The moment."""
+        """Return `time_ms`: a session may end at any moment."""
         return time_ms
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a session, given the serde of keys."""
+        """Return the serde of keys with a session, given the serde of keys."""
         return SessionWindowed(key)
 
 
 @dataclass(frozen=True)
 class SlidingWindows:
-    """Windows whose first and last moment are `difference` apart, one that ends with each record and one after it.
+    """Windows from a first to a last moment, `difference` apart. For each record, one ends at it and one follows it.
 
-    A record at t makes the window from t - difference to t, which begins at 1970 at the earliest, and, if there are
-    records in it, the window from t + 1 to t + 1 + difference. Each has all records of its key with a moment in it. A
-    record is late for a window if its source partition already has a timestamp of more than `grace` after its end.
+    A record at t makes the window from t - difference to t, or the window from 0 if t - difference is before 1970. If
+    the window from t + 1 to t + 1 + difference has records, it is made, too. Each window has all records of its key
+    between its ends. A record is late for a window if its source partition already has a timestamp of more than `grace`
+    after the window's end.
 
     >>> SlidingWindows(timedelta(minutes=5)).ending_with(400_000), SlidingWindows(timedelta(minutes=5)).after(400_000)
     ((100000, 400000), (400001, 700001))
@@ -327,56 +328,56 @@ class SlidingWindows:
 
     @cached_property
     def difference_ms(self) -> int:
-        """The time from the first moment of a window to its last."""
+        """The milliseconds from the first moment of a window to its last moment."""
         return self.difference // _MILLISECOND
 
     @property
     def lag_ms(self) -> int:
-        """The grace, and a millisecond, since a window includes its end."""
+        """The grace and one millisecond, because a window includes its end."""
         return self.grace // _MILLISECOND + 1
 
     def of(self, time_ms: int) -> Sequence[Span]:
-        """The first and the last end of a window with a moment."""
+        """Return, as a list of one pair, the first and the last end that a window with `time_ms` in it can have."""
         return [(time_ms, time_ms + self.difference_ms)]
 
     def first_end(self, time_ms: int, event_time: int) -> int:
-        """The first end of a window that has a record's moment and is not over at an event time."""
+        """Return the first end of a window that contains `time_ms` and is not over at `event_time`."""
         return max(time_ms, event_time - self.lag_ms + 1)
 
     def ending_with(self, time_ms: int) -> Span:
-        """The window that ends with a record, or the first window if that one would begin before 1970."""
+        """Return the window that ends with a record at `time_ms`, or the first window if it would begin before 1970."""
         start = max(0, time_ms - self.difference_ms)
         return start, start + self.difference_ms
 
     def after(self, time_ms: int) -> Span:
-        """The window that begins after a record."""
+        """Return the window that begins one millisecond after a record at `time_ms`."""
         return time_ms + 1, time_ms + 1 + self.difference_ms
 
     def closes_at(self, end_ms: int) -> int:
-        """The end."""
+        """Return the window's end: it gets no records after it is over."""
         return end_ms
 
     def final_ms(self, end_ms: int) -> int:
-        """The end."""
+        """Return the end, which is the window's last moment."""
         return end_ms
 
     def last_end(self, time_ms: int) -> int:
-        """The moment: each may be the end of a window."""
+        """Return `time_ms`, or -1 if it is negative: a window may end at any moment."""
         return max(-1, time_ms)
 
     def next_end(self, time_ms: int) -> int:
-        """The moment."""
+        """Return `time_ms`: a window may end at any moment."""
         return time_ms
 
     def serde(self, key: Serde[Any]) -> Serde[Any]:
-        """The serde of keys with a window, given the serde of keys."""
+        """Return the serde of keys with a window, given the serde of keys."""
         return TimeWindowed(key, self.difference)
 
 
 def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
-    """The serde of the keys of `TimeWindows` of a size, or of `SlidingWindows`: the key, then the start in 8 bytes.
+    """Return the serde for keys of `SlidingWindows`, or of `TimeWindows` of a size: the key, then the start in 8 bytes.
 
-    As Java's `TimeWindowedSerializer` writes them. A row is in the partition of its key, whatever its window.
+    Java's `TimeWindowedSerializer` writes the same bytes. A row is in the partition of its key, whatever its window.
     """
     check_span("TimeWindowed: size", size, _MILLISECOND, "timedelta(minutes=5)")
     windows = TimeWindows(size)
@@ -384,7 +385,7 @@ def TimeWindowed(key: Serde[Any], size: timedelta) -> Serde[Any]:  # noqa: N802 
 
 
 def windowed(name: str, key: Serde[Any], windows: Any) -> Serde[Any]:
-    """The serde of the keys of windows that are known by their start; all but `TimeWindows` have an `end_of` it."""
+    """Return the serde for keys of windows that their start identifies. `windows.end_of` or a size gives their end."""
     inner, identity, decode_key, pack = key.encode, key.identify, key.decode, _START.pack
 
     def encode(made: Windowed[Any]) -> bytes:
@@ -426,7 +427,7 @@ def windowed(name: str, key: Serde[Any], windows: Any) -> Serde[Any]:
 
 @dataclass(frozen=True, slots=True)
 class _WindowedSerde(Serde[Any]):
-    """The serde of keys of windows with a start; `key` is the serde of the keys without them."""
+    """The serde for keys of windows that their start identifies; `key` is the serde of the keys without windows."""
 
     key: Serde[Any] = field(default=String, compare=False)
 
@@ -444,16 +445,16 @@ class _WindowedSerde(Serde[Any]):
 
 @dataclass(frozen=True, slots=True)
 class _SessionSerde(_WindowedSerde):
-    """The serde of keys of sessions."""
+    """The serde for keys of sessions."""
 
     def _with_moments(self, keys: list[bytes], values: Sequence[Windowed[Any]]) -> list[bytes]:
         return list(map(add, keys, map(_END_START.pack, map(_end_of, values), map(_start_of, values))))
 
 
 def SessionWindowed(key: Serde[Any]) -> Serde[Any]:  # noqa: N802
-    """The serde of the keys of `SessionWindows`: the key, the end in 8 bytes, the start in 8 bytes.
+    """Return the serde for keys of `SessionWindows`: the key, the end in 8 bytes, the start in 8 bytes.
 
-    As Java's `SessionWindowedSerializer` writes them.
+    Java's `SessionWindowedSerializer` writes the same bytes.
     """
     inner, identity, decode_key, tail = key.encode, key.identify, key.decode, _END_START.size
 
@@ -490,7 +491,7 @@ def _serde_of(windows: Windows, key: Serde[Any]) -> Serde[Any]:
 
 
 def check_span(where: str, span: Any, least: timedelta, example: str) -> None:
-    """Check a span of time of the author's. Raises: TopologyError."""
+    """Check that an author's span of time is a timedelta of at least `least`. Raises: TopologyError."""
     if not isinstance(span, timedelta) or not least <= span <= _LONGEST or span % _MILLISECOND:
         at_least = "a millisecond" if least else "0"
         raise TopologyError(

@@ -1,7 +1,7 @@
-"""The latest records of topics, read backwards: dead letters, and the record of a source table's row.
+"""The latest records of topics, read backwards: dead letters, and the record from which a source table's row is made.
 
-A topic is read from its end, or from an offset on that an earlier call returned, in windows of offsets, for half a
-second at most. So a call on any topic ends soon, and says where the next one continues. Only committed records count.
+A call reads a topic backwards, from its end or from an offset that an earlier call returned, for half a second at most.
+It returns the offset with which the next call continues. Only committed records count.
 """
 
 import time
@@ -30,7 +30,7 @@ MOST_SHOWN = 64 << 10
 
 
 class Content(msgspec.Struct, omit_defaults=True):
-    """Bytes as text where they are UTF-8, or as hexadecimal digits; the beginning of long ones."""
+    """Bytes for display: as text if they are UTF-8, else as hexadecimal digits; only the beginning of long bytes."""
 
     size: int
     text: str | None = None
@@ -50,7 +50,7 @@ class ShownRecord(msgspec.Struct):
 
 
 class LetterPage(msgspec.Struct):
-    """Dead letters of the application, the latest first; `before` continues with earlier ones, if any."""
+    """Dead letters of the application, the latest first. `before` is the offset to continue with; None at the end."""
 
     topic: str
     letters: list[ShownRecord]
@@ -58,10 +58,11 @@ class LetterPage(msgspec.Struct):
 
 
 class FoundRecord(msgspec.Struct):
-    """The latest record of a key that decodes; None if it is not found yet.
+    """The latest decodable record of a key; `record` is None if it is not found yet.
 
-    `searched` records were read for it. `before` has the offsets by partition with which the next call continues; None
-    if all were read. `agrees`: whether it has the row's value; the application has rejected one that does not.
+    `searched` records were read for it. `before` has, by partition, the offsets with which the next call continues; it
+    is None if the search is over. `agrees` says whether the record has the row's value; if not, the application has
+    rejected the record.
     """
 
     record: ShownRecord | None
@@ -81,7 +82,7 @@ class _Row(NamedTuple):
 
 
 def dead_letters(tables: Tables, before: int | None, limit: int) -> LetterPage:
-    """Up to `limit` dead letters of the application before an offset, or the latest ones.
+    """Return up to `limit` dead letters of the application before an offset, or the latest ones for None.
 
     Raises: ConnectorError.
     """
@@ -93,7 +94,7 @@ def dead_letters(tables: Tables, before: int | None, limit: int) -> LetterPage:
         begin, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
         position, found = min(end, end if before is None else before), list[_Row]()
         while position > begin and len(found) < limit and time.monotonic() < end_s:
-            start = max(begin, position - limit)  # as many as are needed, but for the ends of transactions
+            start = max(begin, position - limit)  # fewer than `limit` records if transactions end among these offsets
             found += reversed(list(_rows(log, partition, start, position)))
             position = start
     if len(found) > limit:
@@ -109,10 +110,9 @@ def record_of_row(
     before: Mapping[int, int],
     snapshot: TablesSnapshot | None = None,
 ) -> FoundRecord:
-    """The record of a source table's row, as of the version that is shown, or of a snapshot: the latest one with its
-    key.
+    """Find the record of a source table's row: the latest record with its key, at the shown version or a snapshot's.
 
-    `before` has offsets by partition from which an earlier call has read.
+    `before` has, by partition, the offsets down to which an earlier call has read.
     Raises: QueryError if the table has no topic of its own; ConnectorError.
     """
     served = tables.catalog.table(name)
@@ -120,7 +120,7 @@ def record_of_row(
     if served.kind != "source" or source is None:
         raise QueryError(f"table '{name}': it is computed, and no topic has its rows; a source table is needed")
     assert source.key is not None
-    tables.rows.check()  # without a version nothing is shown whose record it could be
+    tables.rows.check()  # raises an error if there is no version yet, since then no row can be shown
     of = tables if snapshot is None else snapshot
     key, ends = key_of_text(served, key_text), of.version.inputs[source.topic]
     serdes = source.key.in_topic(source.topic, "key"), source.topic_value
@@ -138,7 +138,7 @@ def record_of_row(
 
 
 def _is_row_of(served: ServedTable, serdes: tuple[Serde[Any], Serde[Any]], wanted: bytes, row: _Row) -> bool:
-    """Whether a record has a key; a record whose key or value does not decode is of no row."""
+    """Return whether a record has the key `wanted` and decodes. A record that does not decode makes no row."""
     try:
         if row.key is None or encode_key(served.key, _decoded(serdes[0], row.key, row)) != wanted:
             return False
@@ -159,9 +159,9 @@ def _search(
     begins: Mapping[TopicPartition, int],
     is_wanted: Callable[[_Row], bool],
 ) -> tuple[tuple[TopicPartition, _Row] | None, int]:
-    """Read backwards from `positions`, and move them, until a record is found or the time is over.
+    """Read backwards from `positions`, which this changes, until a wanted record is found or the time is over.
 
-    A key is in one partition, so its last record there is its latest one.
+    All records of a key are in one partition, so the last one there is its latest one.
     """
     end_s, searched, looks = time.monotonic() + LOOK_S, 0, 0
     while any(position > begins[tp] for tp, position in positions.items()):
@@ -181,7 +181,7 @@ def _search(
 
 
 def _rows(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[_Row]:
-    """The committed records from one offset to before another."""
+    """Return the committed records from offset `start` up to, but without, `end`."""
     while start < end:
         found = log.read(partition, start, end, end - start)
         headers = found.headers or [()] * len(found)

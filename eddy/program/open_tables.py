@@ -1,4 +1,4 @@
-"""Open tables: the tables of an application in a user's program, read whole and at versions.
+"""Open tables: the tables of an application, read by a user's program, whole and at one version.
 
     with eddy.open_tables(topology, log) as tables:
         tables["descendants"].get("ada")
@@ -52,7 +52,7 @@ occupy a core.
 
 
 class TablesSnapshot:
-    """All tables at one version, until the snapshot is closed; former values of rows that change are kept in memory."""
+    """All tables at one version, until the snapshot is closed. Old values of changed rows are kept in memory for it."""
 
     def __init__(self, catalog: Catalog, rows: RowsSnapshot) -> None:
         self._catalog, self._rows = catalog, rows
@@ -66,7 +66,7 @@ class TablesSnapshot:
         return OpenTable(self._catalog.table(table), self._rows)
 
     def close(self) -> None:
-        """Free the kept values."""
+        """Free the old values that were kept for the snapshot."""
         self._rows.close()
 
     def __enter__(self) -> "TablesSnapshot":
@@ -77,18 +77,18 @@ class TablesSnapshot:
 
 
 class Tables:
-    """The tables of one application. Made by `eddy.open_tables`; for any thread.
+    """The tables of one application, made by `eddy.open_tables`. Any thread may use them.
 
     Args:
         topology: the application.
         log: the log with its topics; a separate client of it is opened.
-        state_dir: a directory for rows, from which a restart continues, and for live queries' rows of large tables,
-            which are removed at the end; None keeps the tables in memory.
-        max_wait_s: seconds that committed records wait for a cut; then they are shown without a cut.
+        state_dir: a directory for the tables' rows, from which a restart continues, and for the rows that live queries
+            have of large tables, which are removed at the end; None keeps the tables in memory.
+        max_wait_s: seconds for which committed records wait for a cut; after that they are shown without a cut.
         cache_bytes: memory for blocks of the store on disk.
         queries: the named queries that clients may ask for.
-        table_rows: the rows of a table that live queries have in memory; the rows of a larger table are on disk.
-        recent_bytes: the memory in which former rows of the last versions are kept, for traces since one of them.
+        table_rows: the most rows of a table that live queries keep in memory; a larger table's rows are on disk.
+        recent_bytes: the memory for the old rows of the last versions, which traces of changes since a version need.
 
     Raises: ConfigurationError if a user's topics do not exist; StateError; TopologyError.
     """
@@ -143,11 +143,11 @@ class Tables:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"eddy-tables-{topology.name}", daemon=True)
         self._thread.start()
-        if self._log.session_s == 0:  # all workers are in one process, this one or another
+        if self._log.session_s == 0:  # all workers of the log are in one process, which may be this one
             self._unwatch = own_workers.watch(place_of(topology.name, log), self._worker_ended)
 
     def _worker_ended(self, error: BaseException | None) -> None:
-        """Let reads and waits raise the error after which no worker of this program goes on; None if one does."""
+        """Let reads and waits raise the error that ended this program's last worker; None if a worker runs again."""
         told = None
         if error is not None:
             told = QueryError(
@@ -162,7 +162,7 @@ class Tables:
 
     @contextmanager
     def log_client(self) -> Iterator[Log]:
-        """Another client of the log, for one thread, within the block."""
+        """Open another client of the log, for one thread, until the block ends."""
         log = self._given.reopened()
         try:
             yield log
@@ -210,19 +210,19 @@ class Tables:
 
     @property
     def tables(self) -> list[str]:
-        """Deprecated: the name until now of `names`."""
+        """Deprecated: use `names`."""
         warnings.warn("Tables.tables is called names", DeprecationWarning, stacklevel=2)
         return self.names
 
     def wanted(self, at_least: Any) -> Wanted:
-        """The offsets that `at_least` asks for. Raises: QueryError."""
+        """Return the offsets that `at_least` asks for. Raises: QueryError."""
         topics = {table.topic: table.partitions for table in self.catalog.tables.values()}
         return wanted_of(at_least, self.catalog.inputs, topics)
 
     def wait(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
         """Wait until the tables are whole, at a version as late as `at_least` and, if `exact`, an exact one.
 
-        `at_least` is a token or a version that was read; or, for topics, the offsets, by partition, before which
+        `at_least` is a token or a version that was read. Or it gives, for topics, the offsets by partition up to which
         records have to be applied: for a record that was written, its offset plus one.
         Raises: NotReadyError after `timeout_s` seconds.
         """
@@ -231,12 +231,12 @@ class Tables:
         return self.rows.wait(self._fits(at_least, exact), timeout_s, what)
 
     def _fits(self, at_least: Any, exact: bool) -> Callable[[Version], bool]:
-        """A function that returns whether a version is as late as `at_least` and, if `exact`, exact."""
+        """Return a function that says whether a version is as late as `at_least` and, if `exact`, exact."""
         wanted = None if at_least is None else self.wanted(at_least)
         return lambda version: (version.exact or not exact) and (wanted is None or version.covers(wanted))
 
     async def wait_async(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> Version:
-        """`wait` as a coroutine: other coroutines run meanwhile."""
+        """Wait as `wait` does, as a coroutine: other coroutines run meanwhile."""
         check_wait("wait_async", exact, timeout_s)
         fits, began = self._fits(at_least, exact), time.monotonic()
         while True:
@@ -250,11 +250,11 @@ class Tables:
             await asyncio.sleep(min(max(_LOOK_S, waited / 10), _LOOK_AT_LEAST_S))
 
     def __getitem__(self, table: str) -> OpenTable:
-        """A table; each read is at the latest version. Raises: TableNotServedError."""
+        """Return a table, each of whose reads is at the latest version. Raises: TableNotServedError."""
         return OpenTable(self.catalog.table(table), self.rows)
 
     def snapshot(self, at_least: Any = None, *, exact: bool = False, timeout_s: float = 30.0) -> TablesSnapshot:
-        """All tables at one version, after a `wait` for it. Close the snapshot, or use it in a `with` block.
+        """Return all tables at one version, after a `wait` for it. Close the snapshot, or use it in a `with` block.
 
         Raises: NotReadyError after `timeout_s` seconds.
         """
@@ -265,10 +265,10 @@ class Tables:
             made = TablesSnapshot(self.catalog, self.rows.snapshot())
             if fits(made.version):
                 return made
-            made.close()  # the version has changed in between
+            made.close()  # the version was replaced before the snapshot was made
 
     def versions(self, *, exact: bool = False, timeout_s: float = 30.0) -> Iterator[Version]:
-        """The present version, then each later one. A version that is replaced before it is read is skipped.
+        """Yield the present version, then each later version. A version that is replaced before it is read is skipped.
 
         Raises: NotReadyError if no version follows for `timeout_s` seconds.
         """
@@ -294,14 +294,14 @@ class Tables:
         actions: Callable[[list[Action], Version], object] | None = None,
         check_every: int | None = None,
     ) -> LiveView[R]:
-        """A query that is kept up to date, to be opened by `with` or `async with`: see `LiveView`.
+        """Make a view of a query that is kept up to date; open it by `with` or `async with`: see `LiveView`.
 
         Args:
             query: the query.
-            max_rows: the most rows of the view, with the rows of its nests; a view with more ends with an error.
-            actions: a function that is called with the actions of each batch of changes on the view, and the version:
-                see `Action`.
-            check_every: for tests: the number of versions after which the view's rows are compared with the answer from
+            max_rows: the most rows of the view, with the rows of its nests; a larger view ends with an error.
+            actions: a function that is called for each batch of changes, with the list of actions on the view (see
+                `Action`) and the version.
+            check_every: for tests: after every so many versions, the view's rows are compared with the answer from
                 scratch. If they differ, the view ends with an error that names the first difference. None compares no
                 rows.
         """
@@ -311,20 +311,20 @@ class Tables:
         return LiveView(self.live_server(), checked, max_rows, Checks(actions, check_every))
 
     def read(self, query: Query[R], *, max_rows: int = MAX_ROWS) -> R:
-        """The result of a query, once. Raises: QueryError."""
+        """Return the result of a query, once. Raises: QueryError."""
         with self.live(query, max_rows=max_rows) as view:
             return view.rows
 
     def explain(self, query: Query, *, max_rows: int = MAX_ROWS) -> QueryPlan:
-        """The plan by which a query is answered and kept up to date.
+        """Return the plan by which a query is answered and kept up to date.
 
-        The query is opened for it. Raises: QueryError, NotReadyError.
+        This opens the query for a moment. Raises: QueryError, NotReadyError.
         """
         with self.live(query, max_rows=max_rows) as view:
             return view.explain()
 
     def live_server(self) -> LiveServer:
-        """The server of live queries over these tables, which the first call starts."""
+        """Return the server of live queries over these tables; the first call starts the server."""
         with self._live_lock:
             if self._live is None:
                 self._live = LiveServer(self.catalog, self.rows, self.wanted, self._table_rows, self._spaces)
@@ -332,11 +332,11 @@ class Tables:
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended reading, or all live queries; None if there was none."""
+        """The error that has ended reading, or all live queries; None if no error has."""
         return self.rows.failure or (None if self._live is None else self._live.failure)
 
     def close(self) -> None:
-        """Stop reading, and release the store; the second call does nothing."""
+        """Stop reading, and release the store. A second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -370,7 +370,7 @@ def open_tables(
     queries: Queries | None = None,
     table_rows: int = TABLE_ROWS,
 ) -> Tables:
-    """Read the tables of an application: see `Tables`, which has the arguments.
+    """Open the tables of an application for reading. `Tables` explains the arguments.
 
     >>> import eddy
     >>> topology = eddy.Topology("names")

@@ -1,8 +1,8 @@
 """The workers on threads of this program. Open tables ask it whether any worker still runs.
 
-A worker that ends with an error while no other worker of its application runs in this program, on a log whose members
-are all in one process, is the end of new versions: reads and waits of the tables then raise the reason, until another
-worker is started or the error was raised by `stop()`. On Kafka workers of other processes may go on.
+If a worker ends with an error and no other worker of its application runs in this program, no new versions follow, on a
+log whose members are all in one process. So reads and waits of the tables raise the error, until another worker is
+started or `stop()` has raised it. On Kafka nothing is raised, because workers of other processes may still run.
 """
 
 import threading
@@ -20,7 +20,7 @@ Place = tuple[str, object]
 
 
 def place_of(application: str, log: Log) -> Place:
-    """The application on this log. Clients of one log have one place; a log in memory is a place itself."""
+    """Return the key of an application on a log. All clients of one log, or of one log in memory, give the same key."""
     path = getattr(log, "path", None)
     return application, getattr(log, "where", log) if path is None else Path(path).resolve()
 
@@ -33,7 +33,7 @@ class _Known:
 
 
 class OwnWorkers:
-    """The workers of one program, by place. For any thread."""
+    """The workers of one program, by application and log (`Place`). Any thread may call it."""
 
     def __init__(self) -> None:
         self._known: dict[Place, _Known] = {}
@@ -56,16 +56,16 @@ class OwnWorkers:
             self._forget_idle(place)
 
     def told(self, place: Place) -> None:
-        """Note that the program has got the error of a worker: its tables may be read as they are."""
+        """Note that the program has been told a worker's error; its tables may then be read again, as they are."""
         with self._lock:
             if (known := self._known.get(place)) is not None:
                 self._set(known, None)
                 self._forget_idle(place)
 
     def watch(self, place: Place, watcher: Callable[[BaseException | None], None]) -> Callable[[], None]:
-        """Call `watcher` with the error after which no worker goes on, now and at each change; None if there is none.
+        """Call `watcher` now and at each change with the error that ended the last worker of `place`, or else None.
 
-        Returns a function that ends it.
+        Returns a function that stops these calls.
         """
         with self._lock:
             known = self._known.setdefault(place, _Known())

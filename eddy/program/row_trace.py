@@ -1,7 +1,7 @@
-"""The trace of a row: the rows, joins and iterations that make it, computed again from the tables of a version.
+"""The trace of a row: the rows, joins and iterations that make the row, computed again from the tables of a version.
 
-The tables are read at one version, and the records of streams up to that version's inputs; the steps upstream of the
-row are evaluated from scratch, and the result is compared with the row that is served at that version. So a trace also
+Tables are read at one version; records of streams are read up to the version's inputs. All steps upstream of the row
+are evaluated from scratch, and the result is compared with the row that is served at that version. So a trace also
 checks the row.
 """
 
@@ -43,13 +43,13 @@ _MAX_VALUES = 20
 class RowTrace(msgspec.Struct):
     """The rows of a step with one key, and the rows from which they are made.
 
-    `why_not`: without rows, what has dropped those that would have made one.
+    `why_not`: if there are no rows, the steps that dropped the rows that could have made one.
     `held`: the recursions that hold keys, each with the cycle that is the reason.
-    `agrees`: whether the row that is served at this version equals the computed one; None if no row is served, if
-    the version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
-    `notes`: what a reader has to know of the rows: an open window, a closed one that its table has no more, records
+    `agrees`: whether the row that is served at this version equals the computed row. None if no row is served, if the
+    version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
+    `notes`: facts that a reader of the rows needs: an open window, a closed window that the table has removed, records
     that were deleted, records on which a step fails, and results that the order of arrival decides.
-    `moved`: what has moved since an earlier version, if one was asked for.
+    `moved`: the changes since an earlier version, if they were asked for.
     `kept_since`: the earliest version that can be asked for.
     """
 
@@ -70,7 +70,7 @@ class RowTrace(msgspec.Struct):
 
 
 class _Computed(NamedTuple):
-    """A step that was computed at a version."""
+    """A step's rows, computed at a version."""
 
     name: str
     version: str
@@ -80,18 +80,18 @@ class _Computed(NamedTuple):
     """Why a worker's rows may be others."""
 
     def rows(self, node: Node, identities: Sequence[Any]) -> list[Row]:
-        """The rows of the step with these keys."""
+        """Return the rows of the step whose keys have these identities."""
         return [row for row, _ in self.evaluation.bags[node] if identity(row[0]) in identities]
 
 
 class Traces:
-    """Traces of the rows of a plan. The last step is kept as it was computed, until `forget` or a trace of another step
-    or version, and so is the step at the version since which moves were told. So parts of its sums are opened without
-    computing it again.
+    """Traces of the rows of a plan. The computation of the last step is kept until `forget` or until another step or
+    version is traced, and so is the computation at the version since which changes were asked for. So a reader can open
+    the parts of a sum without a new computation.
 
     Args:
-        limit: the approximate number of rows in a trace; the rows nearest to the result are first.
-        max_rows: the most rows to compute; more are an error.
+        limit: the approximate number of rows in a trace; rows nearer to the result are preferred.
+        max_rows: the most rows to compute; more rows raise an error.
     """
 
     def __init__(self, plan: Plan, limit: int = 500, max_rows: int = MAX_ROWS) -> None:
@@ -99,16 +99,16 @@ class Traces:
         self._kept: dict[str, _Computed] = {}
 
     def forget(self) -> None:
-        """Free the memory of the last step."""
+        """Free the memory of the computation that is kept."""
         self._kept.clear()
 
     def trace(
         self, tables: Tables, name: str, key: str, path: Sequence[str] = (), since: str | None = None
     ) -> RowTrace:
-        """Trace the rows of the step or topic `name` whose key is this text, or JSON.
+        """Trace the rows of the step or topic `name` whose key is `key`, as text or as JSON.
 
-        `path` has the keys of the parts of a sum to open, one level below the other; `since` is the token of a version,
-        or `earliest`, to show the changes since then.
+        `path` has the keys of the parts of sums to open, each one level below the key before. `since` is the token of a
+        version, or `earliest`; the trace then shows the changes since that version.
         Raises: QueryError, also if the rows of that version are not kept; NotReadyError.
         """
         node = _step(self._plan, tables, name)
@@ -146,7 +146,7 @@ class Traces:
         return made
 
     def _computed(self, use: str, tables: Tables, snapshot: TablesSnapshot, node: Node, name: str) -> _Computed:
-        """The step at a version. It is kept for the next one of this use."""
+        """Return the step's rows at a version, computed or kept from the last call with the same `use`."""
         known, version = self._kept.get(use), snapshot.version.token
         if known is not None and (known.name, known.version) == (name, version):
             return known
@@ -196,9 +196,9 @@ def _step(plan: Plan, tables: Tables, name: str) -> Node:
 
 
 class _SourceRows(dict[str, Iterable[Row]]):
-    """The rows of sources by their topics, which are read when they are first needed.
+    """The rows of sources by topic. A topic is read when its rows are first needed.
 
-    `deleted` says which records of streams were deleted.
+    `deleted` has messages about records of streams that their topics no longer have.
     """
 
     def __init__(self, plan: Plan, tables: Tables, snapshot: TablesSnapshot, log: Log, max_rows: int) -> None:
@@ -226,13 +226,13 @@ class _SourceRows(dict[str, Iterable[Row]]):
 
 
 def _is_removed(evaluation: Evaluation, node: Node, row: Row) -> bool:
-    """Whether the row is of a window that the step's table has no more."""
+    """Return whether the row is of a window that the step's table has removed."""
     closing = node.closing(row) if node.closes else None
     return closing is not None and evaluation.clocks.has_removed(closing)
 
 
 def _note(evaluation: Evaluation, node: Node, row: Row) -> str:
-    """The state of a row's window; empty if the row has none."""
+    """Return a text on the state of a row's window; empty if the row has no window."""
     closing = node.closing(row) if node.closes else None
     if closing is None:
         return ""
@@ -242,7 +242,7 @@ def _note(evaluation: Evaluation, node: Node, row: Row) -> str:
 
 
 def _keys(text: str) -> list[Any]:
-    """The keys that a text may mean: the text itself, and its value as JSON."""
+    """Return the keys that a text may mean: its value as JSON, if it is JSON, and the text itself."""
     try:
         return [_hashable(json.loads(text)), text]
     except (ValueError, RecursionError):

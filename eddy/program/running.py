@@ -1,4 +1,4 @@
-"""Logs for a user's program, and a worker on a separate thread.
+"""Logs for a user's program, and a worker that runs on a separate thread.
 
 log = eddy.open_log("data")                   # or eddy.kafka("localhost:9092")
 with eddy.run(topology, log) as worker:       # an error that ends the worker is raised at the end of the block
@@ -37,15 +37,15 @@ _WRITER_PATIENCE_S = 30.0
 
 
 def open_log(path: str | Path | None = None) -> LocalLog:
-    """The embedded log in the directory `path`, which is made if it does not exist; without a path, a log in memory.
+    """Open the embedded log in the directory `path`, which is created if missing; without a path, a log in memory.
 
-    The caller closes it. Raises: ConnectorError.
+    The caller has to close it. Raises: ConnectorError.
     """
     return LocalLog(folder_of("open_log", path=path), busy_timeout_s=_WRITER_PATIENCE_S)
 
 
 def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
-    """A Kafka cluster at these brokers. Settings are Kafka's, with `_` in place of `.`: `security_protocol="SSL"`.
+    """Return a Kafka cluster at these brokers. Settings are Kafka's, with `_` for `.`: `security_protocol="SSL"`.
 
     Raises: ConfigurationError for a setting that the client does not know.
     """
@@ -61,9 +61,9 @@ def kafka(bootstrap: str, **settings: object) -> "KafkaLog":
 
 
 def create_topics(topology: Topology, log: Log, partitions: int | Mapping[str, int] = 1) -> list[str]:
-    """Create the missing topics of a topology: sources and sinks. Returns their names.
+    """Create the missing topics of a topology, for its sources and sinks, and return their names.
 
-    `partitions` is the number of partitions for all topics, or by topic.
+    `partitions` is one number of partitions for all topics, or a number for each topic.
     Raises: TopologyError for other arguments; ConnectorError.
     """
     check_topology("create_topics", topology)
@@ -119,13 +119,13 @@ class RunningWorker:
 
     @property
     def alive(self) -> bool:
-        """Whether the worker runs; if not, it has ended with an error, which is raised at the end of the block."""
+        """Whether the worker runs. If not, an error has ended it, which is raised at the end of the block."""
         return self._thread.is_alive()
 
     def wait_idle(self, timeout_s: float = 60.0) -> None:
         """Wait until all input is processed and no row is in flight.
 
-        Raises: ConnectorError, retriable, if this takes longer; the error that has ended the worker.
+        Raises: ConnectorError, retriable, after `timeout_s` seconds; the error that has ended the worker.
         """
         check_number("wait_idle", 0, optional=False, timeout_s=timeout_s)
         idle, deadline = threading.Event(), time.monotonic() + timeout_s
@@ -150,7 +150,7 @@ class RunningWorker:
             self._wanted.remove(look)
 
     def stop(self) -> None:
-        """Finish the epoch, and close. Raises: the error that has ended the worker before; once."""
+        """Finish the epoch, and close. Raises: the error that has ended the worker, if no call has raised it yet."""
         self._stop.set()
         self._thread.join()
         own_workers.told(self._place)
@@ -176,7 +176,7 @@ class RunningWorker:
                 self._log.close()
 
     def _made(self) -> Worker | None:
-        """The worker, once topics match the patterns of the topology; None if it is stopped before."""
+        """Make the worker once topics match the topology's patterns; None if it is stopped before that."""
         told = False
         while not self._stop.is_set():
             try:
@@ -212,9 +212,9 @@ def run(
 ) -> RunningWorker:
     """Run a worker on a separate thread, with its own client of the log.
 
-    Use it in a `with` block, or call `stop()`: an error that ends the worker is raised there. It is logged at once, and
-    `on_failure(error)` is called on the worker's thread. On an embedded log, reads and waits of open tables raise it,
-    too, until `run` has raised it or another worker starts. `config` and `member` are passed to `Worker`.
+    Use it in a `with` block, or call `stop()`. An error that ends the worker is logged at once, `on_failure(error)` is
+    called on the worker's thread, and the end of the block or `stop()` raises the error. On an embedded log, reads and
+    waits of open tables raise it, too, until then or until another worker starts. `Worker` explains `config`, `member`.
     Raises: the errors of `Worker`.
     """
     config = worker_config("run", topology, log, config, member)

@@ -1,4 +1,4 @@
-"""The circuit of a one-off query: the steps of its view over the given rows, in one epoch."""
+"""Answers a one-off query by a circuit: the steps of its view process the given rows in one epoch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _ROWS = "rows"
 def rows_of_circuit(
     text: StatementText, statement: Statement, tables: Mapping[str, AnswerTable]
 ) -> list[tuple[Any, ...]]:
-    """The rows of a bound statement. Raises: TopologyError; DataError for a row, or a limit that is too low."""
+    """Return the rows of a bound statement. Raises: TopologyError; DataError for a row, or a limit that is too low."""
     topology = Topology("query")
     topics = {name: f"table-{index}" for index, name in enumerate(tables)}
     relations = {}
@@ -50,11 +50,10 @@ def rows_of_circuit(
 
 
 def _bags(topology: Topology, batches: Mapping[str, Batch]) -> tuple[dict[str, dict[Any, int]], str]:
-    """Run one epoch of these batches.
+    """Run one epoch with these batches.
 
-    Returns the rows of each sink as a bag, and the reason why a part has no finite answer.
-
-    The reason is empty if all parts have a finite answer.
+    Returns (bags, reason). `bags` has, for each sink's topic, the rows with their weights. `reason` says why a part
+    has no finite answer; it is empty if all parts have one.
     """
     circuit = compile_plan(topology.plan, Environment(dict.fromkeys(batches, 1)))
     circuit.step(batches)

@@ -1,4 +1,4 @@
-"""Evaluates a one-off query: by functions over whole tables, or else by the circuit of its view."""
+"""Answers a one-off query: by functions over whole tables where they suffice, else by the circuit of its view."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 
 def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
-    """The answer to a statement, or to EXPLAIN statement its plan, a line a row.
+    """Return the answer to a statement; for EXPLAIN and a statement its plan, one row a line.
 
     Raises: TopologyError; DataError for a row, or a limit that is too low.
     """
@@ -42,14 +42,14 @@ def _rows(text: StatementText, statement: Statement, tables: Mapping[str, Answer
     rows = None if why_circuit(statement.node) else _rows_at_once(statement, tables)
     if rows is not None:
         return rows
-    # Its operators are imported only when a query needs them.
+    # The circuit's operators are imported only when a query needs them.
     from eddy.program.sql_circuit import rows_of_circuit
 
     return rows_of_circuit(text, statement, tables)
 
 
 def _rows_at_once(statement: Statement, tables: Mapping[str, AnswerTable]) -> list[tuple[Any, ...]] | None:
-    """The rows of a statement; None if a recursion may not end or a row fails, whose error the circuit has."""
+    """Return the rows, or None if a recursion may not end or a row fails; the circuit then raises the right error."""
     try:
         return BatchCompiler({name: t.rows for name, t in tables.items()}).answer(statement.node)
     except (EddyError, RecursionError, UndecidedError):
@@ -64,6 +64,6 @@ def _ordered(rows: list[tuple[Any, ...]], ordering: Ordering) -> list[tuple[Any,
 
 
 def _rank(index: int, nulls_low: bool) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """A function that returns the sort key of a row: nulls are at one end, and NaN is above all other numbers."""
+    """Return a function that makes the sort key of a row. NaN is above all other numbers; nulls are at one end."""
     null = (0 if nulls_low else 2, False, 0)
     return lambda row: null if row[index] is None else (1, row[index] != row[index], row[index])

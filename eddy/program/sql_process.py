@@ -2,10 +2,10 @@
 
     caller ─ pickled Question ─▶ stdin;  stdout ─ a line when it has begun, JSON of the answer, or the error ─▶ caller
 
-A query can take any time and memory: a join of each row with each, a recursion. Python cannot end a thread, so that the
-query has a process, which is ended after its seconds, and may take two gigabytes. A process is begun ahead, since it
-takes a second to import the engine; it ends by itself when nobody has asked it for five minutes, when its caller is
-gone, and some seconds after its time if nobody has ended it.
+A query can take any time and memory, as for a join of each row with each, or a recursion. Python cannot end a thread,
+so each query has a process. It may take two gigabytes, and is ended when its time is over. A process is started before
+its query is known, since it takes a second to import the engine. It ends by itself if it gets no question for five
+minutes, if its caller has ended, and some seconds after its time if the caller has not ended it by then.
 """
 
 import os
@@ -39,7 +39,7 @@ _HINT = " Give it: tables="
 
 @dataclass(frozen=True)
 class Question:
-    """A query, its name in errors, and all tables that it may read."""
+    """A query, its name for error messages, and all tables that it may read."""
 
     text: str
     name: str
@@ -47,7 +47,7 @@ class Question:
 
 
 class SqlProcesses:
-    """Asks processes, one for each question. A process is started ahead of the next question; `close` ends it."""
+    """Answers each question in a process of its own. The next process is started ahead; `close` ends it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -56,19 +56,19 @@ class SqlProcesses:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Begin the process of the next question, if there is none."""
+        """Start the process of the next question, if none is waiting for it."""
         with self._lock:
             if not self._is_closed and (self._ahead is None or self._ahead.poll() is not None):
                 self._end()
                 self._ahead = _begun(self.seconds)
 
     def ask(self, question: Question) -> bytes:
-        """The answer as JSON: {"columns", "types", "rows", "count"}, each value as text of PostgreSQL's form.
+        """Return the answer as JSON: {"columns", "types", "rows", "count"}. Values are text, as PostgreSQL prints them.
 
         Raises: QueryError for an error in the text or in a row; QueryLimitError; QueryFailedError.
         """
         status, found = self._asked(question)
-        if status == 0 and not found:  # it ended by itself just before it was asked
+        if status == 0 and not found:  # the process ended by itself just before it got the question
             status, found = self._asked(question)
         if status == 0 and found.startswith(b"{"):
             return found
@@ -92,7 +92,7 @@ class SqlProcesses:
                 assert process.stdout is not None
                 if not select.select([process.stdout], [], [], _START_S)[0]:
                     raise NotReadyError(f"sql: its process has not begun within {_START_S:.0f} seconds. Try again")
-                process.stdout.read(1)  # it has begun: the seconds are for the query alone
+                process.stdout.read(1)  # the process has started: from now on the time is for the query alone
                 found, _ = process.communicate(pickle.dumps(question), timeout=self.seconds)
             except subprocess.TimeoutExpired as error:
                 raise QueryLimitError(
@@ -104,7 +104,7 @@ class SqlProcesses:
         return process.returncode, found
 
     def close(self) -> None:
-        """End the process that waits for a question; there are no more."""
+        """End the process that waits for a question. No question may follow."""
         with self._lock:
             self._is_closed = True
             self._end()
@@ -124,7 +124,7 @@ def _begun(seconds: float) -> subprocess.Popen[bytes]:
 
 
 def answer_one(seconds: float) -> None:
-    """The body of the process: read a question from stdin, print its answer, and end."""
+    """Run the process: read a question from stdin, print its answer, and end."""
     import resource
     import signal
 
@@ -138,9 +138,9 @@ def answer_one(seconds: float) -> None:
         return
     data = sys.stdin.buffer.read()
     if not data:
-        return  # the caller is gone
-    signal.alarm(int(seconds) + _GRACE_S)  # the caller may be killed, and then ends nothing
-    with suppress(ValueError, OSError):  # a system without this limit
+        return  # the caller has ended
+    signal.alarm(int(seconds) + _GRACE_S)  # ends this process even if the caller was killed and cannot
+    with suppress(ValueError, OSError):  # some systems do not have this limit
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_BYTES, _MAX_BYTES))
     question: Question = pickle.loads(data)
     try:

@@ -13,9 +13,9 @@ __all__ = ["query"]
 
 
 def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]]] | None = None) -> Answer:
-    """The answer to a SQL query over tables in memory, each as (columns, rows).
+    """Return the answer to a SQL query over tables in memory. Each table is a pair (columns, rows).
 
-    Columns are names with types, or names alone; without types, the values determine them.
+    Columns are names with types, or names alone, whose types are then taken from the values.
 
     >>> edges = (["src", "dst"], [(1, 2), (2, 3)])
     >>> query("SELECT a.src, b.dst FROM edges a JOIN edges b ON a.dst = b.src", {"edges": edges}).rows
@@ -23,7 +23,7 @@ def query(text: str, tables: Mapping[str, tuple[Columns, Iterable[Sequence[Any]]
 
     Raises: TopologyError for an error in the text, with its line and column; DataError for a row.
     """
-    # sqlglot is imported only when SQL is used, and what serves topologies alone is not imported at all.
+    # sqlglot is imported only when SQL is used, and these modules only here, since most programs have no SQL.
     from eddy.program.sql_evaluation import run
     from eddy.topology.sql.statement_text import StatementText
 
@@ -63,12 +63,12 @@ def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTabl
 
 
 def _is_row(value: Any) -> bool:
-    """Whether a value has elements at places, such as an array."""
+    """Return whether a value has elements at numbered positions, as an array has."""
     return hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
 def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[NamedColumn]:
-    """The columns with the types of their values; text if all values are null."""
+    """Return the columns with the types of their values; a column whose values are all null is text."""
     found = []
     for i, column in enumerate(columns):
         kinds = list(dict.fromkeys(type(row[i]) for row in rows if i < len(row) and row[i] is not None))

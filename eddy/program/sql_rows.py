@@ -1,4 +1,4 @@
-"""Rows of named values as tables of SQL: the columns and their types are inferred from the values."""
+"""Makes SQL tables from rows of named values: the columns and their types are inferred from the values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["named_rows", "row_of"]
 
 
 def row_of(key: Any, value: Any) -> dict[str, Any]:
-    """A record as a row: its key, and the members of its value or the column `value`. Bytes are hexadecimal text.
+    """Return a record as a row: its key, and its value's fields or a column `value`. Bytes become hexadecimal text.
 
     >>> row_of("a", {"n": 1}), row_of("a", 1)
     ({'key': 'a', 'n': 1}, {'key': 'a', 'value': 1})
@@ -34,9 +34,9 @@ def _plain(value: Any) -> Any:
 def named_rows(
     found: Sequence[tuple[str, dict[str, Any]]], declared: Sequence[NamedColumn] | None, first: Sequence[str]
 ) -> AnswerTable:
-    """The table of rows, each with its place for messages. Values without a SQL type become JSON text.
+    """Make a table from rows, each given with its place for messages. Values without a SQL type become JSON text.
 
-    `first` has the columns that come first, `declared` the columns where they are known. Raises: DataError.
+    `first` names the columns that are first; `declared` are the columns, if they are known. Raises: DataError.
     """
     names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
     columns = (

@@ -1,7 +1,7 @@
-"""The facts of streams at a version: the records of their topics up to the version's inputs, read again for a trace.
+"""The records of a stream's topic up to the inputs of a version, as facts, read again for a trace.
 
-Records that do not decode, those that have no event time, and those that a worker has noted as rejected, for instance
-for a timestamp too far ahead, are left out, as a worker leaves them out.
+Records that do not decode or have no event time are left out, as a worker leaves them out. So are records that a worker
+has noted as rejected, for instance because their timestamp is too far ahead.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,9 +22,9 @@ _EACH = 10_000
 def facts_of_source(
     log: Log, source: Source, ends: Sequence[int], max_rows: int, rejected: Collection[Place] = ()
 ) -> Iterator[Fact]:
-    """The facts of a source's records before these offsets, without those that are `rejected`, by partition and offset.
+    """Return a source's facts before the offsets `ends`, by partition and offset, without records in `rejected`.
 
-    Raises: QueryError if there are more than `max_rows`; ConnectorError.
+    Raises: QueryError if there are more than `max_rows` offsets; ConnectorError.
     """
     places = [TopicPartition(source.topic, partition) for partition in range(len(ends))]
     begins = log.begin_offsets(places)
@@ -43,7 +43,7 @@ def facts_of_source(
 
 
 def deleted_records(log: Log, source: Source, partitions: int) -> str:
-    """Which of a source's records are in its topic no more; empty if all are."""
+    """Return a message that says which of a source's records its topic has deleted; empty if it has all."""
     begins = log.begin_offsets([TopicPartition(source.topic, partition) for partition in range(partitions)])
     gone = [f"partition {place.partition} begins at offset {begin:,}" for place, begin in begins.items() if begin > 0]
     return f"topic '{source.topic}' has its earlier records no more: {', '.join(gone)}" if gone else ""
@@ -54,13 +54,13 @@ def _read(log: Log, place: TopicPartition, start: int, end: int) -> Iterator[Rec
         found = log.read(place, start, end, min(_EACH, end - start))
         if len(found):
             yield found
-        if found.next_offset == start:  # an open transaction: no later record can be read
+        if found.next_offset == start:  # a transaction is open: no later record can be read
             return
         start = found.next_offset
 
 
 def _facts(source: Source, records: Records, latest: int, rejected: Collection[Place]) -> Iterator[Fact]:
-    """The facts of some records of a partition whose event time before them was `latest`."""
+    """Return the facts of some records of a partition. `latest` is the partition's event time before them."""
     extractors = TimestampExtractors({source.topic: source})
     (timed,) = extractors.polled([records])
     problems: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""What has moved in a row since an earlier version: its values, the parts of its sums, and the records that did it."""
+"""The changes of a row since an earlier version: its values, the parts of its sums, and their records."""
 
 import json
 import time
@@ -25,18 +25,18 @@ _MAX_CHARS = 80
 
 
 class KeptSince(msgspec.Struct):
-    """The earliest version whose rows a server still has, and when it showed it first, in milliseconds since 1970."""
+    """The earliest version whose rows a server still has, and when it was first shown, in milliseconds since 1970."""
 
     version: str
     shown_ms: int
 
 
 class Moves(msgspec.Struct, omit_defaults=True):
-    """What has moved since the version `since`.
+    """The changes of a step's rows with one key since the version `since`.
 
-    `then` and `now`: the values of the rows, none if there is no row.
-    `parts`: the parts of the sums that have changed, the largest changes first; `more` counts further parts.
-    `rows`: the changed source rows from which the rows are made, if no part names them; `more` counts further rows.
+    `then` and `now`: the values of the rows at both versions, empty if there was or is no row.
+    `parts`: the changed parts of the sums, the largest changes first; `more` counts parts that are not listed.
+    `rows`: the changed source rows from which the rows are made, if `parts` is empty; `more` counts further rows.
     """
 
     since: str
@@ -50,7 +50,7 @@ class Moves(msgspec.Struct, omit_defaults=True):
 
 
 def kept_since(past: PastVersion | None) -> KeptSince | None:
-    """The version as it is shown."""
+    """Return a version for display, or None for None."""
     return None if past is None else KeptSince(past.version.token, past.shown_ms)
 
 
@@ -62,7 +62,7 @@ def moves_to(
     sides: tuple[TracedVersion, TracedVersion],
     node: Node,
 ) -> Moves:
-    """What has moved in the rows of a step from one version to another. Raises: ConnectorError."""
+    """Return the changes in the rows of a step from one version to another. Raises: ConnectorError."""
     then, now = sides
     version = before.version
     made = Moves(version.token, version.exact, [row[1] for row in then.rows], [row[1] for row in now.rows])
@@ -83,7 +83,7 @@ def _all_rows(moves: Moves) -> Iterator[MovedRow]:
 
 
 def _record(plan: Plan, tables: Tables, since: Version, snapshot: TablesSnapshot, row: MovedRow) -> str:
-    """The last record of a row of a source table between two versions; empty if it is not found: it was compacted."""
+    """Describe the last record of a source table's row between two versions; empty if it is compacted or not found."""
     served = tables.catalog.tables.get(row.step)
     if served is None or served.kind != "source":
         return ""
@@ -95,7 +95,7 @@ def _record(plan: Plan, tables: Tables, since: Version, snapshot: TablesSnapshot
 
 
 def moves_text(moves: Moves) -> str:
-    """The moves as lines."""
+    """Return the changes as lines of text."""
     exact = "" if moves.exact else ", not exact"
     lines = [f"since version {moves.since}{exact}: {_values(moves.then)} → {_values(moves.now)}"]
     for part in moves.parts:

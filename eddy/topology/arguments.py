@@ -1,4 +1,4 @@
-"""Checks of arguments of the DSL's methods, so that mistakes are reported when the topology is built.
+"""Checks of the arguments of the DSL's methods, which report mistakes when the topology is built.
 
 `where` names the step in the author's terms: `map after 'words'`, `aggregate 'totals'`.
 Each check raises TopologyError.
@@ -65,17 +65,17 @@ def check_name(name: Any, what: str) -> str:
 
 
 def name_or(name: Any, default: str) -> str:
-    """The author's name, or the default if none was given."""
+    """Return the author's name, or the default if none was given."""
     return check_name(default if name is None else name, "step")
 
 
 def check_function(
     where: str, function: Any, *parameters: str, what: str = "", hint: str = "", iterates: bool = False
 ) -> Any:
-    """Check that an argument is a function of these positional arguments. Returns the function.
+    """Check that an argument is a function that takes these positional arguments, and return it.
 
-    A function without a known signature, such as some written in C, passes. `what` names the argument, `hint` another
-    form that is accepted. `iterates`: its result is an iterable, so that a generator function is accepted.
+    A function whose signature is unknown, such as some written in C, passes. `what` names the argument. `hint` is
+    another form that is accepted. `iterates` says that the result is an iterable, so a generator function is accepted.
     """
     prefix = f"{what}=" if what else ""
     written = check_plain(where, function, prefix, iterates)
@@ -95,7 +95,7 @@ def check_function(
 
 
 def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = False) -> Any:
-    """Check that an argument is a function that runs when it is called. Returns it without its cache."""
+    """Check that an argument is a function that runs when it is called. Return it without a cache of functools."""
     if not callable(function):
         raise TopologyError(f"{where}: {prefix}{_shown(function)} is not a function; a callable is needed")
     written = _uncached(function)
@@ -109,7 +109,7 @@ def check_plain(where: str, function: Any, prefix: str = "", iterates: bool = Fa
 
 
 def _uncached(function: Any) -> Any:
-    """The author's function in a cache of functools."""
+    """Return the author's function that a cache of functools wraps."""
     while isinstance(function, functools._lru_cache_wrapper):
         function = function.__wrapped__
     return function
@@ -133,7 +133,7 @@ def _check_generator(where: str, function: Any, iterates: bool) -> None:
 
 
 def takes_key(where: str, function: Any, *parameters: str, what: str = "", iterates: bool = False) -> bool:
-    """Check a function as `check_function` does, or with the key before its arguments if its first one is named `key`.
+    """Check a function as `check_function` does. If its first parameter is named `key`, it takes the key first.
 
     Returns whether it takes the key.
     """
@@ -149,9 +149,9 @@ def takes_key(where: str, function: Any, *parameters: str, what: str = "", itera
 
 
 def is_type_guard(where: str, function: Any) -> bool:
-    """Whether a function takes a value alone, and is annotated with a `TypeGuard` or a `TypeIs` of it as its result.
+    """Return whether a function takes a value alone, and its result is annotated as a `TypeGuard` or `TypeIs`.
 
-    Raises: TopologyError if it can also be called with a key and a value: it narrows the first one.
+    Raises: TopologyError if it can also be called with a key and a value: its annotation is about the first argument.
     """
     try:
         shown, own = inspect.signature(function), inspect.signature(_uncached(function), follow_wrapped=False)
@@ -173,17 +173,17 @@ def is_type_guard(where: str, function: Any) -> bool:
 
 
 def parameters_of(function: Any) -> list[str]:
-    """The names of a function's parameters; none for one without a known signature."""
+    """Return the names of a function's parameters; none for a function whose signature is unknown."""
     with contextlib.suppress(ValueError, TypeError):
         return list(inspect.signature(function).parameters)
     return []
 
 
 def takes_record(function: Any, *parameters: str) -> bool:
-    """Whether a function can be called with these arguments only together with one named `record`.
+    """Return whether a function can be called with these arguments only if it also gets one named `record`.
 
-    A decorated function shows the signature of the function inside; the record is for it where the decorator's own
-    function can pass one on.
+    Of a decorated function, the signature of the function inside counts, if the decorator's function can pass a
+    `record` on to it.
     """
     with contextlib.suppress(ValueError, TypeError):
         shown = inspect.signature(function)
@@ -225,7 +225,7 @@ def check_member(where: str, member: Any) -> None:
 
 
 def check_names(where: str, given: Any) -> list[str]:
-    """Names, each once. Raises: TopologyError for anything else, or for none."""
+    """Return the given names, each once. Raises: TopologyError if there are none, or for anything else."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable) or not (names := list(given)):
         raise TopologyError(f"{where}={_shown(given)}; a list of names is needed")
     for name in names:
@@ -244,7 +244,7 @@ def check_serdes(where: str, /, optional: bool = True, **serdes: Any) -> None:
 
 
 def check_fits(where: str, what: str, read: Serde[Any] | None, write: Serde[Any] | None) -> None:
-    """Refuse a scalar serde that cannot encode the type that another one decodes; unknown types pass."""
+    """Refuse a scalar serde that cannot encode the type that another serde decodes; unknown types pass."""
     if read is None or write is None or not isinstance(read.type, type) or write.name not in _SCALARS:
         return
     if issubclass(read.type, (write.type, int) if write.type is float else write.type):
@@ -260,13 +260,13 @@ _SCALARS = frozenset({"string", "bytes", "int64", "float64"})
 
 
 def _shown(given: Any) -> str:
-    """An argument in a message: the name of a function, the beginning of a long text."""
+    """Return an argument as it is shown in a message: the name of a function, the beginning of a long text."""
     text = given.__qualname__ if inspect.isfunction(given) else repr(given)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def _serde_for(given: Any) -> str:
-    """The serde that was probably meant."""
+    """Return the code of the serde that was probably meant."""
     if inspect.isfunction(given) and given.__module__ == Serde.__module__:
         return f"eddy.{given.__name__}({'MyStruct' if given.__name__ == 'Struct' else ''})"
     if isinstance(given, msgspec.StructMeta):
@@ -308,7 +308,7 @@ def check_choice(where: str, choices: tuple[str, ...], /, **chosen: Any) -> None
 
 
 def renamed_choice(where: str, on_limit: Any) -> Any:
-    """The current name of an `on_limit`: for relations, `error` is a deprecated name of `hold`."""
+    """Return the current name of an `on_limit` policy: for relations, `error` is a deprecated name of `hold`."""
     if on_limit != "error":
         return on_limit
     warnings.warn(f"{where}: on_limit='error' is called 'hold' now", DeprecationWarning, stacklevel=3)
@@ -325,7 +325,7 @@ def check_mapping(where: str, /, **mappings: Any) -> None:
 
 
 def folder_of(where: str, /, **folders: Any) -> Path | None:
-    """The folder that an argument names, as text or as a path; None if it is None."""
+    """Return the folder that an argument gives as text or as a path; None for None."""
     ((what, given),) = folders.items()
     if given is None:
         return None
@@ -335,7 +335,7 @@ def folder_of(where: str, /, **folders: Any) -> Path | None:
 
 
 def check_kind(where: str, needed: type, given: Iterable[Any], advice: str = "") -> None:
-    """Check the type of collections."""
+    """Check that all `given` collections are of the needed class."""
     for one in given:
         if not isinstance(one, needed):
             raise TopologyError(

@@ -43,7 +43,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Topology:
-    """A named program over topics. The name is the application id: the prefix of every internal topic.
+    """A named program that reads and writes topics. Its name is the application id, with which internal topics begin.
 
     >>> import eddy
     >>> topology = eddy.Topology("shout")
@@ -70,19 +70,19 @@ class Topology:
         *,
         pattern: str | re.Pattern[str] | None = None,
     ) -> KStream[K, V]:
-        """The records of `topic` as facts; of a list of topics the records of all, each topic in its own order.
+        """Read `topic` as a stream of facts. A list of topics is read as one stream, each topic in its own order.
 
-        With `pattern`, a regular expression, in place of `topic`: the records of all topics of the log whose whole
-        names match it, but for those that eddy makes. A topic that is created later joins them while the application
-        runs; it needs as many partitions as the others. Until the first one exists, the application waits.
-        Steps that wait for the event times of all partitions, such as windows, need topics that are named.
+        `pattern`, in place of `topic`, is a regular expression. All topics of the log whose whole names match it are
+        read, except topics that eddy makes. A topic that is created later is read, too, while the application runs; it
+        needs as many partitions as the others. The application waits until a first topic matches. Steps that wait for
+        the event times of all partitions, such as windows, need named topics.
 
-        `timestamp(value)`, or `timestamp(key, value)`, is the event time of a record with a value, in place of the
-        timestamp that the log has: whole milliseconds since 1970, or a datetime with a time zone. A record for which
-        it raises, or returns anything else, is rejected as `Config.on_error` says.
+        `timestamp(value)`, or `timestamp(key, value)`, returns the event time of a record with a value, which replaces
+        its timestamp in the log: whole milliseconds since 1970, or a datetime with a time zone. If it raises, or
+        returns anything else, the record is rejected as `Config.on_error` says.
 
-        A partition without records holds windows open. With `idle_after` it is idle after that time of the wall clock,
-        and its event time is then at least the wall clock less `idle_after`. Records that come later are judged by it.
+        A partition without records keeps windows open. With `idle_after` it is idle after that time without a record;
+        its event time is then at least the wall clock less `idle_after`. This decides whether later records are late.
         """
         if pattern is not None:
             return self._matching(topic, pattern, key, value, timestamp, idle_after)
@@ -102,14 +102,14 @@ class Topology:
         name: str | None = None,
         timestamp: Callable[..., int | datetime] | None = None,
     ) -> KTable[K, V]:
-        """The latest value of each key of `topic`; a record without a value deletes its key.
+        """Read `topic` as a table of the latest value of each key; a record without a value deletes its key.
 
-        The table's store is called `name`, by default as the topic. `timestamp` is the event time of a record, as in
-        `stream`; the latest value is that of the last record, whatever its event time.
+        The table's store is called `name`, by default like the topic. `timestamp` returns the event time of a record,
+        as in `stream`; the latest value is the last record's value, whatever its event time.
         """
         name = topic if name is None else name
         if isinstance(key, Serde) and key.topic_form is not None:
-            # Its topic is partitioned by other bytes than states are, so the rows are sent to the owners of their keys.
+            # The bytes of its topic's keys are not the bytes of states' keys, so rows are sent to their keys' owners.
             records: KStream[K, V] = KStream(
                 self._builder, self._source(topic, f"{name}-records", "stream", key, value, timestamp)
             )
@@ -119,10 +119,10 @@ class Topology:
     def global_table(
         self, topic: str, key: Serde[K] = _BYTES, value: Serde[V] = _BYTES, name: str | None = None
     ) -> GlobalKTable[K, V]:
-        """The latest value of each key of `topic`, whole at every worker, for joins of streams by any key.
+        """Read `topic` as a table of latest values that every worker has whole, for joins of streams by any key.
 
-        A worker reads the topic before its first record, and what has come since at the beginning of each epoch. The
-        topic may have any number of partitions. The table is called `name`, by default as the topic.
+        A worker reads the whole topic before its first record, and new records at the beginning of each epoch. The
+        topic may have any number of partitions. The table is called `name`, by default like the topic.
         """
         self._check_topic(topic, key, value)
         fields = {"kind": "table", "topic": topic, "key": key, "value": value}
@@ -141,25 +141,25 @@ class Topology:
         size: timedelta | None = None,
         retention: timedelta | None = None,
     ) -> plan.DeclaredStore:
-        """A state store for processors, who name it: `stream.process(…, stores=["name"])`.
+        """Declare a state store. Processors use it by its name: `stream.process(…, stores=["name"])`.
 
-        Processors that name the same one share its rows, and their inputs have to be co-partitioned. A processor sees
-        the rows of its own partition.
+        Processors that name the same store share its rows, so their inputs have to be co-partitioned. A processor sees
+        the rows of its own partition only.
 
         Args:
-            name: of the store, and in its changelog `<application>-<name>-changelog`.
-            key: the serde of keys, whose bytes are the order of ranges.
+            name: of the store; its changelog is `<application>-<name>-changelog`.
+            key: the serde of keys. Ranges are in the order of its bytes.
             value: the serde of values.
-            changelog: False leaves the changelog out: the store begins empty where its disk is lost, and where its
-                partition moves to another worker.
+            changelog: False keeps no changelog: the store is empty after its disk is lost, and after its partition has
+                moved to another worker.
             memory: True keeps no rows on disk; each start, and each change of partitions, reads the changelog.
-            kind: a map of keys to values; or of keys with a window, or with a session, which are kept for a time; or of
-                keys to the versions of their values. Those of a time are in `<name>-times`, too, versions in
-                `<name>-versions`.
-            size: how long a window is, from its start; only of kind "window".
-            retention: how long a window is kept: until a start that much later is put. At least `size`. Of sessions:
-                until an end that much later is put. Of versions: the time, before the greatest timestamp that was put,
-                as of which values can be read.
+            kind: "key-value" maps keys to values; "window" and "session" map keys with a window or a session to values,
+                for a time; "versioned" maps keys to the versions of their values. Times are also kept in
+                `<name>-times`, versions in `<name>-versions`.
+            size: the length of a window; only for kind "window".
+            retention: how long rows are kept. A window is kept until a start this much later is put, so at least
+                `size`; a session until an end this much later is put. Of a versioned store, values can be read as of
+                times up to this much before the greatest timestamp that was put.
 
         Raises: TopologyError.
         """
@@ -182,29 +182,29 @@ class Topology:
         node: Serde[Any] | None = None,
         on_limit: Literal["hold", "stop"] = "hold",
     ) -> Relation[K, Reached]:
-        """The nodes reachable from each root over edges: rows (key of the root, `Reached`).
+        """Find the nodes that are reachable from each root over edges. Rows are (key of the root, `Reached`).
 
-        The rows are a function of the current roots and edges, whatever the order of arrival.
+        The rows depend only on the current roots and edges, and not on the order of their arrival.
 
         Args:
             roots: rows (key, root node); a key may have several roots.
             edges: rows (node, edge). A row is an edge while its weight is above 0.
             name: of the step and its states.
-            expand: `expand(node, edge)` returns the children of an edge, nodes or `Child(node, order)`; by
+            expand: `expand(node, edge)` returns the children that an edge leads to, nodes or `Child(node, order)`; by
                 default the edge is the child.
-            max_depth: the largest depth of a row, as part of the answer.
-            max_nodes: the most nodes that a root may reach; more are an error.
-            limit: the depth beyond which a node is an error; 10,000 by default, none with `max_depth`.
-            cycle_policy: `dedupe-node` has one row for each node, at its least depth, under the least parent at that
-                depth; `error` has the same rows, and a row that names a cycle while one can be reached; `allow-paths`
-                has one row for each path: every walk of up to `max_depth` links, or, without `max_depth`, every path
+            max_depth: the largest depth of a row. Deeper nodes are not part of the answer, and no error.
+            max_nodes: the most nodes that a root may reach; more nodes are an error.
+            limit: the depth beyond which a node is an error; by default 10,000, or none if `max_depth` is given.
+            cycle_policy: `dedupe-node` makes one row for each node, at its least depth, with the least parent at that
+                depth. `error` makes the same rows, and a row that names a cycle if one can be reached. `allow-paths`
+                makes one row for each path: every walk of up to `max_depth` links, or, without `max_depth`, every path
                 that meets no node twice.
-            deletion_mode: `support-counts` counts the parents that hold a node at its depth, so that a node without
-                such a parent is detected without a search; `recompute-affected` searches. The answer is the same.
-            weight: `weight(node, edge)`, above 0: depths are then distances, the lengths of shortest paths.
+            deletion_mode: `support-counts` counts the parents that hold a node at its depth, and so finds nodes
+                without such a parent without a search; `recompute-affected` searches. The answer is the same.
+            weight: `weight(node, edge)`, above 0: depths are then distances, which are lengths of shortest paths.
             node: the serde of nodes, by default the serde of the edges' keys.
-            on_limit: `hold` holds rows beyond a bound or in a cycle; `stop` does so, too, and ends the worker if no
-                unread input could mend them.
+            on_limit: `hold` holds rows that exceed a limit or are on a cycle. `stop` does so, too, and ends the worker
+                if no unread input could change this.
 
         Raises: TopologyError.
         """
@@ -219,9 +219,9 @@ class Topology:
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> Relation[K, V]:
-        """A relation of fixed rows (key, value), present from the first epoch on.
+        """Add a relation of fixed rows (key, value), which are present from the first epoch on.
 
-        A change of the rows changes the plan: the next start refuses it, or, with `accept_plan`, replaces the old rows.
+        A change of the rows changes the plan. The next start refuses it or, with `accept_plan`, replaces the old rows.
         The rows are in a state called `name`.
         """
         return constant(self._builder, rows, name, key, value)
@@ -234,9 +234,9 @@ class Topology:
         on_limit: Literal["hold", "stop", "return"] = "hold",
         serdes: Mapping[str, tuple[Serde[Any], Serde[Any]]] | None = None,
     ) -> Bindings:
-        """Several relations defined by one another, evaluated in turn, from empty, until none changes in an iteration.
+        """Define several relations by one another. All are evaluated in turn, from empty, until none changes any more.
 
-        Inside the function of another block or recursion it is evaluated again from empty in each of its iterations.
+        Inside the function of another block or recursion, the block is evaluated again in each of its iterations.
 
         >>> topology = Topology("parity")
         >>> after = topology.table("after", key=Bytes, value=Bytes).to_relation()
@@ -247,18 +247,19 @@ class Topology:
         >>> even, odd = topology.mutually_recursive(numbers, name="parity-of")
 
         Args:
-            step: takes a relation for each binding, its rows after the last iteration, and returns the definitions
-                in the same order. Its parameters name the bindings. It may be called again.
+            step: takes a relation for each binding, with its rows after the last iteration, and returns the bindings'
+                definitions in the same order. Its parameters name the bindings. It may be called again.
             name: of the block.
-            limit: the number of iterations. Without it the block runs until nothing changes, and 10,000 iterations
-                are considered endless.
-            on_limit: `return` emits the rows after `limit` iterations; `hold` makes rows in `errors` if the last
-                iteration has changed anything, and withholds all results until these are retracted; for a block
-                inside another one, in any iteration, the outermost block has the rows and withholds all results;
-                `stop` is `hold`, and ends the worker if no unread input could mend it.
-            serdes: by binding, the serdes of its key and value; `Native` otherwise.
+            limit: the number of iterations. Without a limit the block runs until nothing changes, and is considered
+                endless after 10,000 iterations.
+            on_limit: `return` emits the rows after `limit` iterations. `hold` makes rows in `errors` if the last
+                iteration has changed anything, and withholds all results until these rows are retracted. For a block
+                inside another block, this counts in any iteration, and the outermost block has the rows of errors and
+                withholds all results. `stop` is `hold`, and ends the worker if no unread input could change this.
+            serdes: the serdes of the key and value of each binding, by name; otherwise `Native`.
 
-        Raises: TopologyError if step does not fit; also from a recursion around a block whose limit is an error.
+        Raises: TopologyError if `step` is not such a function, or for a recursion around a block whose limit is an
+            error.
         """
         on_limit = renamed_choice(f"mutually_recursive '{name}'", on_limit)
         return mutually_recursive(self._builder, step, name, limit, on_limit, serdes)
@@ -270,7 +271,7 @@ class Topology:
         name: str = "sql",
         key: str | Sequence[str] | None = None,
     ) -> "View":
-        """The rows of a SQL query, kept up to date; `docs/sql.md` has the supported SQL.
+        """Keep the rows of a SQL query up to date; `docs/sql.md` has the supported SQL.
 
         >>> topology = Topology("reach")
         >>> edges = topology.stream("edges", key=Bytes, value=Bytes).map_values(lambda data: (1, 2))
@@ -284,12 +285,13 @@ class Topology:
 
         Args:
             text: one query.
-            tables: by their name in the query: a `KTable`, `KStream` or `Relation` whose serdes define the types of
-                its columns, or a pair of one and its columns, {"name": "type", …}.
+            tables: the tables by their names in the query. Each is a `KTable`, `KStream` or `Relation` whose serdes
+                define the types of its columns, or a pair of one and its columns, {"name": "type", …}.
             name: the prefix of the names of all states of the query.
-            key: the column, or columns, whose values are the rows' key; otherwise it is empty. Rows are the values.
+            key: the column, or columns, whose values are the rows' key; without it the key is empty. Rows are the
+                values.
 
-        Raises: TopologyError for an error or an unsupported feature, with its line and column.
+        Raises: TopologyError for an error in the text, or an unsupported feature, with its line and column.
         """
         from eddy.topology.sql.view_builder import create_view
 
@@ -300,15 +302,15 @@ class Topology:
         return create_view(self._builder, text, tables or {}, name, key)
 
     def describe(self) -> str:
-        """The topology as text, in the form of Kafka Streams' `TopologyDescription`."""
+        """Return the topology as text, in the form of Kafka Streams' `TopologyDescription`."""
         return describe(self.plan)
 
     def mermaid(self) -> str:
-        """The topology as a Mermaid flowchart."""
+        """Return the topology as a Mermaid flowchart."""
         return mermaid(self.plan)
 
     def picture(self) -> str:
-        """The topology as an SVG document; a notebook shows it."""
+        """Return the topology as an SVG document; a notebook shows it."""
         return picture(self.plan)
 
     def _repr_svg_(self) -> str:
@@ -389,7 +391,7 @@ class Topology:
 
 
 def _of_pair(topic: str, timestamp: Callable[..., Any] | None) -> Callable[[Any, Any], Any] | None:
-    """A source's function of event times as a function of key and value."""
+    """Return a source's function of event times as a function of key and value."""
     if timestamp is None or takes_key(f"topic '{topic}'", timestamp, "value", what="timestamp"):
         return timestamp
     return lambda _, value: timestamp(value)

@@ -1,1 +1,1 @@
-"""From a plan to operators: the circuit, and the bodies of its loops."""
+"""Compiles a plan to operators: the whole circuit, and the steps inside its loops."""

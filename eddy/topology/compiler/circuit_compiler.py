@@ -1,7 +1,7 @@
-"""From plan to circuit: every node becomes operators over numbered slots.
+"""Compiles a plan to a circuit: every node becomes operators, which pass rows through numbered slots.
 
-The compiler chooses the states. A join reads the table of its input if there is one, X if the input is a recursion's
-variable, and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
+The compiler chooses the states. A join reads the table of its input if the input has one. If the input is a recursion's
+variable, the join reads the recursion's X. Otherwise it reads a new arrangement, `<join>-left` or `<join>-right`.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -46,10 +46,10 @@ __all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "row_se
 class Environment:
     """The environment of a circuit: partition counts, owners, budgets and stores.
 
-    `budget` limits waves before the epoch ends, `guard` nested time before it is considered endless. `max_cells` bounds
-    the cells of all states in memory together, if there is a store. With `peeks`, the functions of `peek` steps are
-    called. `written` names the states of an earlier run; None if there was no such run. `max_row_bytes` bounds the rows
-    of recursions. `clock` returns seconds, by which the work of steps is measured.
+    `budget` limits the waves of an epoch, `guard` the work of nested time before it is considered endless. `max_cells`
+    is the most entries that all states together keep in memory, if there is a store. If `peeks`, the functions of
+    `peek` steps are called. `written` names the states of an earlier run; None if there was no earlier run.
+    `max_row_bytes` is the most bytes of a recursion's row. `clock` returns seconds; it measures the work of steps.
     """
 
     topic_partitions: Mapping[str, int]
@@ -66,19 +66,20 @@ class Environment:
     clock: Callable[[], float] = lambda: 0.0
 
     def lacks(self, state: str) -> bool:
-        """Whether the stored states were written by a plan without this state."""
+        """Return whether an earlier run has stored states, but not this state."""
         return self.written is not None and state not in self.written
 
 
 def compile_plan(plan: Plan, environment: Environment) -> Circuit:
-    """Compile a plan. Raises: TopologyError if it cannot be placed or a step is misused."""
+    """Compile a plan to a circuit. Raises: TopologyError if it cannot be placed or a step is misused."""
     return _PlanCompiler(plan, environment).circuit()
 
 
 def compile_part(plan: Plan, environment: Environment, node: Node) -> Circuit:
     """Compile one step with all steps inside it.
 
-    Inputs are named after the steps that it reads, outputs after the step or, for a block, after its bindings.
+    The circuit's inputs have the names of the steps that `node` reads. Its output has the name of `node`; for a block
+    there is an output for each binding, with the binding's name.
     """
     return _PlanCompiler(plan, environment).part(node)
 
@@ -98,7 +99,7 @@ class _PlanCompiler:
         self._global_tables: dict[str, Table[Any, Any]] = {}
 
     def circuit(self) -> Circuit:
-        """Compile every node that is not inside a recursion; recursions compile their bodies."""
+        """Compile every node that is not inside a loop; a loop compiles the nodes inside it."""
         scope = self._scope
         for node in self._plan.nodes:
             if self._topic_of(node):
@@ -110,13 +111,13 @@ class _PlanCompiler:
         return self._circuit()
 
     def _place(self, node: Node) -> None:
-        """Compile a step of the whole circuit, and guard it if it can set rows aside."""
+        """Compile a step outside loops; if the step can set rows aside, wrap its operators in `Guarded`."""
         start = len(self._scope.steps)
         self._compile(node)
         self._guarding.guard(node, self._scope.steps, start)
 
     def part(self, node: Node) -> Circuit:
-        """Compile one step as a circuit of its own, whose inputs are the steps that it reads."""
+        """Compile one step as a separate circuit, whose inputs are the steps that it reads."""
         scope = self._scope
         for source in self.scopes.reads(node):
             if source not in scope.slots:
@@ -156,7 +157,7 @@ class _PlanCompiler:
                 )
 
     def _around(self, node: Node) -> list[Node | None]:
-        """The innermost loop around a step, or None."""
+        """Return all loops around a step, the innermost first, and None as the last element."""
         loops: list[Node | None] = []
         loop = self._inside.get(node)
         while loop is not None:
@@ -165,7 +166,7 @@ class _PlanCompiler:
         return [*loops, None]
 
     def _topic_of(self, node: Node) -> str:
-        """The topic through which rows of a step reach their owners; empty if there is none."""
+        """Return the topic through which a step's rows reach their owners; empty if they need no topic."""
         if (node.role == "exchange" and self.stays(node)) or (node.variables and node in self._inside):
             return ""
         return node.gate_topic(self._plan.name) or ""
@@ -176,94 +177,94 @@ class _PlanCompiler:
     def _compile(self, node: Node) -> None:
         self._scope.slots[node] = node.build(self)
 
-    # The circuit, for the steps that are placed in it
+    # The methods that steps call while they are built in the circuit
 
     @property
     def application(self) -> str:
-        """The name of the plan."""
+        """The name of the plan, which is the application id."""
         return self._plan.name
 
     @property
     def store(self) -> Store | None:
-        """The store below the states."""
+        """The store in which all states keep their entries; None if they are in memory alone."""
         return self.world.store
 
     @property
     def ownership(self) -> Ownership:
-        """The partitions of this worker."""
+        """The partitions that this worker owns."""
         return self.world.ownership
 
     @property
     def peeks(self) -> bool:
-        """Whether functions of `peek` are called."""
+        """Whether the functions of `peek` steps are called."""
         return self.world.peeks
 
     @property
     def guard(self) -> Budget:
-        """The bound of an epoch's work in nested time."""
+        """The limit of an epoch's work in nested time."""
         return self.world.guard
 
     @property
     def inside(self) -> Container[Node]:
-        """All steps that lie in loops."""
+        """All steps that are inside loops."""
         return self._inside
 
     def slot_of(self, node: Node) -> int:
-        """The slot of a node's rows."""
+        """Return the slot of a node's rows."""
         return self._scope.slots[node]
 
     def emit(self, operator: Operator, *slots: int) -> int:
-        """Place an operator; return the slot of its output."""
+        """Add an operator that reads `slots`; return the slot of its output."""
         return self._scope.emit(operator, *slots)
 
     def source(self, topic: str) -> int:
-        """A new slot, for the records of a topic."""
+        """Add and return a slot for the records of a topic."""
         slot = self._inputs[topic] = self._scope.slot()
         return slot
 
     def global_table(self, node: Node) -> Table[Any, Any]:
-        """The table of a global table, whose rows no operator writes."""
+        """Return the state of a global table. No operator writes its rows."""
         if node.name not in self._global_tables:
             spec = replace(self.spec(node, node.name, "table", node.value), changelog=None)
             self._global_tables[node.name] = Table(spec, self.world.store)
         return self._global_tables[node.name]
 
     def global_rows(self, node: Node) -> GlobalRows[Any, Any]:
-        """The rows of a global table, for processors; none without a store, where nothing is processed."""
+        """Return the rows of a global table, for processors; empty if there is no store: then nothing is processed."""
         return GlobalRows(self.global_table(node), self.world.store or MemoryStore())
 
     def received(self, node: Node) -> int:
-        """The slot for the rows of a node that other workers sent."""
+        """Return the slot of the rows of a node that other workers have sent."""
         return self._scope.received[node]
 
     def partition_count(self, node: Node) -> int:
-        """The number of partitions of a node's rows."""
+        """Return the number of partitions of a node's rows."""
         return self._placements[node].partitions
 
     def stays(self, exchange: Node) -> bool:
-        """Whether an exchange sends all rows to the single partition that already has them."""
+        """Return whether an exchange has nothing to send, because all rows are already in its single partition."""
         return exchange.single_partition and self._placements[exchange.inputs[0]].partitions == 1
 
     def share_table(self, node: Node, source: Node) -> None:
-        """Note that a table of `source`, if there is one, has the rows of `node`, too."""
+        """Note that a table of `source`, if there is one, also has the rows of `node`."""
         if source in self._tables:
             self._tables[node] = self._tables[source]
 
     def needs_keys(self, exchange: Exchange) -> bool:
-        """Whether an exchange drops records without a key."""
+        """Return whether an exchange drops records without a key."""
         return self._plan.needs_keys(exchange)
 
     def carries_times(self, exchange: Exchange) -> Literal["", "plain", "placed"]:
-        """Whether the rows of an exchange carry the event times of their source partitions, or also their places."""
+        """Return if an exchange's rows carry no event times (""), event times ("plain"), or places, too ("placed")."""
         return self._plan.carries_times(exchange)
 
     def waves_around(self, node: Node) -> Bound | None:
-        """The bound of the recursion by waves around a step."""
+        """Return the bounds of the recursion by waves around a step; None if there is no such recursion."""
         loop = self._inside.get(node)
         return loop.bound if loop is not None and self._by_waves(loop) else None
 
     def placed(self, recursion: Node) -> tuple[Operator, Sequence[int]]:
-        """The operator of a recursion, and the slots that it reads."""
+        """Return the operator of a recursion, and the slots that it reads."""
         for step in self._scope.steps:
             operator = unguarded(step.operator)
             if operator.name == recursion.name and isinstance(operator, Waves | Fixpoint):
@@ -271,11 +272,11 @@ class _PlanCompiler:
         raise KeyError(recursion.name)
 
     def aside(self, sink: Node) -> Aside | None:
-        """The memory of a sink for rows that cannot be written."""
+        """Return the memory in which a sink keeps rows that cannot be written; None if it rejects records instead."""
         return self._guarding.sink(sink)
 
     def waves(self, node: Recursion) -> int:
-        """Compile `op` in its own slots: slot 0 is X, then the externals."""
+        """Compile `op` with slots of its own: slot 0 is X, and the next slots are the steps outside that it reads."""
         body = self.scopes.body[node]
         self._prepare_lookups(body)
         outer, inner = self._scope, Slots()
@@ -298,13 +299,13 @@ class _PlanCompiler:
         return outer.emit(operator, seed, outer.received[node], *outside)
 
     def loop(self, node: Loop) -> int:
-        """Compile a loop by nested time; return the slot of its results."""
+        """Compile a loop by nested time; return the slot of its result."""
         compiler = LoopCompiler(self, node)
         operator = compiler.fixpoint()
         return self._scope.emit(operator, *map(self.slot_of, compiler.externals))
 
     def _prepare_lookups(self, body: list[Node]) -> None:
-        """Create, outside the loop, the states that joins inside it read."""
+        """Create, outside the loop, the states that joins inside the loop read."""
         for step in body:
             for side, name in step.looks_up:
                 if side not in self._inside:
@@ -333,11 +334,11 @@ class _PlanCompiler:
 
     @property
     def max_row_bytes(self) -> int:
-        """The bound of the rows of recursions."""
+        """The most bytes of a recursion's row."""
         return self.world.max_row_bytes
 
     def lookup(self, node: Node, name: str) -> Any:
-        """The state that a join reads for `node`; a new state is called `name`."""
+        """Return the state in which a join finds the rows of `node`; a new state gets the name `name`."""
         if node.kind == "table":
             return self.table_of(node, name)
         bound = self.waves_around(node)
@@ -351,19 +352,19 @@ class _PlanCompiler:
         return self._arrangements[node, name]
 
     def table_of(self, node: Node, name: str) -> Table[Any, Any]:
-        """The table of a node: its own, or one created for a join."""
+        """Return the table of a node, or create one under `name` for a join."""
         if node not in self._tables:
             table = self._tables[node] = Table(self.spec(node, name, "table", node.value), self.world.store)
             self._scope.slots[node] = self._scope.emit(join.Materialize(name, table), self._scope.slots[node])
         return self._tables[node]
 
     def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
-        """The table of a node's own rows, which joins read, too."""
+        """Create the table that a node writes; joins can read it, too."""
         table = self._tables[node] = Table(self.spec(node, name, "table", node.value, source), self.world.store)
         return table
 
     def state_store(self, node: Node, store: DeclaredStore) -> PartitionedMap[Any, Any]:
-        """A declared state store; the steps that name it have their rows in the same partitions."""
+        """Return a declared state store. All steps that name the store have their rows in the same partitions."""
         if store.name not in self._state_stores:
             spec = replace(self.spec(node, store.name, "key-value", store.value), key=store.key, memory=store.memory)
             spec = spec if store.changelog else replace(spec, changelog=None)
@@ -371,13 +372,13 @@ class _PlanCompiler:
         return self._state_stores[store.name]
 
     def arrangement(self, node: Node, name: str, by_depth: bool = False) -> Arrangement[Any, Any]:
-        """An arrangement of a node's rows, with their depths if `by_depth`."""
+        """Create an arrangement for a node's rows, with their depths if `by_depth`."""
         value = node.value or Native
         spec = self.spec(node, name, "arrangement", with_time(value) if by_depth else value)
         return Arrangement(spec, self.world.store)
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None, source: str | None = None) -> StateSpec:
-        """The identity of a state; `source` is the topic from which it may be restored."""
+        """Return the spec of a state. `source` is a topic from which it can be restored if that topic is compacted."""
         place: Placement = self._placements[node]
         restored = source is not None and source in self.world.compacted
         return StateSpec(
@@ -392,7 +393,7 @@ class _PlanCompiler:
         )
 
     def gate(self, node: Node) -> Gate:
-        """The gate that sends the rows of a node to their owners."""
+        """Return the gate that sends the rows of a node to their owners."""
         place = self._placements[node]
         return Gate(
             self._topic_of(node),
@@ -406,7 +407,7 @@ class _PlanCompiler:
 
 
 def check_reads(plan: Plan) -> None:
-    """Refuse a plan without any input. Raises: TopologyError."""
+    """Refuse a plan that reads no topic and has no constant. Raises: TopologyError."""
     if not any(node.begins or node.role == "pattern" for node in plan.nodes):
         raise TopologyError(
             f"topology '{plan.name}': it reads nothing; a source is needed. Write topology.stream('topic', …), "
@@ -415,7 +416,7 @@ def check_reads(plan: Plan) -> None:
 
 
 def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes that write each sink's topic: `row_serdes`, with a schema registry's format for its serdes."""
+    """Return the serdes that write each sink's topic: `row_serdes`, in a schema registry's form where they have one."""
     return {
         sink: (key.in_topic(sink.topic, "key"), value.in_topic(sink.topic, "value"))
         for sink, (key, value) in row_serdes(plan, topic_partitions).items()
@@ -423,7 +424,7 @@ def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, t
 
 
 def row_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
-    """The serdes of each sink's rows: the given serdes, else the serde of its input's keys, else `Plain`."""
+    """Return the serdes of each sink's rows: given serdes, else the serde of the input's keys, else `Plain`."""
     placements = place(plan, topic_partitions)
     found: dict[Sink, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():

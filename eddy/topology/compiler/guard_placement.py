@@ -1,8 +1,8 @@
-"""Chooses the steps that set rows aside: exchanges, and steps after an exchange, a loop, a constant or rows that
-expire.
+"""Chooses the steps that set rows aside: exchanges, and steps downstream of an exchange, loop, constant or expiry.
 
-A row at these steps may derive from many records, from records of another worker, or from none, so that no record can
-be rejected in its place. Between a source and these steps the record is rejected instead (docs/adr/0006-isolation.md).
+A row at these steps may be made from many records, from records of another worker, or from none. So no single record
+can be rejected for it, and the row is set aside. Upstream of these steps the record of a row is rejected
+(docs/adr/0006-isolation.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ __all__ = ["Guarding", "after_exchange", "unmerged"]
 
 
 def after_exchange(plan: Plan) -> set[Node]:
-    """The steps whose rows may derive from no record of the epoch, such as exchanges, and all downstream steps."""
+    """Return the steps whose rows may be made from no record of the epoch, such as exchanges, and all steps after."""
     after: set[Node] = set()
     for node in plan.nodes:
         if node.crosses or not after.isdisjoint(node.inputs):
@@ -29,7 +29,7 @@ def after_exchange(plan: Plan) -> set[Node]:
 
 
 def unmerged(plan: Plan) -> frozenset[str]:
-    """The exchanges, by name, whose rows each derive from one record of a stream and have its timestamp."""
+    """Return the names of the exchanges each of whose rows is made from one stream record, and has its timestamp."""
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)
@@ -39,7 +39,7 @@ def unmerged(plan: Plan) -> frozenset[str]:
 
 
 class Guarding:
-    """Gives steps their memory of rows set aside."""
+    """Gives steps the memory in which they keep the rows that they set aside."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Guarding:
         self.care = Care()
 
     def guard(self, node: Node, steps: list[Step], start: int) -> None:
-        """Guard the operators of a step: all in `steps` from index `start` on."""
+        """Wrap the operators of a step, which are in `steps` from index `start` on, so that they can set rows aside."""
         if node not in self._after or not node.inputs:
             return
         for index, step in enumerate(steps[start:], start):
@@ -62,7 +62,7 @@ class Guarding:
                 steps[index] = step._replace(operator=guarded)
 
     def sink(self, node: Node) -> Aside | None:
-        """The `Aside` of a sink of a table, or of a sink after an exchange; None for other sinks."""
+        """Return the memory for rows set aside of a table's sink or a sink after an exchange; None for other sinks."""
         return self._aside(node, node.name) if node.kind == "table" or node in self._after else None
 
     def _aside(self, node: Node, name: str) -> Aside:

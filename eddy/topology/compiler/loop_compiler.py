@@ -1,8 +1,8 @@
-"""From the steps of a loop by nested time to a `Fixpoint`: every step becomes an operator over iterations.
+"""Compiles a loop by nested time to a `Fixpoint`: every step becomes an operator whose rows have an iteration.
 
-Joins with collections outside all loops read their states, as elsewhere; rows from an enclosing loop are stored by
-iteration, like those inside. States have the names of the same step outside a loop; `<step>-made` holds the results of
-a reduction.
+A join with a collection outside all loops reads that collection's state, as a join outside loops does. Rows from an
+enclosing loop are stored by iteration, as rows from inside are. A state has the name that it would have outside a loop;
+`<step>-made` has the results of a reduction.
 """
 
 from collections.abc import Container, Sequence
@@ -31,25 +31,25 @@ __all__ = ["LoopCompiler", "Outside"]
 
 
 class Outside(States, Protocol):
-    """The interface to the compiler of the surrounding plan or loop."""
+    """The interface of the compiler around a loop: the compiler of the plan, or of an enclosing loop."""
 
     scopes: Scopes
 
     @property
     def peeks(self) -> bool:
-        """Whether functions of `peek` are called."""
+        """Whether the functions of `peek` steps are called."""
 
     @property
     def guard(self) -> Budget:
-        """The bound of an epoch's work in nested time."""
+        """The limit of an epoch's work in nested time."""
 
     @property
     def max_row_bytes(self) -> int:
-        """The bound of the rows of recursions."""
+        """The most bytes of a recursion's row."""
 
 
 class LoopCompiler:
-    """Compiles one loop, and those inside it."""
+    """Compiles one loop, and the loops inside it."""
 
     def __init__(self, outside: Outside, loop: Loop) -> None:
         self._outside, self._loop = outside, loop
@@ -60,7 +60,7 @@ class LoopCompiler:
         self._traces: dict[Node, Trace[Any, Any]] = {}
 
     def fixpoint(self) -> Fixpoint:
-        """The operator of the loop. Its inputs are `externals`, in this order."""
+        """Return the operator of the loop. Its inputs are the rows of `externals`, in this order."""
         loop, inner = self._loop, self._inner
         for node in (*loop.variables, *self.externals):
             inner.slots[node] = inner.slot()
@@ -79,7 +79,7 @@ class LoopCompiler:
         return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
 
     def _queue(self) -> Queue:
-        """The state in which the loop's inputs wait while a bound is met, with the reasons."""
+        """Return the state in which the loop's inputs wait while a limit is exceeded, with the reasons."""
         loop, inputs = self._loop, self.externals
         keyed = not (loop.variables[0].single_partition or loop.single_partition)
         key = self._key(loop.variables[0]) if keyed else Native
@@ -88,7 +88,7 @@ class LoopCompiler:
         return Queue(Arrangement(spec, self._store), len(inputs), keyed)
 
     def _given(self) -> Given:
-        """The traces with the rows of the bindings; a state for the rows of bindings without a trace."""
+        """Return the traces that have the rows of the bindings, and a state if a binding has no trace."""
         loop = self._loop
         traces = [
             next((self._traces[step] for step in steps if step in self._traces), None) for steps in loop.traced_as()
@@ -99,11 +99,11 @@ class LoopCompiler:
         return Given(traces, Arrangement(self._beside(f"{loop.name}-given", keys, values), self._store))
 
     def _key(self, step: Node) -> Serde[Any]:
-        """The serde of a step's keys."""
+        """Return the serde of a step's keys."""
         return self._outside.spec(step, step.name, "", None).key
 
     def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
-        """The spec of a state of numbered rows, co-partitioned with the loop's rows by their keys."""
+        """Return the spec of a state of numbered rows, which are in the same partitions as the loop's rows."""
         spec = self._outside.spec(self._loop.variables[0], name, "arrangement", _by_number(values))
         home = spec.partitioner
         at_home = lambda data, count: home(data[1:], count)  # noqa: E731
@@ -111,48 +111,48 @@ class LoopCompiler:
 
     @property
     def externals(self) -> list[Node]:
-        """The steps outside that the loop reads."""
+        """The steps outside the loop that the loop reads."""
         return self._scopes.externals[self._loop]
 
-    # The body, for the steps that are placed in it
+    # The methods that steps call while they are built inside the loop
 
     @property
     def outside(self) -> States:
-        """The states outside of all loops."""
+        """The states outside all loops."""
         return self._outside
 
     @property
     def peeks(self) -> bool:
-        """Whether functions of `peek` are called."""
+        """Whether the functions of `peek` steps are called."""
         return self._outside.peeks
 
     @property
     def guard(self) -> Budget:
-        """The bound of an epoch's work in nested time."""
+        """The limit of an epoch's work in nested time."""
         return self._outside.guard
 
     @property
     def inside(self) -> Container[Node]:
-        """All steps that lie in loops."""
+        """All steps that are inside loops."""
         return self._scopes.around
 
     def slot_of(self, node: Node) -> int:
-        """The slot of a node's rows."""
+        """Return the slot of a node's rows."""
         return self._inner.slots[node]
 
     def emit(self, operator: Operator, *slots: int) -> int:
-        """Place an operator; return the slot of its output."""
+        """Add an operator that reads `slots`; return the slot of its output."""
         return self._inner.emit(operator, *slots)
 
     def loop(self, node: Loop) -> int:
-        """Compile a loop inside this one; return the slot of its results."""
+        """Compile a loop inside this loop; return the slot of its result."""
         compiler = LoopCompiler(self._outside, node)
         operator = compiler.fixpoint()
         self._errors |= compiler._errors
         return self._inner.emit(operator, *map(self.slot_of, compiler.externals))
 
     def limit_errors(self, binding: Node, changes: int) -> int:
-        """Place the errors of a block inside this loop; return the slot of their rows."""
+        """Add the errors of a block inside this loop; return the slot of their rows."""
         (block,) = binding.inputs
         traces = [self._numbered(name, "trace", block.variables, self._depth) for name in binding.errors_kept]
         operator = self._errors[block] = InnerErrors(binding.name, *(Trace(spec, self._store) for spec in traces))
@@ -161,7 +161,7 @@ class LoopCompiler:
         return self.emit(named, self.emit(operator, changes))
 
     def trace(self, node: Node, name: str) -> Trace[Any, Any]:
-        """A trace of a node's rows."""
+        """Create a trace for a node's rows."""
         spec = self._outside.spec(node, name, "trace", with_time(node.value or Native, self._depth))
         spec = replace(spec, max_row_bytes=self._outside.max_row_bytes - OVERHEAD)
         trace = self._traces[node] = Trace[Any, Any](spec, self._store)
@@ -172,7 +172,7 @@ class LoopCompiler:
         return self._outside.store
 
     def _sizes(self, variable: Node, result: Node) -> RowSizes | None:
-        """The size checks of a binding's rows, if a state stores them unchanged; otherwise None."""
+        """Return the checks of the size of a binding's rows, if a trace stores these rows as they are; else None."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
         key, value = variable.key or Native, variable.value or Native
@@ -190,13 +190,13 @@ class LoopCompiler:
         return LimitBarrier([name for name, _ in found], errors, held, inside)
 
     def _numbered(self, name: str, kind: str, variables: Sequence[Node], depth: int = 0) -> StateSpec:
-        """The identity of a state with rows of several bindings, co-partitioned with the first binding's rows."""
+        """Return the spec of a state with rows of several bindings, in the partitions of the first binding's rows."""
         key, value = (_by_number([getattr(v, part) or Native for v in variables]) for part in ("key", "value"))
         return self._outside.spec(variables[0], name, kind, with_time(value, depth) if depth else value).with_key(key)
 
 
 def _by_number(serdes: list[Serde[Any]]) -> Serde[Any]:
-    """The serde of (number of a binding, its key or value) pairs."""
+    """Return the serde of pairs (number of a binding, its key or value)."""
 
     def encode(pair: tuple[int, Any]) -> bytes:
         return pair[0].to_bytes(1, "big") + serdes[pair[0]].encode(pair[1])

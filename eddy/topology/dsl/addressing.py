@@ -1,4 +1,4 @@
-"""Records for topics that a function names."""
+"""Records whose topic a function of the author's chooses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["addressed", "of_topic"]
 
 
 def addressed(topic: Callable[..., str], names: Sequence[str]) -> Callable[..., tuple[str, Any]]:
-    """A function from a record to its topic, by the author's function, and its value. It raises DataError."""
+    """Return a function that makes (topic, value) from a record by the author's function, or raises DataError."""
 
     def with_record(key: Any, value: Any, record: RecordContext) -> tuple[str, Any]:
         return checked(topic(key, value, record=record), value)
@@ -28,5 +28,5 @@ def addressed(topic: Callable[..., str], names: Sequence[str]) -> Callable[..., 
 
 
 def of_topic(name: str) -> Callable[[tuple[str, Any]], list[Any]]:
-    """A function from such a pair to its value, if it is for a topic."""
+    """Return a function that makes a list from a pair (topic, value): the value if the topic is `name`, else empty."""
     return lambda pair: [pair[1]] if pair[0] == name else []

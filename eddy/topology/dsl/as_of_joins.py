@@ -1,4 +1,4 @@
-"""Joins of a stream with the values of another one as of each record's time."""
+"""Joins of a stream with the values that another stream had at the time of each record."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["as_of_join"]
 def as_of_join(
     stream: Any, other: Any, joiner: Any, as_of: AsOf, left: bool, name: str | None, value: Serde[Any] | None
 ) -> plan.Node:
-    """The node of the joined records. Raises: TopologyError."""
+    """Add the steps of the join, and return the step of the joined records. Raises: TopologyError."""
     builder: Builder = stream._builder
     method = "left_join" if left else "join"
     name = name_or(name, f"{stream._node.label}-{other._node.label}-{method.replace('_', '-')}")
@@ -62,8 +62,9 @@ def _versions(
     record: tuple[Serde[Any], Serde[Any]],
     origins: tuple[plan.Node, ...],
 ) -> plan.AssignWindows:
-    """The records of the other stream, each under its key with its moment; with their order, if no partition of one
-    topic has it.
+    """Add the step that puts each record of the other stream under its key and timestamp.
+
+    Where the order of the records is not the order in one partition of a topic, the step adds it to their values.
     """
     key, serde = record
     in_place = len(origins) == 1 and origins[0].role != "pattern" and not any(exchanges_before(right))

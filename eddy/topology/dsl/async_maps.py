@@ -1,4 +1,4 @@
-"""Functions that call out: `map_async` and `map_values_async` of a KStream."""
+"""Functions that call other systems: `map_async` and `map_values_async` of a KStream."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ _TIMEOUT = timedelta(seconds=30)
 
 
 class AsyncMaps(StreamJoins[K, V]):
-    """A stream of records (K, V) whose records can be replaced by the results of calls."""
+    """A stream of records (K, V) whose records can be replaced by the results of asynchronous calls."""
 
     @overload
     def map_async(
@@ -75,18 +75,19 @@ class AsyncMaps(StreamJoins[K, V]):
     ) -> Any:
         """Replace each record by the pair (key, value) that the coroutine function `function(key, value)` returns.
 
-        The calls of many records run at the same time, in an event loop of the worker's, between its transactions. The
-        results are passed on in the order of the records, and exactly once. A record is called for at least once: again
-        after a crash, a rebalance or an epoch that was undone. Only the partition of a record waits for its call.
+        The calls of many records run at the same time, in an event loop of the worker's, between its transactions.
+        Results are passed on in the order of the records, each exactly once. The function is called at least once for
+        a record: again after a crash, a rebalance or an epoch that was undone. Only the partition of a record waits for
+        its call.
 
         Args:
             function: is called with a record, and also with its `RecordContext` if it needs a parameter `record`.
             name: of the step.
             key: the serde of the new keys.
             value: the serde of the new values.
-            at_most: the most calls at a time, of this step in a worker.
-            order: the earlier calls for which a call waits: `key`, those for records with the same key in this worker;
-                `input`, those for records of the same source partition; `none`.
+            at_most: the most calls that run at a time, for this step in a worker.
+            order: the earlier calls for which a call waits: `key`, the calls for records with the same key in this
+                worker; `input`, the calls for records of the same source partition; `none`.
             timeout: the time that a call may take, from a millisecond to 100 years. Later it is cancelled and fails.
             retries: how often a failed call is repeated, after pauses from 0.1 s, doubled up to 30 s. The error of the
                 last try is for the error policy.
@@ -173,7 +174,7 @@ class AsyncMaps(StreamJoins[K, V]):
         timeout: timedelta = _TIMEOUT,
         retries: int = 0,
     ) -> Any:
-        """Replace each value by the one that the coroutine function `function(value)` returns; as `map_async`.
+        """Replace each value by the result of the coroutine function `function(value)`. Arguments: see `map_async`.
 
         A function whose first parameter is named `key` is called with `function(key, value)`.
         """
@@ -182,7 +183,7 @@ class AsyncMaps(StreamJoins[K, V]):
         return self._called("map_values_async", where, function, limits, name, None, value)
 
     def _where(self, method: str, name: str | None) -> str:
-        """The step in the author's terms."""
+        """Return the name of the step for messages."""
         return f"{method} after '{self._node.label}'" if name is None else f"{method} '{name}'"
 
     def _called(
@@ -231,7 +232,7 @@ def _limits(where: str, at_most: int, order: CallOrder, timeout: timedelta, retr
 
 
 def _of_row(where: str, function: Any, of_values: bool) -> Callable[[Any, Any, RecordContext], Awaitable[Any]]:
-    """The author's function, as a function of a key, a value and a record that returns a row."""
+    """Return the author's function as a function of a key, a value and a record that returns a row."""
     plain = _as_plain(where, function)
     of_value_and_record = of_values and takes_record(plain, "value")
     record = of_value_and_record or takes_record(plain, "key", "value")
@@ -256,7 +257,7 @@ def _of_row(where: str, function: Any, of_values: bool) -> Callable[[Any, Any, R
 
 
 def _as_plain(where: str, function: Any) -> Any:
-    """A plain function with the signature of a coroutine function. Raises: TopologyError for any other object."""
+    """Return a plain function with the signature of a coroutine function. Raises: TopologyError for another object."""
     call = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004 - its class's
     if not inspect.iscoroutinefunction(function) and not inspect.iscoroutinefunction(call):
         what = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
@@ -269,7 +270,7 @@ def _as_plain(where: str, function: Any) -> Any:
 
     def plain(*arguments: Any, **named: Any) -> None: ...
 
-    plain.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    plain.__wrapped__ = function  # type: ignore[attr-defined]  # so that errors name the author's line
     plain.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     plain.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
     return plain

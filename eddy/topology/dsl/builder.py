@@ -41,7 +41,7 @@ class Builder:
 
     @contextmanager
     def inside(self, where: str) -> Iterator[None]:
-        """Marks that the author's function is building the body of a loop."""
+        """Mark, until the block ends, that the author's function is building the inside of a loop."""
         self.open_loops.append(where)
         try:
             yield
@@ -49,9 +49,9 @@ class Builder:
             self.open_loops.pop()
 
     def add(self, node_type: type[N], name: str, **fields: Any) -> N:
-        """Add a node under a name given by the author, or derived from one.
+        """Add a node under a name that the author gave, or that is derived from such a name.
 
-        The node has a single partition if all its inputs have.
+        By default the node has a single partition if all its inputs have.
         """
         check_name(name, "step")
         check_serdes(f"step '{name}'", key=fields.get("key"), value=fields.get("value"))
@@ -60,7 +60,7 @@ class Builder:
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
-        """Add a stateless step. Without a name it is named by its number; no stored state depends on that name."""
+        """Add a stateless step. Without a name it gets one with its number, since no stored state has the name."""
         shown = {"stream": "KSTREAM", "table": "KTABLE", "relation": "RELATION"}[kind]
         name = name_or(name, f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}")
         return self.add(node_type, name, kind=kind, **fields)
@@ -76,7 +76,7 @@ class Builder:
         kind: Kind | None = None,
         method: str = "",
     ) -> Transform:
-        """Add a transformation: it keeps the serdes of the parts that it does not change.
+        """Add a transformation. It keeps the serde of a key or a value that it does not change.
 
         `method` is the method that the author has called, if its name is not the verb.
         """
@@ -116,7 +116,7 @@ class Builder:
         )
 
     def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None, with_key: bool = True) -> Transform:
-        """The rows of a join that makes pairs of values, with `joiner(value, other)`, or with the key before them."""
+        """Add the step that turns a join's pairs into `joiner(value, other)` or, `with_key`, `joiner(key, …)`."""
 
         def of_pair(pair: Any) -> Any:
             return joiner(*pair)
@@ -127,8 +127,9 @@ class Builder:
         return self.transform(pairs, "map-values", of_key_and_pair if with_key else of_pair, None, value=value)
 
     def by_key(self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> Node:
-        """The node with the rows of `source` at the owners of their keys: `source` itself, or an exchange with these
-        serdes.
+        """Return a node that has the rows of `source` at the owners of their keys.
+
+        The node is `source` itself if its rows are there already, else a new exchange with these serdes.
         """
         if source.single_partition or not source.rekeyed:
             return source
@@ -137,9 +138,9 @@ class Builder:
     def at_one_owner(
         self, source: Node, name: str, key: Serde[Any] | None = None, value: Serde[Any] | None = None
     ) -> Node:
-        """The node with all rows of `source` in a single partition: `source` itself, or an exchange with these serdes.
+        """Return a node that has all rows of `source` in a single partition: `source`, or an exchange.
 
-        The serdes are defaults, for a source that has none.
+        `key` and `value` are the serdes of the exchange where `source` has none.
         """
         if source.single_partition:
             return source
@@ -151,7 +152,7 @@ class Builder:
         return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
-        """The inputs of one step. If one of them is in a single partition, all others are sent there."""
+        """Return the inputs of one step. If one of them is in a single partition, the others are sent there, too."""
         if not any(node.single_partition for node in nodes):
             return nodes
         return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
@@ -172,17 +173,17 @@ class Builder:
 
 
 def of_value(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """`function(value)` as a function of a key and a value."""
+    """Return `function(value)` as a function of a key and a value."""
 
     def called(key: Any, value: Any) -> Any:
         return function(value)
 
-    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # so that errors name the author's line
     return called
 
 
 def _takes_record(verb: str, function: Any) -> bool:
-    """Whether a function has to be called with records, and not only with keys and values."""
+    """Return whether a function has to be called with records, and not only with keys and values."""
     if verb not in _VALUE_VERBS:
         return verb != "negate" and takes_record(function, "key", "value")
     if next(iter(parameters_of(function)), "") == "key":
@@ -191,7 +192,7 @@ def _takes_record(verb: str, function: Any) -> bool:
 
 
 def _of_record(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any, bool]:
-    """The verb on rows whose values are pairs of a value and its record, its function, and whether it keeps keys."""
+    """Return how to apply `verb` to rows with values (value, record): the verb, the function, whether keys are kept."""
     if verb not in _VALUE_VERBS:
         return verb, of_pair(function), False
     if takes_record(function, "value"):
@@ -200,7 +201,7 @@ def _of_record(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, A
 
 
 def _of_the_pair(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
-    """The verb on pairs, and its function, that replace values by `function(key, value)` and keep the keys."""
+    """Return a verb on whole rows, and its function, that replace values by `function(key, value)` and keep keys."""
 
     def mapped(key: Any, value: Any) -> tuple[Any, Any]:
         return key, function(key, value)
@@ -224,12 +225,12 @@ def _of_the_pair(where: str, verb: str, function: Any, kind: Kind) -> tuple[str,
 
 
 def pair(value: Any, other: Any) -> tuple[Any, Any]:
-    """The joiner of a join whose values are combined in the next step."""
+    """Join two values as a pair, which the next step combines."""
     return value, other
 
 
 def serdes(node: Node) -> dict[str, Any]:
-    """The serdes of a node, as keyword arguments."""
+    """Return the serdes of a node, as keyword arguments."""
     return {"key": node.key, "value": node.value}
 
 

@@ -1,4 +1,4 @@
-"""Several grouped streams of equal keys, folded into one aggregate."""
+"""Several grouped streams with the same keys, folded into one aggregate."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,7 +26,7 @@ Part = tuple[KGroupedStream[Any, Any], Aggregator]
 
 
 class CogroupedKStream(Generic[K, A]):
-    """Grouped streams of equal keys, each with the function that folds its records into one aggregate."""
+    """Grouped streams with the same keys; a function for each stream folds its records into one shared aggregate."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
@@ -50,7 +50,7 @@ class CogroupedKStream(Generic[K, A]):
     ) -> "WindowedCogroupedKStream[K, A]":
         """Group the records of all streams by key and window, as `KGroupedStream.windowed_by` does.
 
-        Raises: TopologyError if the streams have different serdes of keys, and as that method does.
+        Raises: TopologyError if the streams have different serdes of keys, or for the reasons of that method.
         """
         names = list(dict.fromkeys((grouped._key or Native).name for grouped, _ in self._parts))
         if len(names) > 1:
@@ -100,7 +100,7 @@ class CogroupedKStream(Generic[K, A]):
 
 
 class WindowedCogroupedKStream(Generic[K, A]):
-    """Grouped streams of equal keys, by key and window."""
+    """Grouped streams with the same keys, by key and window."""
 
     def __init__(self, groups: KGroupedStream[Any, Any], aggregators: list[Aggregator]) -> None:
         self._groups, self._aggregators = groups, aggregators
@@ -112,7 +112,7 @@ class WindowedCogroupedKStream(Generic[K, A]):
         value: Serde[A] | None = None,
         merger: Callable[[Any, A, A], A] | None = None,
     ) -> "KTable[Windowed[K], A]":
-        """Fold the records of all streams in each window; as `aggregate` of a grouped stream with windows.
+        """Fold the records of all streams in each window, as `KGroupedStream.aggregate` does with windows.
 
         Sessions need a `merger(key, aggregate, later aggregate)`.
         """
@@ -126,11 +126,11 @@ class WindowedCogroupedKStream(Generic[K, A]):
 
 
 def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
-    """The values of a stream with its place among the others; without a value a record is in no group."""
+    """Return a function from a stream's value to (number of the stream, value), or to None: then it is in no group."""
     return lambda value: None if value is None else (place, value)
 
 
 def _in_place(place: int, count: int) -> Callable[[Any], tuple[Any, ...] | None]:
-    """The same as tuples that have the value at its place, and None elsewhere, for which there is a serde."""
+    """Return a function from a value to a tuple with an element a stream, None but for this one's; a serde has it."""
     before, after = (None,) * place, (None,) * (count - place - 1)
     return lambda value: None if value is None else (*before, value, *after)

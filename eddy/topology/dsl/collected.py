@@ -1,4 +1,4 @@
-"""CollectedTable: the result of `collect`, with the groups that have too many values."""
+"""CollectedTable: the result of `collect`, and a table of errors for groups that have too many values."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,12 +16,12 @@ V = TypeVar("V")
 
 
 class CollectedTable(KTable[K, tuple[V, ...]]):
-    """The result of `collect`."""
+    """The result of `collect`: a table of all values of each group, in order."""
 
     def __init__(
         self, builder: Builder, node: plan.Node, selection: Selection, counts: Callable[[str], KTable[K, int]]
     ) -> None:
-        """`counts` adds the table of the numbers of values, under a name."""
+        """`counts` is a function that adds the table of the groups' numbers of values, under a given name."""
         super().__init__(builder, node)
         self._selection, self._counts = selection, counts
 
@@ -47,7 +47,7 @@ class _TooMany:
         self._name, self._most = selection.name, selection.n or 1
 
     def applies(self, key: object, count: int) -> bool:
-        """Whether a group has too many values."""
+        """Return whether a group has too many values."""
         return count > self._most
 
     def __call__(self, count: int) -> str:

@@ -1,4 +1,4 @@
-"""The first record of each `by` value within a span of event time."""
+"""Adds the steps that keep the first record of each `by` value within a span of event time."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,7 +29,7 @@ def deduplicated(
     name: str | None,
     key: Serde[Any] | None,
 ) -> plan.Node:
-    """The node of the records that pass. Raises: TopologyError."""
+    """Add the steps, and return the step of the records that are kept. Raises: TopologyError."""
     name = name_or(name, f"{source.label}-deduplicate")
     where = f"deduplicate '{name}'"
     check_span(f"{where}: within", within, _MILLISECOND, "timedelta(hours=1)")
@@ -57,7 +57,7 @@ def deduplicated(
         inputs=(pairs,),
         key=by_serde,
         value=Tuple(Bytes, Int64, *record),
-        rekeyed=pairs.rekeyed or sent,  # so that all wait for marks, in the partitions of their `by` values
+        rekeyed=pairs.rekeyed or sent,  # so that all records wait for marks, in the partitions of their `by` values
         windows=JoinSide(span, span, grace // _MILLISECOND),
         inner_key=by_serde,
         origins=origins,
@@ -81,7 +81,7 @@ def deduplicated(
 def _under(
     builder: Builder, where: str, source: plan.Node, by: Callable[..., Any] | None, key: Serde[Any] | None
 ) -> plan.Node:
-    """The pairs of the keys and values of records, under what `by` returns, or under their keys."""
+    """Return a step of pairs (key, value) of the records. Their new key is the result of `by`, or else their key."""
     if by is None:
         return builder.transform(source, "map-values", _paired, None, method="deduplicate")
     check_of_row(where, by, what="by")

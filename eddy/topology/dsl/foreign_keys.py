@@ -1,4 +1,4 @@
-"""Joins of tables by a foreign key, made of a join of relations and a join of tables."""
+"""Joins of tables by a foreign key, composed of a join of relations and a join of tables by key."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ __all__ = ["foreign_key_join"]
 def foreign_key_join(
     table: "KTable[Any, Any]", other: Any, foreign_key: Any, joiner: Any, name: str | None, value: Any, *, left: bool
 ) -> "KTable[Any, Any]":
-    """A table with the other side's rows under this side's keys, then a join by key.
+    """Find the other table's row for each row by its foreign key, then join the found rows by this table's key.
 
-    Found rows have the foreign key with them: one that is found for an earlier foreign key, while the row of the
-    current one is still on its way from another worker, is none.
+    A found row is stored with its foreign key. If it was found for an earlier foreign key, because the row for the
+    current one has not yet arrived from another worker, it counts as not found.
     """
     from eddy.topology.dsl.table import KTable
 
@@ -53,7 +53,7 @@ def foreign_key_join(
 
 
 def _with_key(where: str, function: Any, parameters: tuple[str, ...], what: str) -> Callable[..., Any]:
-    """A function of the key and these parameters."""
+    """Return `function` if it takes the key before `parameters`, else a function that calls it without the key."""
     if takes_key(where, function, *parameters, what=what):
         return function
     return lambda key, *values: function(*values)

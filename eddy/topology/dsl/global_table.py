@@ -1,4 +1,4 @@
-"""Global tables, and the joins of streams with them."""
+"""Global tables, and joins of streams with global tables."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -16,10 +16,10 @@ V = TypeVar("V")
 
 
 class GlobalKTable(Generic[K, V]):
-    """A table that every worker has whole: the latest value of each key of a topic.
+    """A table of the latest value of each key of a topic. Every worker has the whole table.
 
-    A stream is joined with it by a key that is made from each record: `stream.join(table, joiner, select=…)`. Changes
-    take effect at the beginning of an epoch, and make no record.
+    `stream.join(table, joiner, select=…)` joins a stream with it: `select` makes the table's key from each record.
+    Changes of the table take effect at the beginning of an epoch, and emit no joined record.
     """
 
     def __init__(self, builder: Builder, node: plan.GlobalTable) -> None:
@@ -27,7 +27,7 @@ class GlobalKTable(Generic[K, V]):
 
     @property
     def name(self) -> str:
-        """The name of its store."""
+        """The name of the table's store."""
         return self._node.name
 
 

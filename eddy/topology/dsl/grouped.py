@@ -1,4 +1,4 @@
-"""Grouped collections: the inputs of aggregates."""
+"""Grouped collections, from which aggregates are made."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -52,11 +52,11 @@ class _Grouped(Generic[K, V]):
         return self._builder.add(node_type, name, kind="table", key=self._key, **fields)
 
     def _source(self, name: str) -> plan.Node:
-        """The rows at the owners of their groups, with the author's serdes."""
+        """Return the step of the rows at the owners of their groups, with the author's serdes."""
         return self._builder.by_key(self._node, name, self._key, self._value)
 
     def count(self, name: str) -> "KTable[K, int]":
-        """The number of rows of each group, in a store called `name`. An empty group is absent."""
+        """Count the rows of each group, in a store called `name`. An empty group has no row."""
         from eddy.topology.dsl.table import KTable
 
         node = self._add(self._count, name, inputs=(self._source(name),), value=Int64)
@@ -65,11 +65,12 @@ class _Grouped(Generic[K, V]):
     def distinct_count(
         self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None
     ) -> "KTable[K, int]":
-        """The number of different `of(value)` in each group, in a store called `name`; without `of`, of values.
+        """Count the different results of `of(value)` in each group, or the different values, in a store called `name`.
 
-        None does not count, and a group without others is absent. Values that are equal in Python are one: 1 and 1.0.
-        `value` is the serde of the values that are counted. They are in a state called `<name>-distinct`, for
-        windows in `<name>-values`, until nothing can be added to a window. Each record of a session needs a value.
+        None does not count, and a group with nothing to count has no row. Values that are equal in Python, such as 1
+        and 1.0, count once. `value` is the serde of the values that are counted. They are in a state called
+        `<name>-distinct`, or for windows `<name>-values`, as long as a window can get records. A record in a session
+        needs a value.
         Cost: O(1) for each changed row.
         """
         where = f"distinct_count '{check_name(name, 'step')}'"
@@ -93,12 +94,12 @@ class _Grouped(Generic[K, V]):
         return KGroupedTable[K, Any](self._builder, once, self._key).count(name)
 
     def sum(self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None) -> "KTable[K, Any]":
-        """The sum of the numbers `of(value)` of each group, in a store called `name`; without `of`, of the values.
+        """Add up the numbers `of(value)` of each group, or its values, in a store called `name`.
 
         The sum is exact, and a float is rounded once, at the end, so the result does not depend on the order of rows.
-        Numbers are ints of any size, floats and Decimals; None is ignored, and a group without numbers is absent.
-        `value` is the serde of the sums, by default that of the values, if these are summed. The exact totals are in a
-        state called `<name>-totals`. A row with another value than a number is an error of the row.
+        Numbers are ints of any size, floats and Decimals. None is ignored, and a group without numbers has no row.
+        `value` is the serde of the sums, by default the serde of the values if these are summed. The exact totals are
+        in a state called `<name>-totals`. A row whose value is no number is an error of this row.
         Cost: O(1) for each changed row.
         """
         given = self._value if value is None and of is None else value
@@ -107,7 +108,7 @@ class _Grouped(Generic[K, V]):
     def avg(
         self, name: str, of: Callable[[V], Any] | None = None, value: Serde[Any] | None = None
     ) -> "KTable[K, float]":
-        """The mean of the numbers `of(value)` of each group, the nearest float; as `sum`. `value` is its serde."""
+        """Compute the mean of the numbers `of(value)` of each group, as a float with serde `value`. See `sum`."""
         return self._summed(name, of, Float64 if value is None else value, mean=True)
 
     def _summed(self, name: str, of: Any, value: Serde[Any] | None, mean: bool) -> Any:
@@ -136,10 +137,11 @@ class _Grouped(Generic[K, V]):
         max: int,
         value: Serde[tuple[V, ...]] | None = None,
     ) -> "CollectedTable[K, V]":
-        """All values of each group in the order of `by(value)`, as a tuple, in a store called `name`; as `top_k`.
+        """Collect the values of each group in a tuple, in the order of `by(value)`, in a store called `name`.
 
-        The least value is first. A group with more than `max` values is not in the table; the table's `errors` names
-        such groups. Values of windows are in a state called `<name>-values`, until nothing can be added to a window.
+        The least value is first; equal values are ordered as in `top_k`. A group with more than `max` values is not in
+        the table; the table's `errors` names such groups. Values of windows are in a state called `<name>-values` as
+        long as a window can get records.
         Cost: O(log n) for each change, and the values of the result.
         """
         where = f"collect '{check_name(name, 'step')}'"
@@ -159,7 +161,7 @@ class _Grouped(Generic[K, V]):
         return CollectedTable(self._builder, node, selection, KGroupedTable[K, V](self._builder, rows, self._key).count)
 
     def _present(self, name: str, of: Any, value: Serde[Any] | None) -> plan.Node:
-        """The rows of a relation with the values `of(value)` that are not None; without `of`, the values."""
+        """Return the step of the results of `of(value)`, or of the values, that are not None."""
         source = self._source(name)
         serde = value or (source.value if of is None else None)
         return self._builder.transform(
@@ -169,7 +171,7 @@ class _Grouped(Generic[K, V]):
     def top_k(
         self, n: int, name: str, by: Callable[[V], Any] | None = None, value: Serde[tuple[V, ...]] | None = None
     ) -> "KTable[K, tuple[V, ...]]":
-        """The `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
+        """Keep the `n` greatest values of each group by `by(value)`, the greatest first, in a store called `name`.
 
         Without `by` the values themselves are compared. Among values with equal `by`, the value with the greater bytes
         is first. A value with weight 2 is in the result twice. Values of None are ignored.
@@ -180,17 +182,17 @@ class _Grouped(Generic[K, V]):
         return self._first("top_k", name, n, True, by, of)
 
     def min(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
-        """The least value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        """Keep the least value of each group by `by(value)`, in a store called `name`. See `top_k`."""
         return self._first("min", name, None, False, by, self._value)
 
     def max(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
-        """The greatest value of each group, by `by(value)`, in a store called `name`; as `top_k`."""
+        """Keep the greatest value of each group by `by(value)`, in a store called `name`. See `top_k`."""
         return self._first("max", name, None, True, by, self._value)
 
     def latest(self, name: str, by: Callable[[V], Any] | None = None) -> "KTable[K, V]":
-        """The value with the greatest `by(value)` in each group, in a store called `name`: `max` under another name.
+        """Keep the value with the greatest `by(value)` of each group, in a store called `name`.
 
-        `by` is the time of a value, so that the result does not depend on the order of arrival. It is mandatory.
+        `by` returns the time of a value, and has to be given: so the result does not depend on the order of arrival.
         """
         if by is None:
             raise TopologyError(
@@ -208,7 +210,7 @@ class _Grouped(Generic[K, V]):
         source = self._source(name)
         selection = Selection(name, n, descending, by, source.value or Native)
         fields: dict[str, Any] = {"inputs": (source,), "value": value}
-        if source.kind == "stream":  # facts are never retracted, so that only the first values have to be stored
+        if source.kind == "stream":  # facts are never retracted, so only the first values have to be stored
             fold = {"initial": selection.nothing, "adder": selection.adding, "commutes": True, "selection": selection}
             return KTable(self._builder, self._add(self._fold, name, **fields, **fold))
         return KTable(self._builder, self._add(plan.TopK, name, **fields, selection=selection))
@@ -221,9 +223,9 @@ class _Grouped(Generic[K, V]):
 
 
 class KGroupedStream(_Grouped[K, V]):
-    """Records by key. They are facts, so an aggregate only ever adds.
+    """Records by key. Records are never retracted, so an aggregate needs no function that subtracts.
 
-    A record without a key or without a value is in no group: it is dropped, and counted by the worker.
+    A record without a key or without a value is in no group. It is dropped, and the worker counts it.
     """
 
     _values: type[plan.Node] = plan.WindowedValues
@@ -235,17 +237,17 @@ class KGroupedStream(_Grouped[K, V]):
     ) -> "KGroupedStream[Windowed[K], V]":
         """Group by key and window. The keys are then `Windowed(key, start_ms, end_ms)`.
 
-        A record is in the windows with its timestamp. It is late for a window, and not in it, if its partition of the
-        source already has a timestamp of `windows.grace` after the window's end; `late_records` counts that. A window
-        closes when all partitions of the source from which its records may come have such a timestamp.
+        A record is in the windows that contain its timestamp. It is late for a window, and not in it, if its source
+        partition already has a timestamp of `windows.grace` after the window's end; `late_records` counts this. A
+        window closes when all source partitions from which its records may come have such a timestamp.
 
         Args:
             windows: `TimeWindows(size, advance, grace)`, `CalendarWindows(unit, zone, grace)`,
                 `SlidingWindows(difference, grace)`, `SessionWindows(gap, grace)` or `UnlimitedWindows(start)`. Sessions
                 merge, and so do their aggregates.
-            emit: `update`: each change of a window's row, as an epoch leaves it; `close`: the row of each window once,
-                when it closes. Nothing is retracted when a window closes.
-            retention: how long after its end the row of a closed window is in the table, in event time.
+            emit: `update` emits a window's row after each epoch that changes it; `close` emits the row of each window
+                once, when the window closes. Nothing is retracted when a window closes.
+            retention: the event time for which a closed window's row is kept in the table, after the window's end.
 
         Raises: TopologyError if the rows are not records of a source.
         """
@@ -327,8 +329,8 @@ class KGroupedStream(_Grouped[K, V]):
         """Fold each group by `aggregator(key, value, aggregate)`, starting with `initializer()`.
 
         The function returns the next aggregate and does not change the old one. None deletes the group; its next record
-        starts it again. Sessions need a `merger(key, aggregate, later aggregate)`, and it and the aggregator have to
-        give the same result in any order. The keys that these functions get have no window.
+        starts it again. Sessions need a `merger(key, aggregate, later aggregate)`. Then merger and aggregator have to
+        give the same result in any order. These functions get keys without a window.
         """
         check_name(name, "aggregate")
         check_function(f"aggregate '{name}'", initializer, what="initializer")
@@ -339,7 +341,7 @@ class KGroupedStream(_Grouped[K, V]):
         return self._aggregate(name, value, initial=initializer, adder=aggregator, **merging)
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> "CogroupedKStream[K, A]":
-        """Begin an aggregate of several grouped streams with this one, whose records `aggregator` folds.
+        """Begin an aggregate of several grouped streams with this stream, whose records `aggregator` folds.
 
         `aggregator(key, value, aggregate)` is as in `aggregate`.
         """
@@ -355,7 +357,7 @@ class KGroupedStream(_Grouped[K, V]):
 
 
 class _Present:
-    """A function from a value to a list with `of(value)`, or with the value itself; empty in place of None."""
+    """A function from a value to a list of one element, `of(value)` or the value; the list is empty if that is None."""
 
     def __init__(self, of: Callable[[Any], Any] | None) -> None:
         self._of = of
@@ -366,7 +368,7 @@ class _Present:
 
 
 class KGroupedTable(_Grouped[K, V]):
-    """Rows by key, inserted and retracted: of a table, or of a relation. A row without a key is in no group."""
+    """The rows of a table or a relation, by key, inserted and retracted. A row without a key is in no group."""
 
     def reduce(self, adder: Callable[[V, V], V], subtractor: Callable[[V, V], V], name: str) -> "KTable[K, V]":
         """Fold the values of each group by `adder(aggregate, value)`; `subtractor` retracts a value.
@@ -390,9 +392,9 @@ class KGroupedTable(_Grouped[K, V]):
     ) -> "KTable[K, A]":
         """Fold each group by `adder(key, value, aggregate)`; `subtractor` retracts a row.
 
-        Rows are inserted and retracted in any order, so the two functions have to undo each other in any order: sums,
-        not lists. None deletes the group; for the next call it is the same as the result of `initializer()`: None for a
-        sum of 0.
+        Rows are inserted and retracted in any order, so the two functions have to undo each other in any order: they
+        can compute sums, but not lists. None deletes the group, and the next call starts from `initializer()` again. So
+        return None for a sum of 0.
         """
         check_name(name, "aggregate")
         _needs(subtractor, f"aggregate '{name}'")
@@ -419,7 +421,7 @@ def _nothing() -> Any:
 
 
 class _Reduce:
-    """A reducer as an adder: the first value of a group is its first aggregate."""
+    """A reducer as an adder: the first value of a group becomes its aggregate."""
 
     def __init__(self, reducer: Callable[[Any, Any], Any]) -> None:
         self.reducer = reducer
@@ -429,7 +431,7 @@ class _Reduce:
 
 
 class _TakeBack(_Reduce):
-    """A reducer's subtractor. After the reducer returned None there is no aggregate from which to subtract."""
+    """A reducer's subtractor. If the reducer has returned None, there is no aggregate to subtract from."""
 
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
         return None if aggregate is _START else self.reducer(aggregate, value)

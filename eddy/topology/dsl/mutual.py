@@ -1,4 +1,4 @@
-"""Mutual recursion: several bindings, each defined by all, evaluated in turn from empty until none changes."""
+"""Mutual recursion: several bindings, each defined by all, are evaluated in turn from empty until none changes."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -21,11 +21,11 @@ Serdes = Mapping[str, tuple[Serde[Any], Serde[Any]]]
 
 
 class Bindings:
-    """The results of a block: a relation for each binding, by name or in order, and `errors`.
+    """The results of a block: a relation for each binding, by name or in order, and `errors`, a relation, too.
 
-    `errors` holds rows (binding, (key, value)) that the block's last iteration changed; it is empty if the block has no
-    `limit`, or one with `on_limit="return"`. In an outermost block it also holds the errors of the blocks inside, in
-    any iteration: rows ("block.binding", (key, value)).
+    `errors` has rows (binding, (key, value)) that the block's last iteration changed. It is empty if the block has no
+    `limit`, or one with `on_limit="return"`. In an outermost block it also has the errors of the blocks inside, in any
+    iteration, as rows ("block.binding", (key, value)).
     """
 
     def __init__(self, relations: Mapping[str, Relation[Any, Any]], errors: Relation[Any, Any]) -> None:
@@ -58,12 +58,13 @@ def mutually_recursive(
     label: str | None = None,
     words: Words | None = None,
 ) -> Bindings:
-    """Create a block from the definitions that `step` returns. `single_partition`: the block has a single partition.
+    """Create a block from the definitions that `step` returns, in a single partition if `single_partition`.
 
-    Inside a loop it is evaluated again from empty in every iteration of that loop. `label` is its name in errors of
-    enclosing loops, and `words` are texts for a block that is not written as `mutually_recursive(…)`.
+    Inside a loop the block is evaluated again from empty in every iteration of the loop. `label` is the block's name in
+    errors of enclosing loops. `words` are the texts of messages for a block that is not written as a call of
+    `mutually_recursive`.
 
-    Raises: TopologyError if step does not return a relation for each binding, or contains a step that is not allowed.
+    Raises: TopologyError if `step` does not return a relation for each binding, or adds a step that is not allowed.
     """
     where = f"mutually_recursive '{check_name(name, 'block')}'"
     names = _names(where, step, serdes)

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Processed(Generic[K, V]):
-    """A collection of (K, V) whose records, or changes, can be taken by processors."""
+    """A collection of (K, V). Processors can take its records or, if it is a table, its changes."""
 
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
@@ -59,21 +59,21 @@ class Processed(Generic[K, V]):
         weights: bool = False,
         children: Iterable[str] | None = None,
     ) -> Any:
-        """The records, taken one by one by processors, which forward records with any key.
+        """Pass the records one by one to processors, which forward records with any key.
 
-        A table's records are its changes: the new value of a key, None for a deleted one.
+        The records of a table are its changes: the new value of a key, or None for a deleted key.
 
         Args:
-            factory: makes a processor, for each partition and whenever one is made anew; it is called twice at once, to
-                be checked. A processor has `process(record)` and may have `init(context)` and `close()`.
-            stores: state stores, see `Topology.store`, and global tables, which are read only; or their names.
+            factory: makes a processor, for each partition and whenever it has to be made again. For a check it is
+                called twice at once. A processor has `process(record)` and may have `init(context)` and `close()`.
+            stores: state stores, see `Topology.store`, and global tables, which can only be read; or their names.
             name: of the step. Schedules are in a state called `<name>-moments`.
             key: the serde of the keys that are forwarded.
-            value: the serde of the values.
-            weights: pass a record of weight n once, with its weight; otherwise n times. Of a table: pass its rows, a
-                replaced one with weight -1, then the new one with 1.
-            children: names of streams. The result is then a dict with a stream for each of them:
-                `forward(record, child)` passes a record on to this one, `forward(record)` to all.
+            value: the serde of the values that are forwarded.
+            weights: True passes a record of weight n once, with its weight; False passes it n times. With True, a
+                change of a table is two records: the old row with weight -1, then the new row with weight 1.
+            children: names of streams. The result is then a dict with a stream for each name. `forward(record, child)`
+                passes a record on to the stream of this name, `forward(record)` to all.
 
         Raises: TopologyError.
         """
@@ -115,9 +115,9 @@ class Processed(Generic[K, V]):
         weights: bool = False,
         children: Iterable[str] | None = None,
     ) -> Any:
-        """As `process`, but a forwarded record has the key of its record, so that records remain in their partition.
+        """Pass the records to processors as `process` does, but each forwarded record has the key of its input record.
 
-        In a punctuation: a key of the processor's partition.
+        So records remain in their partition. In a punctuation a forwarded key has to be of the processor's partition.
         """
         rows = self._processed_rows(weights)
         node = add_processor(
@@ -126,11 +126,11 @@ class Processed(Generic[K, V]):
         return self._forwarded(node)
 
     def _processed_rows(self, weights: bool) -> plan.Node:
-        """The rows that processors take."""
+        """Return the step of the rows that processors take."""
         return self._node
 
     def _forwarded(self, step: plan.Process) -> Any:
-        """The stream of all records that are forwarded, or a stream for each child by its name."""
+        """Return the stream of all forwarded records or, if there are children, a stream for each child by its name."""
         from eddy.topology.dsl.stream import KStream
 
         if not step.children:

@@ -1,4 +1,4 @@
-"""Steps of processors: the checks of a factory and of the stores that it is given."""
+"""Adds the steps of processors, and checks the factory and the stores that they are given."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -41,7 +41,7 @@ def add_processor(
     keeps_keys: bool,
     children: Iterable[str] | None,
 ) -> plan.Process:
-    """Add a step of processors, at the owners of its rows' keys. Raises: TopologyError."""
+    """Add a step of processors, at the owners of its rows' keys, and return it. Raises: TopologyError."""
     verb = "process_values" if keeps_keys else "process"
     name = name_or(name, f"{source.label}-{verb.replace('_', '-')}")
     where = f"{verb} '{name}'"
@@ -82,7 +82,7 @@ def add_processor(
 
 
 def _check_factory(where: str, factory: Any) -> None:
-    """Refuse a factory that makes no processors, or one only. It is called twice."""
+    """Check that a factory makes a new processor at each call; it is called twice. Raises: TopologyError."""
     check_function(where, factory)
     try:
         made = [factory(), factory()]
@@ -115,7 +115,7 @@ def _listed(where: str, stores: Any) -> list[Any]:
 
 
 def _global_table(builder: Builder, store: Any) -> plan.GlobalTable | None:
-    """The global table of this topology that is given, or named; None if it is none."""
+    """Return the global table of this topology that `store` is or names; None if there is none."""
     tables = list(builder.plan.global_tables())
     if isinstance(store, GlobalKTable):
         return next((table for table in tables if table is store._node), None)
@@ -123,7 +123,7 @@ def _global_table(builder: Builder, store: Any) -> plan.GlobalTable | None:
 
 
 def _declared(builder: Builder, where: str, store: Any) -> plan.DeclaredStore:
-    """The store with a name, or the store itself."""
+    """Return the state store that `store` is or names. Raises: TopologyError if the topology does not declare it."""
     declared = builder.plan.stores
     name = getattr(store, "name", store)
     found = declared.get(name) if isinstance(name, str) else None
@@ -147,7 +147,7 @@ def declared_store(
     changelog: bool,
     memory: bool,
 ) -> plan.DeclaredStore:
-    """A state store, with the serdes of its kind. Raises: TopologyError."""
+    """Return a state store with the serdes of its kind. Raises: TopologyError."""
     where = f"store '{check_name(name, 'store')}'"
     check_serdes(where, optional=False, key=key, value=value)
     check_flag(where, changelog=changelog, memory=memory)
@@ -180,7 +180,7 @@ def declared_store(
 
 
 def _spans(where: str, kind: StoreKind, size: Any, retention: Any) -> tuple[int, int]:
-    """The size of a store's windows, and its retention, in milliseconds; 0 without. Raises: TopologyError."""
+    """Return (size of a store's windows, retention) in milliseconds, 0 if not given. Raises: TopologyError."""
     unit = timedelta(milliseconds=1)
     if kind == "key-value" and (size is not None or retention is not None):
         raise TopologyError(

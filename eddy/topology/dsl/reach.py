@@ -1,4 +1,4 @@
-"""Reachability and paths over edges, and totals over trees: checks arguments, and adds the steps that compute them."""
+"""Adds the steps for reachability and paths over edges, and for totals over trees, and checks their arguments."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -45,7 +45,7 @@ def recursive_fixpoint(
     node: Serde[Any] | None = None,
     on_limit: OnLimit = "hold",
 ) -> Relation[Any, Reached]:
-    """See `Topology.recursive_fixpoint`."""
+    """Add the steps of `Topology.recursive_fixpoint`, which explains the arguments."""
     where = f"recursive_fixpoint '{check_name(name, 'step')}'"
     _check_inputs(builder, where, roots=roots, edges=edges)
     _check_choices(where, cycle_policy, deletion_mode, on_limit)
@@ -139,10 +139,10 @@ def _paths(
     of: Serde[Any],
     on_limit: OnLimit,
 ) -> Relation[Any, Reached]:
-    """One row for each path. This is linear: X = starts + (X ⋈ edges), by waves.
+    """Make one row for each path. The recursion is linear, X = starts + (X ⋈ edges), so it is computed by waves.
 
-    X has rows node -> (key, root, depth, parent, order, the path so far). The path is stored only if no depth bounds
-    paths, so that no path meets a node twice.
+    X has rows node -> (key, root, depth, parent, order, path so far). The path so far is stored only if there is no
+    `max_depth`; then it keeps a path from meeting a node twice.
     """
     key = roots._node.key
     value = Tuple(key or Native, of, Native, of, Native, Tuple(of, ...))
@@ -173,7 +173,7 @@ def _paths(
 
 
 class SubtreeTotals(KTable[Any, Any]):
-    """A table node -> total. `errors` is a relation: the least node of each cycle, with the cycle."""
+    """A table node -> total. `errors` is a relation with the least node of each cycle, and the cycle."""
 
     def __init__(self, builder: Builder, node: plan.Node, errors: Relation[Any, tuple[Any, ...]]) -> None:
         super().__init__(builder, node)
@@ -189,7 +189,7 @@ def tree_totals(
     include_self: bool,
     value: Serde[Any] | None,
 ) -> SubtreeTotals:
-    """See `KTable.tree_totals`."""
+    """Add the steps of `KTable.tree_totals`, which explains the arguments."""
     where = f"tree_totals '{check_name(name, 'step')}'"
     _check_functions(where, ("node", "value"), own=own, parent=parent)
     check_flag(where, include_self=include_self)

@@ -3,8 +3,8 @@
     waves         op is linear: filter, map, flat_map, union, joins with collections from outside
     nested time   anything else on relations: distinct, minus, aggregates, X joined with itself, loops inside
 
-Nested time needs all rows of a loop in a single partition, unless every step inside keeps the keys. Whether it does is
-known only after op was built; if necessary, op is built again with all its inputs in a single partition.
+Nested time needs all rows of a loop in a single partition, unless every step inside keeps the keys. Whether every step
+does is known only after `op` was called. If one does not, `op` is called again with all inputs in a single partition.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ def close_recursion(
     bound: Bound,
     include_seeds: bool = True,
 ) -> Recursion:
-    """Build `op`, from the node of X to the node of op(X), and close the loop.
+    """Call `op`, which makes the node of op(X) from the node of X, and close the loop.
 
-    `op` returns the node of a collection of the same kind, or the author's result as it is if that is invalid.
+    `op` returns a node of the same kind as X, or the author's result unchanged if that is invalid.
 
-    Raises: TopologyError naming the step that does not fit; NonTerminatingRecursionError.
+    Raises: TopologyError naming the step that is not allowed; NonTerminatingRecursionError.
     """
     where = f"recursively '{check_name(name, 'step')}'"
     _check_bound(where, bound, kind)
@@ -63,7 +63,7 @@ def close_recursion(
     _refuse_limits(where, body)
     if bound.max_depth is None:
         _check_terminates(where, variable, result, body)
-    from_start = bool(builder.open_loops)  # inputs of an enclosing loop remain in its single partition
+    from_start = bool(builder.open_loops)  # inputs of an enclosing loop remain in the loop's single partition
     single_partition = start.single_partition if from_start else seed.single_partition
     return builder.add(
         Recursion,
@@ -116,7 +116,7 @@ def _check_bound(where: str, bound: Bound, kind: Kind) -> None:
 
 
 def _why_nested(body: list[Node], variable: Variable) -> str:
-    """The first step that waves cannot compute, as text; empty if they can compute all."""
+    """Return a text naming the first step that waves cannot compute; empty if waves can compute all steps."""
     inside = {variable, *body}
     for node in body:
         if node.variables:
@@ -139,7 +139,7 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 
 
 def _refuse_limits(where: str, body: list[Node]) -> None:
-    """Refuse blocks whose limit makes rows of errors: only a block has `errors` and can withhold rows."""
+    """Refuse blocks whose limit makes rows of errors: only a block around them has `errors` and can withhold rows."""
     for node in body:
         if node.error_limit is not None:
             raise TopologyError(
@@ -150,7 +150,7 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
 
 
 def moves_rows(body: list[Node], nested: object) -> bool:
-    """Whether a loop needs a single partition: a step inside needs one or, by nested time, changes keys."""
+    """Return whether a loop needs a single partition: if a step inside needs one or, by nested time, changes keys."""
     return any(node.single_partition or (nested and (node.rekeyed or node.role == "exchange")) for node in body)
 
 
@@ -162,7 +162,7 @@ def check_inside(where: str, body: list[Node]) -> None:
 
 
 def _check_terminates(where: str, variable: Variable, result: Node, body: list[Node]) -> None:
-    """Check that every path through the loop has a step that can drop a row."""
+    """Check that every path through the loop has a step that can drop a row. Raises: NonTerminatingRecursionError."""
     paths: dict[Node, list[str] | None] = {variable: []}
     for node in body:
         open_paths = [paths[source] for source in node.inputs if paths.get(source) is not None]

@@ -38,7 +38,7 @@ _BECOMES = "A table becomes one by .to_relation()"
 
 
 class Relation(Generic[K, V]):
-    """Rows of (K, V). The author's functions have to depend on the row alone: equal rows may share one call."""
+    """Rows of (K, V). The author's functions may depend on the row alone, because equal rows may share one call."""
 
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
@@ -110,7 +110,7 @@ class Relation(Generic[K, V]):
     def flat_map_values(
         self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None
     ) -> Any:
-        """Replace each row by one for each value of `function(value)`, under the same key; as `map_values`."""
+        """Replace each row by a row for each value of `function(value)`, with the same key. See `map_values`."""
         return self._transform("flat-map-values", function, name, None, value)
 
     def peek(self, function: Callable[[K, V], object], name: str | None = None) -> "Relation[K, V]":
@@ -124,7 +124,7 @@ class Relation(Generic[K, V]):
         return self._transform("select-key", function, name, key)
 
     def union(self, *others: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
-        """All rows of this relation and of `others`, weights added (UNION ALL); `distinct()` makes it UNION."""
+        """Return the rows of this relation and `others`, with added weights (UNION ALL). `distinct()` gives UNION."""
         check_kind(f"union after '{self._node.label}'", Relation, others, _BECOMES)
         same_topology("union", self._builder, [other._builder for other in others])
         nodes = (self._node, *(other._node for other in others))
@@ -139,10 +139,10 @@ class Relation(Generic[K, V]):
         value: Serde[V2] | None = None,
         keeps_key: bool = False,
     ) -> "Relation[K2, V2]":
-        """The rows `merge(key, value, other's value)`, a pair (key, value), of all matches by key.
+        """Match the rows of both sides by key, and make the row `merge(key, value, other's value)` of each match.
 
-        Weights multiply, so that retracting a row retracts every row made from it. With `keeps_key` the pair has to
-        have the matched key, so that rows remain in their partition; another key is then a DataError.
+        Weights multiply, so retracting a row retracts every row made from it. With `keeps_key` the pair (key, value)
+        from `merge` must have the matched key, so that rows remain in their partition; another key is a DataError.
         """
         if not isinstance(other, Relation | KTable):
             raise TopologyError(
@@ -168,7 +168,7 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, node)
 
     def distinct(self, name: str | None = None) -> "Relation[K, V]":
-        """Each row once, whatever its weight."""
+        """Keep each row once, whatever its weight."""
         return self._weight_function(self._node, "distinct", name_or(name, f"{self._node.label}-distinct"))
 
     def valid(
@@ -179,16 +179,17 @@ class Relation(Generic[K, V]):
         until: Callable[[K, V], int | None] | None = None,
         name: str | None = None,
     ) -> "Relation[K, V]":
-        """The rows that are true now: while `from_(key, value)` <= the clock < `until(key, value)`.
+        """Keep the rows that are true now: while `from_(key, value)` <= the clock < `until(key, value)`.
 
-        Both are milliseconds since 1970, and None leaves an end open. Rows are inserted and retracted as time passes,
-        and all that is made from them follows, recursions, too. It is called before a recursion, not inside of one.
+        Both functions return milliseconds since 1970, or None if there is no such bound. Rows are inserted and
+        retracted as time passes, and everything made from them changes with them, recursions, too. Call it before a
+        recursion, not inside it.
 
         Args:
-            clock: `event time`: the greatest timestamp read from the row's partition of its source, so that the rows
-                are a function of the input; they have to be rows of one topic, with its keys. `wall clock`: the time at
-                which the worker runs, also without any input.
-            from_, until: functions of the row alone; at least one of them.
+            clock: `event time` is the greatest timestamp read from the row's partition of its source, so the rows
+                depend on the input alone; they have to be rows of one topic, with its keys. `wall clock` is the time at
+                which the worker runs, and advances without input.
+            from_, until: functions of the row alone. At least one of them has to be given.
             name: of the step, whose states are `<name>-rows`, `<name>-moments` and `<name>-calendar`.
 
         Raises: TopologyError.
@@ -219,7 +220,7 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, made)
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
-        """Each row with its weight here minus its weight in `other`, at least 0 (EXCEPT ALL)."""
+        """Reduce each row's weight by its weight in `other`, down to 0 at least (EXCEPT ALL)."""
         check_kind(f"minus after '{self._node.label}'", Relation, [other], _BECOMES)
         same_topology("minus", self._builder, [other._builder])
         name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
@@ -228,7 +229,7 @@ class Relation(Generic[K, V]):
         return self._weight_function(both, "minus", name)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedTable[K, V]:
-        """Group by the rows' keys; `key` and `value` are the serdes of the groups' keys and values."""
+        """Group the rows by their keys; `key` and `value` are the serdes of the groups' keys and values."""
         return KGroupedTable(self._builder, self._node, key, value)
 
     def group_by(
@@ -237,7 +238,7 @@ class Relation(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """Group by the key in `function(key, value)`, a pair (key, value)."""
+        """Group the rows by the key in `function(key, value)`, a pair (key, value)."""
         return self._transform("map", function, None, key, value, method="group_by").group_by_key()
 
     def recursively(
@@ -248,23 +249,24 @@ class Relation(Generic[K, V]):
         limit: int = 10_000,
         on_limit: Literal["hold", "stop", "return", "dead-letter"] = "hold",
     ) -> "RecursiveRelation[K, V]":
-        """X = seed + op(X): weights add up, and a retracted row retracts all rows derived from it.
+        """Compute X = seed + op(X). Weights add up, and a retracted row retracts all rows derived from it.
 
-        The result is correct in any order of arrival, under moves and deletes. If `op` is linear (filter, map,
-        flat_map, union, joins with collections from outside) it is computed by waves, and a cycle in the data has no
-        finite answer. With `distinct`, `minus`, aggregates, X joined with itself or recursions inside, it is computed
-        by nested time: the least fixpoint from empty, exact even if rows support one another in a cycle.
+        The result is correct in any order of arrival, and after moves and deletions. If `op` is linear (filter, map,
+        flat_map, union, joins with collections from outside), waves compute it; then a cycle in the data has no finite
+        answer. With `distinct`, `minus`, aggregates, X joined with itself or recursions inside, nested time computes
+        it: the result is the least fixpoint from empty, exact even if rows support one another in a cycle.
 
         Args:
-            op: builds the step from a relation to a relation of the same types; it may be called twice.
-            name: of the loop and its topic, `<application>-<name>-loop`.
+            op: makes a relation of the same types from a relation; it may be called twice.
+            name: of the loop, whose topic is `<application>-<name>-loop`.
             max_depth: the most applications of op to a row; op is not applied to deeper rows. Rows are then stored by
                 depth.
-            limit: by waves, the number of stale steps on a path (steps that meet only rows outside that the path has
-                met before) after which it is considered endless; otherwise the number of iterations.
-            on_limit: `hold` holds rows without a finite answer and names the cause; `stop` does so, and ends the worker
-                if no unread input could mend it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does,
-                and report the rows that were cut.
+            limit: by waves, the number of stale steps on a path after which the path is considered endless; a step is
+                stale if it meets only rows outside that the path has met before. By nested time, the number of
+                iterations.
+            on_limit: `hold` holds rows without a finite answer and names the cause. `stop` does the same, and ends the
+                worker if no unread input could change this. `return` and `dead-letter` stop at depth `limit` as
+                `max_depth` does, and report the rows that were cut off.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """
@@ -272,7 +274,7 @@ class Relation(Generic[K, V]):
         return self._bounded(op, name, Bound.asked(max_depth, limit, on_limit))
 
     def _bounded(self, op: Any, name: str, bound: Bound) -> "RecursiveRelation[K, V]":
-        """As `recursively`."""
+        """Add the recursion, as `recursively` does, with its limits in `bound`."""
         check_function(f"recursively '{name}'", op, "rows", what="op")
 
         def build(variable: plan.Node) -> Any:
@@ -289,11 +291,11 @@ class Relation(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V2] | None = None,
     ) -> "Relation[K, V2]":
-        """The values that `function(key, values)` returns for each key; `values` maps each value to its weight.
+        """Compute the values `function(key, values)` of each key. `values` maps each value of the key to its weight.
 
-        It is for any function of all rows of a key: the least value, the three largest, a median. Weights are above 0,
-        and a key without rows has no result. Each change of a key reads all its rows. The input rows are in a state
-        called `name`.
+        The function may be any function of all rows of a key: the least value, the three largest, a median. Weights are
+        above 0, and a key without rows has no result. Each change of a key reads all its rows. The input rows are in a
+        state called `name`.
         """
         check_name(name, "reduce")
         check_function(f"reduce '{name}'", function, "key", "values", iterates=True)
@@ -305,7 +307,7 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, node)
 
     def to_table(self, name: str) -> "RelationTable[K, V]":
-        """The table of the row of each key, in a store called `name`.
+        """Make a table of the only row of each key, in a store called `name`.
 
         A key with several rows is not in the table until only one row remains; the table's `errors` names such keys.
         Two equal rows count as several; `distinct()` merges them. A row without a key, or with None as its value, is
@@ -316,7 +318,7 @@ class Relation(Generic[K, V]):
         return RelationTable(self._builder, node)
 
     def at_one_owner(self, name: str) -> "Relation[K, V]":
-        """The same rows, all in a single partition, so that no downstream step sends them to other workers."""
+        """Send all rows to a single partition, so that no downstream step sends them to other workers."""
         return Relation(self._builder, self._builder.at_one_owner(self._node, check_name(name, "step")))
 
     def _merge(self, nodes: tuple[plan.Node, ...], name: str | None) -> plan.Node:
@@ -354,14 +356,14 @@ class Relation(Generic[K, V]):
 
 
 class RecursiveRelation(Relation[K, V]):
-    """The result of `recursively`."""
+    """The result of `recursively`: a relation, with the `errors` of the recursion."""
 
     @property
     def errors(self) -> Relation[str, str]:
-        """The error of the recursion: a row (its name, message) while it holds rows, otherwise no row.
+        """The error of the recursion: a row (name of the recursion, message) while rows are held, otherwise no row.
 
-        The message names the cycle, or the bound that was met, and the remedy. If several partitions hold rows, it is
-        the least of their messages. The first use of this property adds its steps to the topology.
+        The message names the cycle, or the limit that was exceeded, and the remedy. If several partitions hold rows, it
+        is the least of their messages. The first use of this property adds its steps to the topology.
         """
         recursion, builder = self._node, self._builder
         name = f"{recursion.name}-errors"
@@ -376,7 +378,7 @@ class RecursiveRelation(Relation[K, V]):
 
 
 class RelationTable(KTable[K, V]):
-    """The result of `to_table`."""
+    """The result of `to_table`: a table, with the `errors` of keys with several rows."""
 
     @property
     def errors(self) -> KTable[K, str]:
@@ -410,7 +412,7 @@ class _Several:
 def constant(
     builder: Builder, rows: Iterable[tuple[Any, Any]], name: str, key: Serde[Any] | None, value: Serde[Any] | None
 ) -> Relation[Any, Any]:
-    """A relation of fixed rows. See `Topology.constant`."""
+    """Add a relation of fixed rows: see `Topology.constant`."""
     pairs = check_rows(f"constant '{check_name(name, 'step')}'", rows, key, value)
     node = builder.add(plan.Constant, name, kind="relation", rows=pairs, rekeyed=True, key=key, value=value)
     return Relation(builder, node)

@@ -48,7 +48,7 @@ class KStream(AsyncMaps[K, V]):
     """A stream of records (K, V). Functions are called with each record and must not change it.
 
     A function that needs a parameter named `record` gets the record's `RecordContext`: its topic, partition, offset,
-    timestamp and headers; while records are in the partitions of their source.
+    timestamp and headers. This is allowed while records are in the partitions of their source.
     """
 
     @overload
@@ -138,8 +138,8 @@ class KStream(AsyncMaps[K, V]):
     def map_values(self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None) -> Any:
         """Replace each value by `function(value)`; the key is kept, so that records remain in their partition.
 
-        A function whose first parameter is named `key` is called with `function(key, value)`, and one that needs a
-        parameter named `record` also with the record's `RecordContext`.
+        A function whose first parameter is named `key` is called with `function(key, value)`. A function that needs a
+        parameter named `record` also gets the record's `RecordContext`.
         """
         return self._transform("map-values", function, name, None, value)
 
@@ -202,7 +202,7 @@ class KStream(AsyncMaps[K, V]):
     def flat_map_values(
         self, function: Callable[..., Any], name: str | None = None, value: Serde[Any] | None = None
     ) -> Any:
-        """Replace each record by one for each value of `function(value)`, under the same key; as `map_values`."""
+        """Replace each record by a record for each value of `function(value)`, with the same key. See `map_values`."""
         return self._transform("flat-map-values", function, name, None, value)
 
     @overload
@@ -240,7 +240,7 @@ class KStream(AsyncMaps[K, V]):
         self._transform("peek", function, name, method="foreach")
 
     def merge(self, *others: "KStream[K, V]", name: str | None = None) -> "KStream[K, V]":
-        """All records of this stream and of `others`; each keeps its own order."""
+        """Return all records of this stream and of `others`; each stream keeps its own order."""
         check_kind(f"merge after '{self._node.label}'", KStream, others, "A table becomes one by .to_stream()")
         same_topology("merge", self._builder, [other._builder for other in others])
         nodes = (self._node, *(other._node for other in others))
@@ -257,8 +257,9 @@ class KStream(AsyncMaps[K, V]):
         return KStream(self._builder, node)
 
     def split(self, **branches: _OfRow[K, V, Any]) -> "dict[str, KStream[K, V]]":
-        """One stream for each predicate, by name. A record is in the stream of the first predicate that is true, or in
-        none.
+        """Make a stream for each predicate, by name. A record is in the stream of the first predicate that is true.
+
+        Without a true predicate it is in none.
 
         A last branch `default=lambda key, value: True` gets all other records.
         """
@@ -271,7 +272,7 @@ class KStream(AsyncMaps[K, V]):
         return result
 
     def branch(self, **branches: _OfRow[K, V, Any]) -> "dict[str, KStream[K, V]]":
-        """Deprecated: `split` by an old name of Kafka Streams."""
+        """Deprecated: `split` under an old name of Kafka Streams."""
         warnings.warn("KStream.branch is called split", DeprecationWarning, stacklevel=2)
         return self.split(**branches)
 
@@ -309,9 +310,9 @@ class KStream(AsyncMaps[K, V]):
     ) -> None:
         """Write each record to `topic`, a topic of the user's that has to exist.
 
-        Or to the topic `topic(key, value)`, which is one of `topics`; a record for another one is an error.
-        `partitioner(key, value, partitions)` chooses the record's partition, from 0 to `partitions - 1`; without it the
-        key does, as Kafka's producers choose.
+        If `topic` is a function, the topic is `topic(key, value)`, which has to be in `topics`; another topic is an
+        error. `partitioner(key, value, partitions)` chooses the record's partition, from 0 to `partitions - 1`. Without
+        it the key decides, as with Kafka's producers.
         """
         where = f"to after '{self._node.label}'"
         if partitioner is not None:
@@ -340,16 +341,16 @@ class KStream(AsyncMaps[K, V]):
         expire_after: timedelta | None = None,
         expire_by: ExpiryClock | None = None,
     ) -> KTable[K, V]:
-        """The table of the latest values; None deletes. Its store is `name`.
+        """Make a table of the latest value of each key, in a store called `name`. A value of None deletes the key.
 
         With `expire_after` a row is removed once this span has passed since the timestamp of its record. A later record
-        of the key, also one with the same value, replaces the row and its deadline.
+        of the key replaces the row and its deadline, even if the value is the same.
 
         Args:
             name: the name of the table.
             expire_after: a span of a millisecond or more.
-            expire_by: `event time`: the greatest timestamp read from the row's source partition, so that the rows are a
-                function of the input; `wall clock`: the time at which the worker runs, also without input.
+            expire_by: `event time` is the greatest timestamp read from the row's source partition, so the rows depend
+                on the input alone; `wall clock` is the time at which the worker runs, and advances without input.
 
         Raises: TopologyError if rows do not have the timestamp of a record or, by event time, are no longer in their
         source's partitions.
@@ -373,20 +374,19 @@ class KStream(AsyncMaps[K, V]):
         name: str | None = None,
         key: Serde[K2] | None = None,
     ) -> "KStream[K, V]":
-        """The first record of each `by(key, value)`; other records less than `within` before or after it are dropped.
+        """Keep the first record of each `by(key, value)`, and drop others less than `within` before or after it.
 
-        Records are ordered by the event time of their partition, the greatest timestamp read from it so far; so those
-        of one partition are in their own order. A record passes if no record of its `by` value has passed whose
-        timestamp is less than `within` before or after its own. It waits until all source partitions have reached its
-        event time; without `by`, and without an exchange before, the partitions of its own key's topics are enough.
+        Records are ordered by event time: at each record, the greatest timestamp read so far from its partition. So the
+        records of one partition keep their order. A record is kept if no record with the same `by` value was kept whose
+        timestamp is less than `within` from its own. A record waits until all source partitions have reached its event
+        time. Without `by`, and without an exchange before, it waits only for the partitions that can have its key.
 
         Args:
-            by: makes the value by which duplicates are found, by default the record's key. A record for which it is
-            None is
-                dropped.
+            by: makes the value by which duplicates are found, by default the record's key. A record for which `by`
+                returns None is dropped.
             within: a span of a millisecond or more.
             grace: a record is late, and dropped, if its partition already has a timestamp of `within` and `grace` after
-                it; `statistics.late` counts that. `statistics.duplicates` counts the other ones that do not pass.
+                the record's own. `statistics.late` counts late records, `statistics.duplicates` other dropped records.
             name: of the step; its states are called `<name>-passed`, `<name>-waiting` and so on.
             key: the serde of `by` values.
 
@@ -396,7 +396,7 @@ class KStream(AsyncMaps[K, V]):
         return KStream(self._builder, node)
 
     def group_by_key(self, key: Serde[K] | None = None, value: Serde[V] | None = None) -> KGroupedStream[K, V]:
-        """Group by the records' keys; `key` and `value` are the serdes of the groups' keys and values."""
+        """Group the records by their keys; `key` and `value` are the serdes of the groups' keys and values."""
         return KGroupedStream(self._builder, self._node, key, value)
 
     @overload
@@ -412,7 +412,7 @@ class KStream(AsyncMaps[K, V]):
     def group_by(
         self, function: Callable[..., Any], key: Serde[K2] | None = None, value: Serde[V] | None = None
     ) -> Any:
-        """Group by `function(key, value)`."""
+        """Group the records by the key `function(key, value)`."""
         check_serdes(f"group_by after '{self._node.label}'", key=key, value=value)
         return self._transform("select-key", function, None, key, method="group_by").group_by_key(None, value)
 
@@ -425,17 +425,17 @@ class KStream(AsyncMaps[K, V]):
         limit: int = 10_000,
         on_limit: Literal["error", "return", "dead-letter"] = "error",
     ) -> "KStream[K, V]":
-        """Emit each record, the results of `op` for it, the results of op for these, and so on (KIP-857).
+        """Emit each record, the results of `op` for it, the results of `op` for these, and so on (KIP-857).
 
         Args:
-            op: builds the step from a stream to a stream of the same types; it may be called twice.
-            name: of the loop and its topic, `<application>-<name>-loop`.
-            include_seeds: whether to emit the input records too; False is the behaviour that the KIP describes.
+            op: makes a stream of the same types from a stream; it may be called twice.
+            name: of the loop, whose topic is `<application>-<name>-loop`.
+            include_seeds: whether to emit the input records, too; the KIP describes False.
             max_depth: the most applications of op to a record; op is not applied to deeper records.
-            limit: the same bound, as a guard against endless recursion, with `on_limit` as its policy.
-            on_limit: `error` raises LoopLimitError for the input record: the error policy applies to it, and no result
-            is emitted for it; `return` and `dead-letter` stop at depth `limit` as `max_depth` does, and report the
-            records that were cut.
+            limit: also the most applications of op to a record, as a guard against endless recursion.
+            on_limit: the policy at `limit`. `error` raises LoopLimitError for the input record: the error policy
+                applies to this record, and no result is emitted for it. `return` and `dead-letter` stop at depth
+                `limit` as `max_depth` does, and report the records that were cut off.
 
         Raises: NonTerminatingRecursionError if op has no step that can drop a record.
         """

@@ -1,4 +1,4 @@
-"""The joins of a KStream: with tables and global tables, as of the epoch, and with other streams, in time."""
+"""The joins of a KStream: with tables and global tables, as they are in the epoch, and with other streams, in time."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -34,7 +34,7 @@ _OUTER: dict[_How, tuple[bool, bool]] = {"inner": (False, False), "left": (True,
 
 
 class StreamJoins(Processed[K, V]):
-    """A stream of records (K, V) that can be joined."""
+    """A stream of records (K, V) that can be joined with tables, global tables and other streams."""
 
     @overload
     def join(
@@ -108,21 +108,22 @@ class StreamJoins(Processed[K, V]):
         select: Any = None,
         name: Any = None,
     ) -> Any:
-        """Join each record with the table's value of its key, as of the epoch, or with the records of another stream
-        that have its key and are near it in time.
+        """Join each record with the table's value of its key, or with near records of another stream with its key.
 
-        `joiner` is called with the two values, and before them with the key if its first parameter is named `key`. Of a
-        table: records whose key it does not have are dropped. Of a stream: each pair of records within `windows`, at
-        the later one's timestamp. A record of a stream is late, and not joined, as `JoinWindows` says; a record without
-        a key or a value is dropped. With `AsOf` each record is joined with the value that the other stream had for its
-        key at the record's timestamp. A global table is joined by the key `select(value)`, or `select(key, value)`.
+        `joiner` is called with the two values, and with the key before them if its first parameter is named `key`.
+
+        - A table: its value is read as of the epoch. A record whose key the table does not have is dropped.
+        - A stream and `JoinWindows`: each pair of records within the windows is emitted, with the later timestamp. A
+          late record (see `JoinWindows`) is not joined. A record without a key or a value is dropped.
+        - A stream and `AsOf`: the value is the one that the other stream had for the key at the record's timestamp.
+        - A global table: its key is `select(value)`, or `select(key, value)`.
 
         Args:
-            table: the table, or the other stream.
-            joiner: makes the value of two values.
-            windows: of a stream, its `JoinWindows` or `AsOf`. The third argument of a table is the `name`.
-            select: of a global table, makes its key from a record.
-            name: of the step; of two streams, the states are called `<name>-left`, `<name>-right` and so on.
+            table: the table, the global table or the other stream.
+            joiner: makes a value from two values.
+            windows: for a stream, its `JoinWindows` or `AsOf`. For a table, the third argument is the `name`.
+            select: for a global table, makes its key from a record.
+            name: of the step; if two streams are joined, the states are called `<name>-left`, `<name>-right` and so on.
             value: the serde of the joined values.
 
         Raises: TopologyError.
@@ -201,11 +202,10 @@ class StreamJoins(Processed[K, V]):
         select: Any = None,
         name: Any = None,
     ) -> Any:
-        """Join each record with the table's value of its key, or with None; or with the records of another stream; as
-        `join`.
+        """Join each record with the table's value of its key, or with None if there is no value. See `join`.
 
-        Of a stream: a record that has no match is joined with None, once, at its own timestamp, when no record that is
-        not late can match it any more. A record without a key has no match, and is joined with None at once (KIP-962).
+        For a stream: a record without a match is joined with None, once, at its own timestamp, as soon as every record
+        that could still match it would be late. A record without a key is joined with None at once (KIP-962).
         """
         return self._join(table, joiner, "left", windows, name, value, select)
 
@@ -232,7 +232,7 @@ class StreamJoins(Processed[K, V]):
     ) -> "KStream[K, V2]": ...
 
     def outer_join(self, other: Any, joiner: Any, windows: Any = None, value: Any = None, *, name: Any = None) -> Any:
-        """Join two streams as `left_join` does, with the unmatched records of both."""
+        """Join two streams as `left_join` does, but also join unmatched records of the other stream with None."""
         return self._join(other, joiner, "outer", windows, name, value, None)
 
     def _join(self, other: Any, joiner: Any, how: _How, windows: Any, name: Any, value: Any, select: Any) -> Any:
@@ -291,7 +291,7 @@ class StreamJoins(Processed[K, V]):
     def _join_stream(
         self, other: "StreamJoins[Any, Any]", joiner: Any, how: _How, windows: Any, name: Any, value: Any
     ) -> Any:
-        """Records get their moments where their sources are read; both sides meet by key."""
+        """Add the steps: records are put under their timestamps at their sources, and both sides are joined by key."""
         builder, method = self._builder, _METHODS[how]
         name = name_or(name, f"{self._node.label}-{other._node.label}-{method.replace('_', '-')}")
         where = f"{method} '{name}'"

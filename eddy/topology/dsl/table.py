@@ -42,7 +42,7 @@ W = TypeVar("W")
 
 
 class KTable(Processed[K, V]):
-    """A table K -> V that changes. Functions are also called with the old value, to retract it."""
+    """A table K -> V that changes. To retract an old value, the author's functions are called with it again."""
 
     @overload
     def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> "KTable[K, V]": ...
@@ -79,7 +79,7 @@ class KTable(Processed[K, V]):
         return self._transform("map-values", function, name, value)
 
     def to_stream(self, name: str | None = None) -> "KStream[K, V]":
-        """The table's changes as records: the new value of a key, None for a deleted one."""
+        """Return the table's changes as records: the new value of a key, or None for a deleted key."""
         from eddy.topology.dsl.stream import KStream
 
         node = self._builder.anonymous(
@@ -101,22 +101,22 @@ class KTable(Processed[K, V]):
         max_bytes: int | None = None,
         full: Literal["emit", "fail"] = "emit",
     ) -> "KTable[K, V]":
-        """The row of each window once, when the window closes: a table of windows, filtered or mapped by its values.
+        """Emit the row of each window once, when the window closes. The table has windows as keys.
 
-        Rows of open windows are in the table `name` until then. To pass on nothing else, windowed_by(…, emit="close")
-        does the same without another table.
+        Until then the rows are in the table `name`. Without a use for them, `windowed_by(…, emit="close")` does the
+        same and needs no second table. Only filters and maps of values are allowed between the aggregate and this step.
 
-        With `until_time_limit`, of any table: a change of a row waits so long by the wall clock, and is passed on
-        together with those that follow it until then, as one change.
+        With `until_time_limit` the table may be any table. A change of a row waits for so long by the wall clock, and
+        is passed on as one change together with the later changes of the row until then.
 
         Args:
-            max_rows: the number of changes that may wait in a partition, from 1.
-            max_bytes: the bytes of their rows in the state `NAME-waiting`, from 1.
-            full: where more wait after an epoch, `emit` passes on the ones that have waited longest; `fail` ends the
-                worker with a StateError.
+            max_rows: the most changes that may wait in a partition, from 1.
+            max_bytes: the most bytes of their rows in the state `NAME-waiting`, from 1.
+            full: if more changes wait after an epoch, `emit` passes on the changes that have waited longest, and `fail`
+                ends the worker with a StateError.
 
-        Raises: TopologyError for a table without windows, or whose rows come once already; for a time that is none; for
-            a bound without a time.
+        Raises: TopologyError for a table without windows, or whose rows are already emitted once; for an invalid
+            `until_time_limit`; for `max_rows` or `max_bytes` without `until_time_limit`.
         """
         name = name_or(name, f"{self._node.label}-suppressed")
         where = f"suppress '{name}'"
@@ -148,13 +148,13 @@ class KTable(Processed[K, V]):
         return self._builder.add(plan.RateLimited, name, kind="table", inputs=(self._node,), **fields)
 
     def to_relation(self) -> "Relation[K, V]":
-        """The table's rows (key, value) as a relation, with insertions and retractions."""
+        """Return the table's rows (key, value) as a relation, with insertions and retractions."""
         from eddy.topology.dsl.relation import Relation
 
         return Relation(self._builder, self._node)
 
     def to(self, topic: str, key: Serde[K] | None = None, value: Serde[V] | None = None) -> None:
-        """Write each change to `topic`, a topic of the user's: the new value, or a tombstone."""
+        """Write each change to `topic`, a topic of the user's: the new value, or a tombstone for a deleted key."""
         add_sink(self._builder, self._node, topic, key, value)
 
     def group_by(
@@ -191,7 +191,7 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[Any] | None = None,
     ) -> Any:
-        """The keys in both tables, with `joiner(value, other's value)`.
+        """Make a table of the keys that are in both tables, with `joiner(value, other's value)`.
 
         A joiner whose first parameter is named `key` is called with the key before the values.
         """
@@ -222,7 +222,7 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[Any] | None = None,
     ) -> Any:
-        """The keys of this table, with `joiner(value, other's value or None)`; as `join`."""
+        """Make a table of this table's keys, with `joiner(value, other's value or None)`. See `join`."""
         return self._join(other, joiner, "left", name, value)
 
     @overload
@@ -250,7 +250,7 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[Any] | None = None,
     ) -> Any:
-        """The keys of either table, with `joiner(value or None, other's value or None)`; as `join`."""
+        """Make a table of the keys in either table, with `joiner(value or None, other's value or None)`. See `join`."""
         return self._join(other, joiner, "outer", name, value)
 
     def foreign_key_join(
@@ -261,11 +261,11 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[V2] | None = None,
     ) -> "KTable[K, V2]":
-        """The keys of this table whose row names a key of `other`, with `joiner(value, other's value)`.
+        """Make a table of this table's keys whose foreign key `other` has, with `joiner(value, other's value)`.
 
-        `foreign_key(value)` is the key in `other`, or None. Both functions are called with the key before the values if
-        their first parameter is named `key`. Values may be of any type that their serdes write.
-        Cost: a change of a row costs one; a change in `other` as many rows as name its key.
+        `foreign_key(value)` returns the key in `other`, or None. Both functions are called with the key before the
+        values if their first parameter is named `key`. Values may be of any type that their serdes write.
+        Cost: a change of a row of this table makes one change; a change in `other` one for each row with its key.
         """
         return foreign_key_join(self, other, foreign_key, joiner, name, value, left=False)
 
@@ -277,7 +277,7 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[V2] | None = None,
     ) -> "KTable[K, V2]":
-        """As `foreign_key_join`, with all keys of this table: None where `other` has no row of the foreign key."""
+        """Join as `foreign_key_join` does, but keep all keys: the joiner gets None where `other` lacks the key."""
         return foreign_key_join(self, other, foreign_key, joiner, name, value, left=True)
 
     def tree_totals(
@@ -288,16 +288,17 @@ class KTable(Processed[K, V]):
         include_self: bool = True,
         value: Serde[Any] | None = None,
     ) -> "SubtreeTotals":
-        """A table of each node's total over its subtree; this table has the parent of each node.
+        """Make a table of each node's total over its subtree. This table has the nodes as keys, with their parents.
 
-        The totals are correct in any order of arrival and under moves. A move costs the paths from both places up to
-        their common ancestor. Nodes on a cycle have no total until the data is mended; `.errors` names the cycle.
+        The totals are correct in any order of arrival, and after moves. A move changes the totals on the paths from the
+        old and the new place up to their common ancestor. Nodes on a cycle have no total until the data is corrected;
+        `.errors` names the cycle.
 
         Args:
             name: the name of the table of totals.
             own: the number that a node adds, `own(node, value)`; 1 by default, which counts.
-            parent: the parent, `parent(node, value)`, or None of a root; by default the value itself.
-            include_self: False to sum only the descendants, for nodes that have children.
+            parent: `parent(node, value)` returns the parent, or None for a root; by default the value is the parent.
+            include_self: False sums only the descendants, for nodes that have children.
             value: the serde of the totals.
         """
         from eddy.topology.dsl.reach import tree_totals
@@ -305,7 +306,7 @@ class KTable(Processed[K, V]):
         return tree_totals(self._builder, self._node, name, own, parent, include_self, value)
 
     def _processed_rows(self, weights: bool) -> plan.Node:
-        """The table's rows with weights, or its changes as facts."""
+        """Return the step of the table's rows with weights, or else of its changes as facts."""
         return self._node if weights else self.to_stream()._node
 
     def _join(
@@ -341,7 +342,7 @@ class KTable(Processed[K, V]):
 
 
 def _most_waiting(where: str, rows: int | None, size: int | None, full: str) -> MostWaiting | None:
-    """The bound on the changes that wait; None for no bound. Raises: TopologyError."""
+    """Return the bound on the changes that may wait; None if there is no bound. Raises: TopologyError."""
     check_whole(where, 1, max_rows=rows, max_bytes=size)
     check_choice(where, ("emit", "fail"), full=full)
     if rows is not None or size is not None:

@@ -1,4 +1,4 @@
-"""Shared parts of joins in time: records under keys with their moments, and records without a key."""
+"""Steps that joins in time share: records under keys with a timestamp, and records without a key."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["alone", "check_outside", "key_of_both", "timed", "with_keys"]
 
 
 def check_outside(where: str, builder: Builder) -> None:
-    """Check that no recursion is being built. Raises: TopologyError."""
+    """Refuse a join in time while a recursion is being built. Raises: TopologyError."""
     if builder.open_loops:
         raise TopologyError(
             f"{where}: two streams cannot be joined in time inside {builder.open_loops[-1]}, whose rows are no "
@@ -21,7 +21,7 @@ def check_outside(where: str, builder: Builder) -> None:
 
 
 def key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
-    """The serde of the keys of both streams. Raises: TopologyError if they have two."""
+    """Return the one serde of both streams' keys. Raises: TopologyError if they have different serdes."""
     one, other = left.key, right.key
     if one is not None and other is not None and one.name != other.name:
         raise TopologyError(
@@ -34,7 +34,7 @@ def key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
 def timed(
     builder: Builder, name: str, node: plan.Node, windows: JoinSide, key: Serde[Any], origins: tuple[plan.Node, ...]
 ) -> plan.AssignWindows:
-    """The records of a side, each under its key with its moment, without those that are late."""
+    """Add the step that puts each record of a side under its key and timestamp, and drops late records."""
     return builder.anonymous(
         plan.AssignWindows,
         "windows",
@@ -52,12 +52,12 @@ def timed(
 
 
 def with_keys(builder: Builder, node: plan.Node) -> plan.Node:
-    """The records that have a key."""
+    """Add the step of the records that have a key."""
     return builder.transform(node, "filter", _has_key, None)
 
 
 def alone(stream: Any, side: int) -> Any:
-    """The records without a key, each with None in the place of the other side's value."""
+    """Return a stream of the records without a key, in pairs with None in the place of the other side's value."""
     return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
 
 

@@ -1,4 +1,4 @@
-"""The steps of groups with windows: windows are assigned, records of sliding windows follow them, sessions merge."""
+"""Adds the steps of groups with windows: windows are assigned, sliding windows are made, and sessions are merged."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -53,7 +53,7 @@ def assigned_windows(
 
 
 def check_ends(where: str, windows: Windows, emit: Emit, retention: timedelta) -> None:
-    """Check that nothing is asked of the ends of windows that have none. Raises: TopologyError."""
+    """Check that windows without an end are not used with `emit="close"` or `retention`. Raises: TopologyError."""
     if isinstance(windows, UnlimitedWindows) and (emit == "close" or retention):
         asked = "emit='close'" if emit == "close" else f"retention={retention!r}"
         raise TopologyError(
@@ -65,7 +65,7 @@ def check_ends(where: str, windows: Windows, emit: Emit, retention: timedelta) -
 def slide(
     builder: Builder, name: str, assigned: plan.AssignWindows, key: Serde[Any] | None, value: Serde[Any] | None
 ) -> plan.Node:
-    """Add the step that gives the records of a group their sliding windows, at the owners of its keys."""
+    """Add the step that puts the records of a group into their sliding windows, at the owners of its keys."""
     source = builder.by_key(assigned, name, assigned.key, value)
     fields = {"assigned": assigned, "records": source.value or Native}
     return builder.add(
@@ -74,7 +74,7 @@ def slide(
 
 
 def merger_of(name: str, fields: dict[str, Any]) -> Callable[[Any, Any, Any], Any]:
-    """The function that merges the aggregates of two sessions. Raises: TopologyError if there is none."""
+    """Return the function that merges the aggregates of two sessions. Raises: TopologyError if it is not given."""
     if fields.get("merger") is not None:
         return fields["merger"]
     if fields.get("reducers") is not None:

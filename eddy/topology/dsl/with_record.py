@@ -1,4 +1,4 @@
-"""Functions with a parameter named `record`: they are called with a row's record."""
+"""Functions with a parameter named `record`, which are called with a row's `RecordContext`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -21,10 +21,10 @@ __all__ = [
 ]
 
 MYPY: Final = False
-"""mypy alone takes it for true. It infers lambdas from a Callable, which has no names, but not from a Protocol.
+"""mypy alone takes this for true. It infers the type of a lambda from a Callable, but not from a Protocol.
 
-The names of parameters keep a lambda of a key and a value apart from one of a value and its record: in a Protocol for
-other type checkers, and in mypy's own form of a Callable for mypy, where each kind of parameter has its own.
+The names of parameters distinguish a lambda of (key, value) from a lambda of (value, record). A Callable has no names
+of parameters. So other type checkers get a Protocol, and mypy gets its own form of Callable, which has names.
 """
 
 if MYPY:
@@ -49,7 +49,7 @@ else:
             """Call it."""
 
     class FromValueByName(FromValue[V_in, V_out], Protocol[V_in, V_out]):
-        """The same; of mypy alone it is a form of its own."""
+        """The same protocol under another name, which stands for another type in mypy."""
 
     class FromKey(Protocol[K_in, V_in, V_out]):
         """A function of a key and a value."""
@@ -59,22 +59,22 @@ else:
 
 
 def of_pair(function: Callable[..., Any]) -> Callable[[Any, tuple[Any, RecordContext]], Any]:
-    """`function(key, value, record=)` as a function of a key and a pair."""
+    """Return `function(key, value, record=)` as a function of a key and a pair (value, record)."""
 
     def called(key: Any, pair: tuple[Any, RecordContext]) -> Any:
         return function(key, pair[0], record=pair[1])
 
-    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # so that errors name the author's line
     return called
 
 
 def of_value_pair(function: Callable[..., Any]) -> Callable[[tuple[Any, RecordContext]], Any]:
-    """`function(value, record=)` as a function of a pair."""
+    """Return `function(value, record=)` as a function of a pair (value, record)."""
 
     def called(pair: tuple[Any, RecordContext]) -> Any:
         return function(pair[0], record=pair[1])
 
-    called.__wrapped__ = function  # type: ignore[attr-defined]  # its line is the author's
+    called.__wrapped__ = function  # type: ignore[attr-defined]  # so that errors name the author's line
     return called
 
 
@@ -113,7 +113,7 @@ def _reads_record(function: Any) -> bool:
 
 
 def check_of_row(where: str, function: Any, what: str) -> None:
-    """Check that a function is one of a key and a value, and perhaps of the record. Raises: TopologyError."""
+    """Check that a function takes a key and a value, and perhaps the record. Raises: TopologyError."""
     if _reads_record(function):
         check_plain(where, function, f"{what}=")
     else:
@@ -121,7 +121,7 @@ def check_of_row(where: str, function: Any, what: str) -> None:
 
 
 def first_of(predicates: tuple[Callable[..., Any], ...]) -> Callable[..., bool]:
-    """Whether, among some predicates, the last one is the first to be true."""
+    """Return a function that says whether the last of some predicates is true, and none before it."""
     *earlier, last = predicates
 
     def takes(key: Any, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Steps whose function calls out, and which wait for its results."""
+"""Steps whose function calls another system, and which wait for the results."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ __all__ = ["AsyncMapped"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AsyncMapped(Node):
-    """For each record the row that `function(key, value, record)` returns some time later."""
+    """Replaces each record by the row that `function(key, value, record)` returns some time later."""
 
     keeps_records = True
     role = "call"
@@ -35,12 +35,12 @@ class AsyncMapped(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """What its calls return."""
+        """Why results depend on arrival: the calls return them."""
         return Arrival(f"calls: {self.only_by_worker}")
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The input, unless the step changes keys."""
+        """The step and its input, unless the step changes keys."""
         return [] if self.rekeys else super().co_partitioned
 
     @property
@@ -49,7 +49,7 @@ class AsyncMapped(Node):
         return not self.keeps_key
 
     def operator(self, states: States) -> Operator:
-        """The results of the calls."""
+        """Return the operator that starts the calls and waits for their results."""
         return AsyncMap(self.name, self.function, self.limits, self.where)
 
     def on_spark(self, spark: Spark) -> None:

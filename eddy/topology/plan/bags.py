@@ -1,4 +1,4 @@
-"""Bags of rows by their identity, for the evaluation of a plan from scratch."""
+"""Bags of rows, in which equal rows share an identity, for the evaluation of a plan from scratch."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ Way = list[tuple[int, Row]]
 
 
 def identity(value: Any) -> Any:
-    """A value that identifies equal ones: the value itself if it can be hashed, otherwise its text."""
+    """Return a value that is the same for equal values: the value itself if it can be hashed, else its text."""
     try:
         hash(value)
     except TypeError:
@@ -23,7 +23,7 @@ def identity(value: Any) -> Any:
 
 
 class Bag:
-    """Rows with weights other than 0. Equal rows are one."""
+    """Rows with weights other than 0. Equal rows are stored once, with the sum of their weights."""
 
     def __init__(self, rows: Weighted = ()) -> None:
         self._rows: dict[Any, tuple[Row, int]] = {}
@@ -39,7 +39,7 @@ class Bag:
         return identity(row) in self._rows
 
     def weight(self, row: Row) -> int:
-        """How often a row is present."""
+        """Return how often a row is present; 0 if it is not."""
         return self._rows.get(identity(row), (row, 0))[1]
 
     def add(self, rows: Weighted) -> None:
@@ -54,17 +54,17 @@ class Bag:
                 found.pop(key, None)
 
     def same(self, other: "Bag") -> bool:
-        """Whether both hold the same rows, as often."""
+        """Return whether both bags have the same rows with the same weights."""
         return len(self) == len(other) and all(other.weight(row) == weight for row, weight in self)
 
 
 def is_grouped(row: Row) -> bool:
-    """Whether a row is in the group of its key: it has one and, if it is a fact, a value."""
+    """Return whether a row belongs to the group of its key: if it has a key and, if it is a fact, a value."""
     return row[0] is not None and (row[1] is not None or not isinstance(row, Fact))
 
 
 def groups(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
-    """The rows grouped by key: by the key's identity, the key and its rows."""
+    """Return the rows with weights, grouped by the identity of their keys."""
     found: dict[Any, list[tuple[Row, int]]] = {}
     for row, weight in rows:
         if is_grouped(row):

@@ -1,7 +1,7 @@
-"""The interfaces of the compilers for which a step is written: a circuit, the body of a loop, Spark.
+"""The interfaces of the compilers that a step is written for: a circuit, the inside of a loop, Spark.
 
-A step calls them to place its operators (`Node.build`, `Node.build_nested`, `Node.on_spark`); the compilers walk the
-plan and keep the slots.
+A step calls these methods to add its operators (`Node.build`, `Node.build_nested`, `Node.on_spark`). The compilers
+visit the steps of the plan and remember the slots.
 """
 
 from collections.abc import Container, Sequence
@@ -27,53 +27,53 @@ Node = Any
 
 
 class States(Protocol):
-    """Creates the states of a step's operator, co-partitioned with a node's rows, and the gates to their owners."""
+    """Creates the states of a step's operator, in the partitions of a node's rows, and gates to the rows' owners."""
 
     @property
     def application(self) -> str:
-        """The name of the plan."""
+        """The name of the plan, which is the application id."""
 
     @property
     def store(self) -> Store | None:
-        """The store below the states; None if they are in memory only."""
+        """The store in which states keep their entries; None if they are in memory only."""
 
     @property
     def ownership(self) -> Ownership:
-        """The partitions of this worker."""
+        """The partitions that this worker owns."""
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
-        """The identity of a state."""
+        """Return the spec of a state."""
 
     def table(self, node: Node, name: str, source: str | None = None) -> Table[Any, Any]:
-        """The table of a node's own rows; `source` is a topic with the same records, from which it may be restored."""
+        """Create the table of a node's own rows. It may be restored from the topic `source`, which has its records."""
 
     def arrangement(self, node: Node, name: str) -> Arrangement[Any, Any]:
-        """An arrangement of a node's rows."""
+        """Create an arrangement for a node's rows."""
 
     def table_of(self, node: Node, name: str) -> Table[Any, Any]:
-        """The table with the rows of an input: its own table, or a new one with this name."""
+        """Return the table with the rows of an input: its own table, or a new table with this name."""
 
     def state_store(self, node: Node, store: Any) -> PartitionedMap[Any, Any]:
-        """A declared state store, partitioned like a node's rows; one state store for all steps that name it."""
+        """Return a declared state store, in the partitions of a node's rows. Steps that name it share one store."""
 
     def global_table(self, node: Node) -> Table[Any, Any]:
-        """The table of a global table, whose rows no operator writes."""
+        """Return the state of a global table. No operator writes its rows."""
 
     def global_rows(self, node: Node) -> GlobalRows[Any, Any]:
-        """The rows of a global table, for processors."""
+        """Return the rows of a global table, for processors."""
 
     def lookup(self, node: Node, name: str) -> Any:
-        """The state with the rows of an input of a join; a state that is made for it is called `name`."""
+        """Return the state with the rows of a join's input. If it has to be created, it is called `name`."""
 
     def gate(self, node: Node) -> Gate:
-        """The gate that sends the rows of a node to their owners."""
+        """Return the gate that sends the rows of a node to their owners."""
 
     def aside(self, sink: Node) -> Aside | None:
-        """The memory of a sink for rows that cannot be written; None if their records are rejected instead."""
+        """Return the memory in which a sink keeps rows that cannot be written; None if it rejects records instead."""
 
 
 class _Place(Protocol):
-    """Numbered slots, into which a step places operators."""
+    """Numbered slots, and operators that a step adds between them."""
 
     @property
     def peeks(self) -> bool:
@@ -81,185 +81,183 @@ class _Place(Protocol):
 
     @property
     def inside(self) -> Container[Node]:
-        """All steps that lie in loops."""
+        """All steps that are inside loops."""
 
     def slot_of(self, node: Node) -> int:
-        """The slot of a node's rows."""
+        """Return the slot of a node's rows."""
 
     def emit(self, operator: Operator, *slots: int) -> int:
-        """Place an operator that reads these slots; return the slot of its output."""
+        """Add an operator that reads `slots`; return the slot of its output."""
 
     def loop(self, loop: Node) -> int:
-        """Place a loop by nested time; return the slot of its results."""
+        """Add a loop by nested time; return the slot of its results."""
 
 
 class CircuitBuilder(States, _Place, Protocol):
-    """The circuit of a plan, or the body of a recursion by waves, under construction."""
+    """The circuit of a plan, or the inside of a recursion by waves, while it is built."""
 
     def source(self, topic: str) -> int:
-        """A new slot, for the records of a topic."""
+        """Add and return a slot for the records of a topic."""
 
     def received(self, node: Node) -> int:
-        """The slot for the rows of a node that other workers sent."""
+        """Return the slot of the rows of a node that other workers have sent."""
 
     def partition_count(self, node: Node) -> int:
-        """The number of partitions of a node's rows."""
+        """Return the number of partitions of a node's rows."""
 
     def stays(self, exchange: Node) -> bool:
-        """Whether the rows that an exchange would send are at their only owner already."""
+        """Return whether an exchange has nothing to send, because all rows are already in its single partition."""
 
     def share_table(self, node: Node, source: Node) -> None:
-        """Note that a table of `source`, if there is one, has the rows of `node`, too."""
+        """Note that a table of `source`, if there is one, also has the rows of `node`."""
 
     def needs_keys(self, exchange: Node) -> bool:
-        """Whether an exchange drops records without a key."""
+        """Return whether an exchange drops records without a key."""
 
     def carries_times(self, exchange: Node) -> Literal["", "plain", "placed"]:
-        """Whether the rows of an exchange carry the event times of their source partitions, or also their places."""
+        """Return if an exchange's rows carry no event times (""), event times ("plain"), or places, too ("placed")."""
 
     def waves_around(self, node: Node) -> Bound | None:
-        """The bound of the recursion by waves around a step; None if there is no such recursion."""
+        """Return the bounds of the recursion by waves around a step; None if there is no such recursion."""
 
     def waves(self, recursion: Node) -> int:
-        """Place a recursion by waves; return the slot of its rows."""
+        """Add a recursion by waves; return the slot of its rows."""
 
     def placed(self, recursion: Node) -> tuple[Operator, Sequence[int]]:
-        """The operator of a recursion, and the slots that it reads."""
+        """Return the operator of a recursion, and the slots that it reads."""
 
 
 class LoopBody(_Place, Protocol):
-    """The body of a loop by nested time, under construction."""
+    """The inside of a loop by nested time, while it is built."""
 
     @property
     def outside(self) -> States:
-        """The states outside of all loops."""
+        """The states outside all loops."""
 
     @property
     def guard(self) -> Budget:
-        """The bound of an epoch's work in nested time."""
+        """The limit of an epoch's work in nested time."""
 
     def trace(self, node: Node, name: str) -> Trace[Any, Any]:
-        """A trace of a node's rows."""
+        """Create a trace for a node's rows."""
 
     def limit_errors(self, binding: Node, changes: int) -> int:
-        """Place the errors of a block inside this loop, given the slot of the changes of its last iteration.
+        """Add the errors of a block inside this loop. `changes` is the slot of the changes of its last iteration.
 
         Returns the slot of their rows.
         """
 
 
 class Spark(Protocol):
-    """The forms that a step can have on Spark. Each computes a step's rows from its inputs' rows, and its states."""
+    """The forms that a step can have on Spark. Each method computes the rows and states of one step from its inputs."""
 
     def records(self, source: Node) -> None:
-        """The records of a topic."""
+        """Read the records of a topic."""
 
     def constant(self, node: Node) -> None:
-        """Fixed rows."""
+        """Add fixed rows."""
 
     def transformed(self, node: Node) -> None:
-        """A step without a state, on each row."""
+        """Apply a step without a state to each row."""
 
     def union(self, node: Node) -> None:
-        """All rows of all inputs."""
+        """Add the rows of all inputs."""
 
     def facts(self, node: Node) -> None:
-        """The rows of a table as facts."""
+        """Turn the rows of a table into facts."""
 
     def last_values(self, node: Node) -> None:
-        """The last value of each key, of facts."""
+        """Keep the last value of each key among facts."""
 
     def expiring(self, table: Node) -> None:
-        """The last value of each key among facts, unless it has expired."""
+        """Keep the last value of each key among facts, unless it has expired."""
 
     def valid(self, node: Node) -> None:
-        """The rows that are there by the clocks of their partitions."""
+        """Keep the rows that are true by the clocks of their partitions."""
 
     def windows_assigned(self, node: Node) -> None:
-        """Facts, each under its key and each of its windows that are not over."""
+        """Put each fact under its key and each of its windows for which it is not late."""
 
     def ordered(self, node: Node) -> None:
-        """Facts, each in its order among the records of all source partitions."""
+        """Give each fact its place in the order of the records of all source partitions."""
 
     def versions_ordered(self, node: Node) -> None:
-        """Facts, each under its key with its moment, with its order beside its value."""
+        """Put each fact under its key and timestamp, and add its place in the order of the records to its value."""
 
     def deduplicated(self, node: Node) -> None:
-        """The first fact of each `by` value within a span of time."""
+        """Keep the first fact of each `by` value within a span of time."""
 
     def slid(self, node: Node) -> None:
-        """Facts, each under all sliding windows that exist for its key and contain its moment."""
+        """Put each fact under all sliding windows that exist for its key and contain its timestamp."""
 
     def values_of_windows(self, node: Node) -> None:
-        """The aggregate of the values of each window, with the values; and as `closed`."""
+        """Aggregate the values of each window, and keep the values; then remove windows as `closed` does."""
 
     def closed(self, node: Node) -> None:
-        """Leave out the windows that are over from the step's table. With `emit="close"`, its rows are only these
-        windows.
-        """
+        """Remove windows from the step's table that are over; with `emit="close"`, emit the rows of these windows."""
 
     def exchanged(self, exchange: Node) -> None:
-        """The rows of the input: Spark distributes them itself."""
+        """Pass on the rows of the input, because Spark distributes them itself."""
 
     def looked_up(self, join: Node) -> None:
-        """Facts, joined with a table."""
+        """Join facts with a table."""
 
     def globally_joined(self, join: Node) -> None:
-        """Facts, joined with a global table as of the offsets that a worker has noted; none if they are not known."""
+        """Join facts with a global table as of the offsets that a worker has noted; drop facts without such offsets."""
 
     def streams_joined(self, join: Node) -> None:
-        """Facts of two streams, joined in time."""
+        """Join facts of two streams in time."""
 
     def joined_as_of(self, join: Node) -> None:
-        """Facts, joined with the values of another stream at their times."""
+        """Join facts with the values that another stream had at their times."""
 
     def tables_joined(self, join: Node) -> None:
-        """Two tables, joined."""
+        """Join two tables."""
 
     def joined(self, join: Node) -> None:
-        """Two relations, joined."""
+        """Join two relations."""
 
     def reduced(self, node: Node) -> None:
-        """The rows that the author's function returns for all values of a key."""
+        """Call the author's function with all values of each key."""
 
     def first_values(self, node: Node) -> None:
-        """The first values of a key in an order."""
+        """Keep the first values of each key in an order."""
 
     def only_values(self, node: Node) -> None:
-        """The value of each key that has one row."""
+        """Keep the value of each key that has one row."""
 
     def counted(self, node: Node) -> None:
-        """The sum of the weights of each key."""
+        """Add up the weights of each key."""
 
     def summed(self, node: Node) -> None:
-        """The sum or the mean of the numbers of each key."""
+        """Compute the sum or the mean of the numbers of each key."""
 
     def totals(self, node: Node) -> None:
-        """The exact totals of the keys of a table of sums."""
+        """Keep the exact totals of the keys of a table of sums."""
 
     def folded(self, node: Node) -> None:
-        """A fold of the rows of each key."""
+        """Fold the rows of each key."""
 
     def weighed(self, node: Node) -> None:
-        """A function of weights."""
+        """Apply a function of weights."""
 
     def reached(self, node: Node) -> None:
-        """Reachability from roots."""
+        """Compute reachability from roots."""
 
     def totalled(self, node: Node) -> None:
-        """Totals over trees."""
+        """Compute totals over trees."""
 
     def by_a_worker(self, node: Node) -> None:
-        """Rows that only a worker makes: none here, and nothing downstream is compared."""
+        """Make no rows, because only a worker can make them; steps downstream are not compared."""
 
     def waves(self, recursion: Node) -> None:
-        """A recursion by waves, unless it is inside another loop."""
+        """Compute a recursion by waves, unless it is inside another loop."""
 
     def looped(self, loop: Node) -> None:
-        """A recursion by nested time, or a block with its bindings."""
+        """Compute a recursion by nested time, or a block with its bindings."""
 
     def errors(self, node: Node) -> None:
-        """The errors of a recursion."""
+        """Compute the errors of a recursion."""
 
     def written(self, sink: Node) -> None:
-        """The records of a topic of the user's."""
+        """Make the records of a user's topic."""

@@ -1,4 +1,4 @@
-"""The first record of each `by` value within a span of event time."""
+"""Steps that keep the first record of each `by` value within a span of event time."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -29,33 +29,33 @@ __all__ = ["Deduplicate", "OrderRecords"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OrderRecords(OrderedRecords):
-    """Records under their `by` values, each with its place in the order of all source partitions' records."""
+    """Puts records under their `by` values, with their places in the order of all source partitions' records."""
 
     does = "order"
     windows: JoinSide
 
     @property
     def marked(self) -> Windows:
-        """The event times themselves."""
+        """Windows that end at the event times themselves, so that marks and frontiers are event times."""
         return EVENT_TIMES
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Which records are late after an idle time, and the order of a record's rows from several branches."""
+        """Why only a worker knows the order: partitions may be idle, or a record's rows come by several branches."""
         twice = [source.topic for source, ways in _ways(self).items() if ways > 1]
         if not twice or self.sent:
             return super().only_by_worker
         return f"records of topic '{twice[0]}' reach it through several branches, whose rows a worker puts in an order"
 
     def rows_from(self, *inputs: Bag) -> None:
-        """None: only the operator has the order of records."""
+        """Return None: only the operator has the order of records."""
 
     def operator(self, states: States) -> Operator:
-        """The order of each record."""
+        """Return the operator that gives each record its order."""
         return record_order.OrderRecords(self.label, self.windows, self.topics_of_windows, self.orders)
 
     def on_spark(self, spark: Spark) -> None:
-        """The order of each record, by the event time of its partition at it."""
+        """Order the records by the event time that their partition had at each of them."""
         if self.only_by_worker:
             spark.by_a_worker(self)
         else:
@@ -64,7 +64,7 @@ class OrderRecords(OrderedRecords):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deduplicate(Node):
-    """Records of which none of the same `by` value has passed within the span. Its input has them in their order."""
+    """Keeps a record if no record with its `by` value was kept within the span. The input's rows have their order."""
 
     drops = True
     linear = False
@@ -78,12 +78,12 @@ class Deduplicate(Node):
 
     @property
     def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
-        """The order of its records."""
+        """The step that orders the records, for whose source partitions they wait."""
         return (self.assigned,)
 
     @property
     def crosses(self) -> bool:  # type: ignore[override]
-        """Whether a record may wait: not if it is in the partition of the only source."""
+        """Whether a record may have to wait: no record does if all are in the partitions of a single source topic."""
         origins, sent = self.assigned.origins, self.assigned.sent
         return sent or self.inputs[0].role == "exchange" or len(origins) > 1 or origins[0].role == "pattern"
 
@@ -94,12 +94,12 @@ class Deduplicate(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """The reason why only a worker computes the rows: Spark does not know the order of records."""
+        """The reason why only a worker computes the rows: Spark does not know the order of the records."""
         return self.assigned.only_by_worker
 
     @property
     def arrival(self) -> Arrival | None:
-        """The whole result, if Spark does not know the order of records."""
+        """The part that depends on arrival: the whole result, if Spark does not know the order of the records."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
@@ -109,12 +109,12 @@ class Deduplicate(Node):
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A record is where its `by` value is."""
+        """The step and its input: a record is in the partition of its `by` value."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The moments that have passed, the records that wait, a calendar of each; marks after an exchange."""
+        """The timestamps that were kept, the waiting records, a calendar of each; marks if there is an exchange."""
         kept = [
             StateKept("passed", "table", "others"),
             StateKept("calendar", "calendar", "others"),
@@ -124,7 +124,7 @@ class Deduplicate(Node):
         return (*kept, *marks_kept("marks", self.inputs[0]))
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator and, if its rows come through an exchange, the marks of that exchange before it."""
+        """Add the operator and, if its rows are sent through an exchange, the marks of this exchange before it."""
         (source,), assigned, name, store = self.inputs, self.assigned, self.name, circuit.store
         frontier = frontier_of(circuit, self, source, "marks", assigned.marked)
         known = record_order.KnownOrder(frontier, assigned.topics_by_origin, assigned.sent)
@@ -145,7 +145,7 @@ class Deduplicate(Node):
         return circuit.emit(operator, circuit.slot_of(source))
 
     def on_spark(self, spark: Spark) -> None:
-        """The first records of their values, in their order."""
+        """Keep the first record of each `by` value, in the order of the records."""
         if self.only_by_worker:
             spark.by_a_worker(self)
         else:
@@ -153,7 +153,7 @@ class Deduplicate(Node):
 
 
 def _ways(node: Node) -> Counter[Source]:
-    """The sources of a step's records, each with the number of ways from it."""
+    """Return the sources of a step's records, each with the number of paths that lead from it to the step."""
     if is_source_of_records(node):
         return Counter([node])
     return sum(map(_ways, node.record_inputs), Counter[Source]())

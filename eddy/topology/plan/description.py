@@ -1,4 +1,4 @@
-"""Pictures of a plan: Kafka Streams' `TopologyDescription`, and a Mermaid flowchart."""
+"""Descriptions of a plan: as text, like Kafka Streams' `TopologyDescription`, and as a Mermaid flowchart."""
 
 from eddy.topology.plan.plan import Node, Plan
 from eddy.topology.plan.stores import stores_of
@@ -7,7 +7,7 @@ __all__ = ["describe", "mermaid", "successors"]
 
 
 def successors(plan: Plan) -> dict[Node, list[Node]]:
-    """The downstream nodes of each node; a recursion's result leads back to its variable."""
+    """Return the downstream nodes of each node. The variable of a recursion is downstream of the recursion's result."""
     after: dict[Node, list[Node]] = {node: [] for node in plan.nodes}
     for node in plan.nodes:
         for source in node.inputs:
@@ -19,7 +19,7 @@ def successors(plan: Plan) -> dict[Node, list[Node]]:
 
 
 def describe(plan: Plan) -> str:
-    """The plan as text: sub-topologies, each step with its stores and its neighbours."""
+    """Return the plan as text: sub-topologies, and each step with its stores and its neighbours."""
     after = successors(plan)
     before: dict[Node, list[Node]] = {node: [] for node in plan.nodes}
     for node, nexts in after.items():
@@ -45,7 +45,7 @@ def _names(nodes: list[Node]) -> str:
 
 
 def _components(plan: Plan, after: dict[Node, list[Node]]) -> list[list[Node]]:
-    """Connected nodes, in the order written."""
+    """Return the groups of connected nodes, in the order in which the author wrote them."""
     component = {node: index for index, node in enumerate(plan.nodes)}
     for node, nexts in after.items():
         for other in nexts:
@@ -58,7 +58,7 @@ def _components(plan: Plan, after: dict[Node, list[Node]]) -> list[list[Node]]:
 
 
 def mermaid(plan: Plan) -> str:
-    """The plan as a Mermaid flowchart: topics as cylinders, loops as dotted arrows back."""
+    """Return the plan as a Mermaid flowchart: topics are cylinders, loops are dotted arrows back."""
     ids = {node: f"n{index}" for index, node in enumerate(plan.nodes)}
     lines = ["flowchart TD"]
     lines += [f"  {name}{node.shape}" for node, name in ids.items()]

@@ -20,9 +20,9 @@ class EvaluatedStep:
     """Whether `ways` has the keys of the step's rows instead of rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """The step's rows, computed from its inputs' rows; None if only its operator can compute them.
+        """Return the step's rows, computed from all rows of its inputs; None if only its operator can compute them.
 
-        They are computed from all rows, without deltas or states, independently of the operator.
+        The computation uses no deltas, no states and no operator.
         """
         return None
 
@@ -32,8 +32,9 @@ class EvaluatedStep:
 
     @property
     def factor(self) -> int | None:
-        """The factor with which the weight of each row is the sum, over `ways`, of the product of the weights of their
-        rows; None if it is no such sum.
+        """A factor, if a row's weight is this factor times a sum over its `ways`; otherwise None.
+
+        The sum has, for each way, the product of the weights of the way's rows.
         """
         return None
 
@@ -47,8 +48,9 @@ class EvaluatedStep:
         return None
 
     def subtree_sums(self, *inputs: Bag) -> Any:
-        """A `Forest` with numbers, and whether a row's value counts its own node, if each value is the sum of a
-        subtree; None if it is not.
+        """Explain values that are sums over subtrees; return None if the values are no such sums.
+
+        Returns a `Forest` with numbers, and whether a node's sum includes the number of the node itself.
         """
         return None
 

@@ -1,8 +1,8 @@
-"""Tables whose rows expire: the node, and the rules for its input, facts.
+"""Tables whose rows expire: the node, and the checks of its input, which has to be facts.
 
-A deadline is counted from a record's timestamp, so each fact needs one: every step between the source and the table has
-to keep records. So the table is in no recursion, where there is no clock. By event time the clock is that of the row's
-source partition, so rows must still be in that partition.
+A deadline is counted from a record's timestamp, so every step between the source and the table has to keep records. So
+the table cannot be in a recursion, where there is no clock. By event time, the clock is that of the row's source
+partition, so the rows also have to be in this partition.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _MILLISECOND, _LONGEST = timedelta(milliseconds=1), timedelta(milliseconds=MOST_
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExpiringTable(Node):
-    """Facts as the table of their latest values that have not expired."""
+    """Makes a table of the latest value of each key among facts, and removes values that have expired."""
 
     linear = False
     keeps_last = True
@@ -51,16 +51,16 @@ class ExpiringTable(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The last value of a key."""
+        """The part that depends on arrival: the last value of a key."""
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property
     def expiry(self) -> Expiry:
-        """When its rows expire."""
+        """The span and the clock by which rows expire."""
         return Expiry(self.after // _MILLISECOND, self.clock, self.source.user_topic or "" if self.source else "")
 
     def operator(self, states: States) -> Operator:
-        """The table, the deadlines, and the calendar of its keys."""
+        """Return the operator of the table, the deadlines, and the calendar of the keys."""
         table = states.table(self, self.name)
         deadlines = Table[Any, int](states.spec(self, f"{self.name}-deadlines", "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, f"{self.name}-calendar", "calendar", Int64), states.store)
@@ -70,7 +70,7 @@ class ExpiringTable(Node):
         )
 
     def on_spark(self, spark: Spark) -> None:
-        """The last records that have not expired."""
+        """Keep the last records that have not expired."""
         spark.expiring(self)
 
 
@@ -100,7 +100,7 @@ def check_expiry(where: str, facts: Node, after: Any, by: Any) -> Node | None:
 
 
 def _sources(where: str, facts: Node, by: ExpiryClock) -> Iterator[Node]:
-    """The sources of facts that have kept their timestamps and, for event time, their partitions."""
+    """Yield the sources of facts. Check that facts kept their timestamps and, for event time, their partitions."""
     for node in record_steps(facts):
         if is_source_of_records(node):
             yield node

@@ -1,7 +1,7 @@
 """Facts with their records, for the evaluation of a plan from scratch.
 
-A `Fact` is a row (key, value) of a stream that knows the record it is made of, so that equal rows of two records are
-two. Steps that keep records hand it on; a table or a relation made of facts has plain rows.
+A `Fact` is a row (key, value) of a stream that knows the record from which it is made. So equal rows of two records are
+two facts. Steps that keep records pass the record on; a table or a relation made from facts has plain rows.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ _Row = tuple[Any, Any]
 
 
 class FactRecord(NamedTuple):
-    """A record's place and event time, and the event time of its partition: the greatest one up to it."""
+    """A record's place and timestamp, and the event time of its partition: the greatest timestamp up to this record."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class FactRecord(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Its place as text, such as `clicks-0@17`."""
+        """The place as text, such as `clicks-0@17`: topic, partition and offset."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def __str__(self) -> str:
@@ -34,12 +34,12 @@ class FactRecord(NamedTuple):
 
 
 class Fact(tuple[Any, Any]):
-    """A row of a stream, made of a record."""
+    """A row of a stream, with the record from which it is made."""
 
     record: FactRecord
 
     def __new__(cls, row: _Row, record: FactRecord) -> Self:
-        """The row, of this record."""
+        """Make the row (key, value) of this record."""
         made = super().__new__(cls, row)
         made.record = record
         return made
@@ -55,12 +55,12 @@ class Fact(tuple[Any, Any]):
 
 
 def like(row: _Row, made: _Row) -> _Row:
-    """A row made of another one, with its record if it has one."""
+    """Return `made` with the record of `row`, if `row` has a record."""
     return Fact(made, row.record) if isinstance(row, Fact) else made
 
 
 def moment_text(time_ms: int) -> str:
-    """A moment in UTC, without parts of a second that are 0.
+    """Return a moment in UTC as text, without milliseconds if they are 0.
 
     >>> moment_text(90_000), moment_text(1)
     ('1970-01-01 00:01:30', '1970-01-01 00:00:00.001')
@@ -72,7 +72,7 @@ def moment_text(time_ms: int) -> str:
 
 
 def span_text(start_ms: int, end_ms: int) -> str:
-    """A window's two moments.
+    """Return the two moments of a window as text.
 
     >>> span_text(60_000, 120_000)
     '1970-01-01 00:01:00 to 00:02:00'

@@ -1,10 +1,10 @@
-"""The way of records from their sources to a step that waits for event times: sources, exchanges, marks, frontiers.
+"""The frontier of a step that waits for event times, found along the way of its records from their sources.
 
-    records in their sources' partitions    wait for these
-    records that exchanges have sent        wait for marks, which each exchange has in a state of its own
+    records in the partitions of their sources    wait for the event times of these partitions
+    records that exchanges have sent              wait for marks, which each exchange keeps in a state of its own
 
-An exchange may be needed by the step, as after a `group_by`, or be written by the author, as `repartition`. There may
-be several, one after another, and records of several ways may be merged.
+An exchange may be added because the step needs it, as after a `group_by`, or by the author, as `repartition`. Records
+may pass several exchanges, one after another, and records from several paths may be merged.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ __all__ = ["Nearest", "exchanges_before", "frontier_of", "marks_kept", "nearest"
 
 
 class Nearest(NamedTuple):
-    """The sources and patterns in whose partitions some facts are, and the last exchanges that have sent others."""
+    """The sources and patterns that some facts reach without an exchange, and the last exchanges of the other facts."""
 
     origins: tuple[Node, ...]
     exchanges: tuple[Node, ...]
@@ -41,7 +41,7 @@ class Nearest(NamedTuple):
 
 
 def nearest(facts: Node) -> Nearest:
-    """From where the records of some facts are in their partitions."""
+    """Find the sources that some facts reach without an exchange, and the last exchanges of the other facts."""
     origins, exchanges, left, seen = list[Node](), list[Node](), [facts], set[Node]()
     while left:
         node = left.pop()
@@ -58,20 +58,20 @@ def nearest(facts: Node) -> Nearest:
 
 
 def exchanges_before(facts: Node) -> Iterator[Node]:
-    """All exchanges through which the records of some facts are sent, each once, the last ones first."""
+    """Return all exchanges through which the records of some facts are sent, each once, the last exchanges first."""
     return (node for node in record_steps(facts) if node.role == "exchange")
 
 
 def topics_sent(facts: Node) -> frozenset[str]:
-    """The topics with records that are sent through an exchange before some facts, which wait for all partitions."""
+    """Return the topics whose records are sent through an exchange before `facts`: they wait for all partitions."""
     steps = (step for exchange in exchanges_before(facts) for step in record_steps(exchange))
     return frozenset(topic for step in steps for topic in topics_of(step))
 
 
 def marks_kept(marks: str, facts: Node) -> dict[StateKept, Node]:
-    """The states of marks of a step that waits for the event times of `facts`, each with its exchange.
+    """Return the states of marks, each with its exchange, of a step that waits for the event times of `facts`.
 
-    The exchange that sends `facts` has the state `marks`; one before it has a name of its own after that.
+    The exchange that sends `facts` has the state `marks`. The name of an earlier exchange is added to its state's name.
     """
     return {
         StateKept(marks if node is facts else f"{marks}-{node.name}", "key-value", "others"): node
@@ -82,15 +82,15 @@ def marks_kept(marks: str, facts: Node) -> dict[StateKept, Node]:
 def frontier_of(
     circuit: CircuitBuilder, step: Node, facts: Node, marks: str, windows: Windows, first: bool = True
 ) -> SourceFrontier:
-    """The frontier of `facts` in their partitions, for a step that keeps `marks_kept(marks, facts)`.
+    """Return the frontier of `facts` in their partitions, for a step that keeps `marks_kept(marks, facts)`.
 
-    `first`: this is the first reader of these states, for which their operators are placed.
+    `first` says that this is the first reader of these states; then the operators that write them are added.
     """
     return _Frontiers(circuit, step, facts, marks, windows, first, {}).of(facts)
 
 
 class _Frontiers(NamedTuple):
-    """Places the operators of the marks of each exchange before some facts, the earliest ones first."""
+    """Adds the operators of the marks of each exchange before some facts, the earliest exchanges first."""
 
     circuit: CircuitBuilder
     step: Node
@@ -101,7 +101,7 @@ class _Frontiers(NamedTuple):
     placed: dict[Node, tuple[Marks, Marked]]
 
     def of(self, facts: Node) -> SourceFrontier:
-        """The frontier of facts."""
+        """Return the frontier of facts."""
         found = nearest(facts)
         frontiers: list[SourceFrontier] = [self._sent(exchange)[1] for exchange in found.exchanges]
         if found.origins:
@@ -109,7 +109,7 @@ class _Frontiers(NamedTuple):
         return frontiers[0] if len(frontiers) == 1 else Slowest(*frontiers)
 
     def _sent(self, exchange: Node) -> tuple[Marks, Marked]:
-        """The marks of an exchange, and the frontier by them."""
+        """Return the operator of an exchange's marks, and the frontier that they give."""
         if exchange not in self.placed:
             self.placed[exchange] = self._placed(exchange)
         return self.placed[exchange]
@@ -133,26 +133,26 @@ class _Frontiers(NamedTuple):
         patterns = {label_of(node): circuit.partition_count(node) for node in found.origins if node.role == "pattern"}
         operator = Marks(name, circuit.gate(exchange), self.windows, found.sources, before, state, frontier, patterns)
         if self.first:
-            earlier = exchanges_before(source)  # all: a mark may pass several exchanges in one epoch, in memory
+            earlier = exchanges_before(source)  # all of them: in one epoch, in memory, a mark may pass several
             circuit.emit(operator, *(_received(circuit, node) for node in (exchange, *earlier)))
         return operator, frontier
 
 
 def _label(exchange: Node, circuit: CircuitBuilder) -> str:
-    """The topic of an exchange, by which its marks are named."""
+    """Return the topic of an exchange, by which its marks are named."""
     topic: Any = exchange.internal_topic(circuit.application)
     return str(topic)
 
 
 def _received(circuit: CircuitBuilder, exchange: Node) -> int:
-    """The slot of what an exchange has received; that of its rows, of which none are marks, if it sends none."""
+    """Return the slot of the rows and marks that an exchange receives; if it sends nothing, its rows' slot."""
     return circuit.slot_of(exchange) if circuit.stays(exchange) else circuit.received(exchange)
 
 
 def sources_of_records(where: str, facts: Node, call: str = "windowed_by") -> tuple[Node, ...]:
-    """The sources and patterns that the facts are records of. `call` is the method that needs them.
+    """Return the sources and patterns whose records the facts are. `call` is the method that needs these records.
 
-    Raises: TopologyError if a step before has made rows that are not records of a source.
+    Raises: TopologyError if an earlier step makes rows that are not records of a source.
     """
     found: list[Node] = []
     for node in record_steps(facts):

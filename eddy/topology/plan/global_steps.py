@@ -1,4 +1,4 @@
-"""Global tables: topics that every worker reads whole, and joins of records with them."""
+"""Global tables, which are topics that every worker reads whole, and joins of records with them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["GlobalJoin", "GlobalTable"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GlobalTable(TopicRead):
-    """The latest values of a topic, whole at every worker. No worker's positions are of it."""
+    """The latest values of a topic, whole at every worker. Workers commit no positions of this topic."""
 
     role = "global table"
     only_by_worker = "each worker reads a global table at its own pace"
@@ -25,22 +25,22 @@ class GlobalTable(TopicRead):
         return f"Global table: {self.name} (topics: [{self.topic}], whole at every worker)"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int:
-        """1, whatever the partition count of the topic."""
+        """Return 1, whatever the partition count of the topic."""
         return 1
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """A slot without rows: the table changes between epochs."""
+        """Return a slot without rows, because the table changes only between epochs."""
         circuit.global_table(self)
         return circuit.source(self.topic)
 
     def on_spark(self, spark: Spark) -> None:
-        """Does nothing: each join reads the table's rows as of its records."""
+        """Do nothing: each join reads the table's rows as of its records."""
         spark.by_a_worker(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GlobalJoin(Node):
-    """Facts, each with a global table's value for a key that is made from it."""
+    """Joins each fact with a global table's value for a key that is made from the fact."""
 
     keeps_records = True
     does = "join"
@@ -52,42 +52,42 @@ class GlobalJoin(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The facts alone."""
+        """The step and its facts; the table is at every worker."""
         return [(self, self.inputs[0])]
 
     @property
     def record_inputs(self) -> tuple[Node, ...]:
-        """The facts."""
+        """The facts, which the step passes on."""
         return self.inputs[:1]
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """Whether records without a key are joined: a left join accepts them (KIP-962)."""
+        """Whether records without a key are joined; a left join accepts them (KIP-962)."""
         return self.left
 
     @property
     def arrival(self) -> Arrival:
-        """The value of the table, unless the worker has noted its offsets for each record."""
+        """The part that depends on arrival: the table's value, unless the worker noted its offsets for each record."""
         return Arrival("a join with a global table: each record is joined with the table as it was at its worker")
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
-        """An inner join drops rows without a match."""
+        """Whether the step drops rows: an inner join drops rows without a match."""
         return not self.left
 
     def operator(self, states: States) -> Operator:
-        """Look-ups in the table."""
+        """Return the operator that looks up the table's values."""
         return global_join.GlobalJoin(
             self.name, states.global_table(self.inputs[1]), self.select, self.joiner, self.left
         )
 
     @property
     def table(self) -> GlobalTable:
-        """The table."""
+        """The global table."""
         table = self.inputs[1]
         assert isinstance(table, GlobalTable)
         return table
 
     def on_spark(self, spark: Spark) -> None:
-        """A join as of the offsets that the worker has noted."""
+        """Join the facts with the table as of the offsets that the worker has noted."""
         spark.globally_joined(self)

@@ -1,4 +1,4 @@
-"""Steps over graphs, reachability and totals over trees, with their operators. Their states have a single partition."""
+"""Steps over graphs, for reachability and for totals over trees, with their operators. States have one partition."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ __all__ = ["Reachable", "TreeTotals", "reachable", "tree_totals"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reachable(Node):
-    """The nodes reachable from roots over edges, by ranked supports, in a single partition.
+    """Finds the nodes that are reachable from roots over edges, by ranked supports, in a single partition.
 
     `inputs` are the roots and the edges.
     """
@@ -55,7 +55,7 @@ class Reachable(Node):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states: ranks, roots and links; sizes, cycles and bounds if the step needs them."""
+        """The states: ranks, roots and links, and also sizes, cycles and bounds if the step needs them."""
         tied = self.expand is not None or self.weight is not None
         bounded = self.max_nodes is not None
         suffixes = {
@@ -72,7 +72,7 @@ class Reachable(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input: all inputs are at one owner."""
+        """No pairs, because all inputs are in a single partition."""
         return ()
 
     @property
@@ -81,11 +81,11 @@ class Reachable(Node):
         return f"↻ {self.name}"
 
     def operator(self, states: States) -> Operator:
-        """Ranked supports."""
+        """Return the operator by ranked supports."""
         return reachable(self, states.application, states.store, states.ownership)
 
     def on_spark(self, spark: Spark) -> None:
-        """Depths by rising distance."""
+        """Compute the nodes by rising distance."""
         spark.reached(self)
 
     @property
@@ -96,11 +96,11 @@ class Reachable(Node):
         return f"ranked supports (F1), {how}, at one owner, since {why} fall along supports, through cycles too"
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows of each root that is within its bounds, by a search from scratch."""
+        """Return the rows of each root that exceeds no bound, by a search from scratch."""
         return ((row, 1) for row, _ in self.ways(*inputs))
 
     def ways(self, *inputs: Bag) -> Iterator[tuple[Row, Way]]:
-        """The root, or the row of the parent with the edge between them; no row for a cycle's error."""
+        """Yield each row with the root, or with the parent's row and the edge to the node; errors have no rows."""
         roots, edges = inputs
         arcs = arcs_of(edges, self.expand, self.weight)
         keys: defaultdict[Any, list[Row]] = defaultdict(list)
@@ -126,7 +126,7 @@ class Reachable(Node):
                     yield (key, Reached(root, cycle[0], -1, cycle=cycle)), []
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """The roots that are beyond a bound, and missing roots."""
+        """Yield the rows of roots that exceed a bound, and of missing roots."""
         arcs = arcs_of(inputs[1], self.expand, self.weight)
         for row, weight in inputs[0]:
             depths = {node: depth for node, depth, _ in reached_rows(row[1], arcs, self.max_depth)}
@@ -138,13 +138,13 @@ class Reachable(Node):
         yield from (row._replace(value=UNKNOWN) for row in by_key(missing[0], there))
 
     def _is_beyond(self, depths: dict[Any, Any]) -> bool:
-        """Whether a root exceeds a bound, by the number or the depth of its nodes. Then it has no rows."""
+        """Return whether a root exceeds a bound on the number or the depth of its nodes. Then it has no rows."""
         if self.max_nodes is not None and len(depths) > self.max_nodes:
             return True
         return self.limit is not None and self.max_depth is None and max(depths.values()) > self.limit
 
     def forest(self, rows: Bag) -> Forest:
-        """Each row below the row of its parent."""
+        """Return the rows as a forest, each row below the row of its parent."""
         places = {(identity(key), at.root, at.node): (key, at) for (key, at), _ in rows if not at.cycle}
         above = {
             identity(row): identity(places[place, row[1].root, row[1].parent]) if row[1].parent is not None else None
@@ -155,9 +155,9 @@ class Reachable(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TreeTotals(Node):
-    """Totals over subtrees from a table of parents, by deltas, in a single partition.
+    """Computes totals over subtrees from a table of parents, by deltas, in a single partition.
 
-    The value of a row begins with its kind: a total or a cycle.
+    The value of a row begins with its kind, which is a total or a cycle.
     """
 
     parent: Callable[[Any, Any], Any]
@@ -174,16 +174,16 @@ class TreeTotals(Node):
         return f"↻ {self.name}"
 
     def operator(self, states: States) -> Operator:
-        """Sums that nodes report to their parents."""
+        """Return the operator in which nodes report sums to their parents."""
         return tree_totals(self, states.application, states.store)
 
     def on_spark(self, spark: Spark) -> None:
-        """Sums from the leaves up."""
+        """Compute the sums from the leaves up."""
         spark.totalled(self)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input: the input is at one owner."""
+        """No pairs, because the input is in a single partition."""
         return ()
 
     @property
@@ -192,7 +192,7 @@ class TreeTotals(Node):
         return "tree totals by deltas (F2), at one owner, since a node has one parent and sums can be subtracted"
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The totals from the leaves up; nodes on a cycle have none."""
+        """Return the totals, computed from the leaves up; nodes on a cycle have no total."""
         tree = tree_of(inputs[0], self.parent, self.own)
         for node, total in tree.sums.items():
             if node not in tree.held and (self.include_self or node in tree.below):
@@ -202,14 +202,12 @@ class TreeTotals(Node):
             yield (cycle[0], (CYCLE, cycle)), 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """A cycle is made from the rows of its nodes, in their order. Totals have no ways: `subtree_sums` explains
-        them.
-        """
+        """Yield each cycle with the rows of its nodes, in their order. `subtree_sums` explains totals instead."""
         tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
         return (((cycle[0], (CYCLE, cycle)), [(0, rows[node]) for node in cycle[:-1]]) for cycle in cycles_of(tree))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """The nodes of cycles, missing nodes and, if a total sums the descendants only, leaves."""
+        """Yield the nodes of cycles, missing nodes and, if totals sum only descendants, the leaves."""
         tree, rows = tree_of(inputs[0], self.parent, self.own), {row[0]: row for row, _ in inputs[0]}
         for cycle in cycles_of(tree):
             reason = f"holds it: the path {path_text(cycle)} is a cycle. Mend the data"
@@ -221,7 +219,7 @@ class TreeTotals(Node):
                 yield Missing(node, UNKNOWN, DropReason(self, "has no total for it: no node is below it", rows[node]))
 
     def subtree_sums(self, *inputs: Bag) -> tuple[Forest, bool]:
-        """The nodes below their parents with their own numbers, and whether a total has the number of its own node."""
+        """Return the nodes below their parents, with their numbers, and whether totals include the node's number."""
         tree = tree_of(inputs[0], self.parent, self.own)
         nodes = [node for node in tree.sums if node not in tree.held]
         above = {node: parent if (parent := tree.parents.get(node)) not in tree.held else None for node in nodes}
@@ -238,7 +236,7 @@ def _spec(application: str, name: str, kind: str, key: Serde[Any], value: Serde[
 
 
 def reachable(node: "Reachable", application: str, store: Store | None, ownership: Ownership | None = None) -> Ranked:
-    """The operator of a fixpoint. Its links are plain if each edge is itself the child; otherwise they have ties."""
+    """Return the operator of reachability. Its links are `PlainLinks` if each edge is the child, else `TiedLinks`."""
     name, of = node.name, node.node
     roots, edges = node.inputs
 
@@ -270,7 +268,7 @@ def reachable(node: "Reachable", application: str, store: Store | None, ownershi
 
 
 def tree_totals(node: "TreeTotals", application: str, store: Store | None) -> TreeTotalsOperator:
-    """The operator of tree totals."""
+    """Return the operator of tree totals."""
     (parents,) = node.inputs
     of = parents.key or Native
     kept = Tuple(Native, of, Native, Native, Native, Native)

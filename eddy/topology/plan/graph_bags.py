@@ -1,8 +1,8 @@
-"""Steps over graphs, evaluated from scratch for traces: the rows from their definitions, without deltas or states.
+"""Steps over graphs, evaluated from scratch for traces: rows by their definitions, without deltas or states.
 
-reached_rows    depths from each root by rising distance, the parent and the edge of each node
-first_cycle     the cycle that a depth-first search meets
-tree_of         sums of subtrees, from the leaves up; the nodes that are left over are on cycles
+reached_rows    the nodes of each root by rising distance, with the parent and the edge of each node
+first_cycle     the first cycle that a depth-first search finds
+tree_of         the sums of subtrees, computed from the leaves up; nodes that remain are on cycles
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ __all__ = ["Arc", "Forest", "Tree", "arcs_of", "cycles_of", "first_cycle", "reac
 
 
 class Forest(NamedTuple):
-    """Items by their identity, each with its parent (None at the top), the key that names it, and its number."""
+    """Items by their identity: the parent of each (None at the top), the key that names it, and its number."""
 
     above: dict[Any, Any]
     keys: dict[Any, Any]
@@ -25,7 +25,7 @@ class Forest(NamedTuple):
 
 
 class Arc(NamedTuple):
-    """A link to a child: its least cost, the least order of the edges with this cost, and the row of such an edge."""
+    """A link to a child: the least cost of its edges, the least order at this cost, and the row of such an edge."""
 
     cost: Any
     order: Any
@@ -39,7 +39,7 @@ Arcs = Mapping[Any, Mapping[Any, Arc]]
 def arcs_of(
     edges: Bag, expand: Callable[[Any, Any], Iterable[Any]] | None, weight: Callable[[Any, Any], Any] | None
 ) -> Arcs:
-    """The links of rows (node, edge) whose weight is above 0."""
+    """Return the links of the rows (node, edge) whose weight is above 0."""
     found: defaultdict[Any, dict[Any, Arc]] = defaultdict(dict)
     for row, times in edges:
         node, edge = row
@@ -59,7 +59,7 @@ def arcs_of(
 
 
 def reached_rows(root: Any, arcs: Arcs, max_depth: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """The nodes that a root reaches: (node, depth, parent), the root first; of several nearest parents the least."""
+    """Yield (node, depth, parent) for all nodes that a root reaches, the root first. A parent is the least nearest."""
     depths: dict[Any, Any] = {}
     parents: defaultdict[Any, list[Any]] = defaultdict(list)
     offers, number = [(0, 0, root)], 0
@@ -70,7 +70,7 @@ def reached_rows(root: Any, arcs: Arcs, max_depth: Any) -> Iterator[tuple[Any, A
         depths[node] = depth
         for child, arc in arcs.get(node, {}).items():
             if max_depth is None or depth + arc.cost <= max_depth:
-                number += 1  # nodes are not compared: they need not have an order
+                number += 1  # orders entries of one distance, because nodes need not be comparable
                 heappush(offers, (depth + arc.cost, number, child))
     for node, depth in depths.items():
         for child, arc in arcs.get(node, {}).items():
@@ -81,7 +81,7 @@ def reached_rows(root: Any, arcs: Arcs, max_depth: Any) -> Iterator[tuple[Any, A
 
 
 def first_cycle(root: Any, depths: Mapping[Any, Any], arcs: Arcs, max_depth: Any) -> tuple[Any, ...] | None:
-    """The first cycle that a depth-first search meets, with children in order, its first node again at the end."""
+    """Return the first cycle that a depth-first search meets, taking children in order. It ends with its first node."""
 
     def children(node: Any) -> Iterator[Any]:
         ends = max_depth is not None and depths[node] >= max_depth
@@ -103,9 +103,10 @@ def first_cycle(root: Any, depths: Mapping[Any, Any], arcs: Arcs, max_depth: Any
 
 
 class Tree(NamedTuple):
-    """A table of parents: `parents` of the nodes with a row, `sums` of all nodes but those on cycles, which are `held`.
+    """A table of parents, with sums of subtrees.
 
-    `owns`: the numbers of nodes with a row.
+    `parents` and `owns` have the parent and the own number of each node with a row. `sums` has the sums of all nodes
+    that are not on a cycle; nodes on a cycle are in `held`.
     """
 
     parents: dict[Any, Any]
@@ -116,7 +117,7 @@ class Tree(NamedTuple):
 
 
 def tree_of(rows: Bag, parent: Callable[[Any, Any], Any], own: Callable[[Any, Any], Any]) -> Tree:
-    """The tree of rows (node, value), with the sum of each node and all nodes below it."""
+    """Return the tree of rows (node, value), with each node's sum over itself and all nodes below it."""
     parents: dict[Any, Any] = {}
     owns: dict[Any, Any] = {}
     below: defaultdict[Any, list[Any]] = defaultdict(list)
@@ -129,7 +130,7 @@ def tree_of(rows: Bag, parent: Callable[[Any, Any], Any], own: Callable[[Any, An
     sums = {node: owns.get(node, 0) for node in {**parents, **below}}
     waiting = {node: len(below.get(node, ())) for node in sums}
     ready = [node for node, count in waiting.items() if not count]
-    for node in ready:  # the list grows: each node is taken after all of its children
+    for node in ready:  # the list grows in the loop, so each node is taken after all its children
         above = parents.get(node)
         if above is not None:
             sums[above] += sums[node]
@@ -141,7 +142,7 @@ def tree_of(rows: Bag, parent: Callable[[Any, Any], Any], own: Callable[[Any, An
 
 
 def cycles_of(tree: Tree) -> Iterator[tuple[Any, ...]]:
-    """The cycles of a tree's held nodes, each from its least node on, which is again at the end."""
+    """Yield the cycles among a tree's held nodes. Each begins and ends with its least node."""
     left = set(tree.held)
     while left:
         cycle = [first := next(iter(left))]

@@ -1,7 +1,7 @@
-"""The identity of a plan: the parts that stored state depends on, and the difference of two identities.
+"""The identity of a plan: the parts that stored state depends on. Two identities are compared at a start.
 
-Functions are not part of it: the author is responsible for changes of functions. Changes of the set of states, the
-encoding and partitioning of their rows, the sources or the loops need a confirmation.
+Functions are not part of it, so the author is responsible for their changes. A confirmation is needed for changes of
+the set of states, of the encoding and partitioning of their rows, of the sources and of the loops.
 """
 
 import difflib
@@ -20,7 +20,7 @@ _WITHOUT = " without changelog"
 
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:
-    """One line for each source, pattern of topics, loop and state, in order of name."""
+    """Return one line for each source, topic pattern, loop and state, in the order of names."""
     sources = [f"source {node.topic} as {node.kind}" for node in plan.sources() if not node.pattern]
     sources += [f"pattern {node.pattern.pattern.replace(' ', '[ ]')} as {node.kind}" for node in plan.patterns()]
     gates = [
@@ -40,12 +40,12 @@ def identity(plan: Plan, circuit: Circuit) -> list[str]:
 
 
 def optional_states(circuit: Circuit) -> frozenset[str]:
-    """The states that may be added to an application of an earlier release; see `StateSpec.optional`."""
+    """Return the states that may be added to an application of an earlier release; see `StateSpec.optional`."""
     return frozenset(name for name, state in circuit.states.items() if state.spec.optional)
 
 
 def retired_states(plan: Plan) -> frozenset[str]:
-    """The states of earlier releases that an application may lose."""
+    """Return the states of earlier releases that the plan may lack."""
     return frozenset(name for node in plan.nodes for name in node.retired)
 
 
@@ -56,7 +56,7 @@ def _digest(constant: Constant) -> int:
 
 
 def topics_of(application: str, lines: Iterable[str]) -> Iterator[str]:
-    """The loop, repartition and changelog topics of the plan with this identity."""
+    """Yield the loop, repartition and changelog topics of the plan with this identity."""
     for line in lines:
         what, name, *_ = line.split(" ")
         if what == "topic":
@@ -71,7 +71,7 @@ def _is_state(line: str, names: Collection[str]) -> bool:
 
 
 def states_of(lines: Iterable[str]) -> Iterator[str]:
-    """The names of the states of the plan with this identity."""
+    """Yield the names of the states of the plan with this identity."""
     return (line.split(" ")[1] for line in lines if line.startswith("state "))
 
 
@@ -83,10 +83,10 @@ def check_identity(
     optional: Collection[str] = (),
     retired: Collection[str] = (),
 ) -> None:
-    """Refuse a plan that would orphan or misread the states of an earlier one.
+    """Refuse a plan that would not use, or would misread, the states of an earlier plan.
 
-    With `accept`, sources and states may be added and removed; a source or state in both plans has to be equal in both.
-    States in `optional` may be new, and states in `retired` may be missing.
+    With `accept`, sources and states may be added and removed; but sources and states in both plans have to be equal.
+    States in `optional` may be new, and states in `retired` may be missing, without `accept`.
     Raises: PlanChangedError with the difference.
     """
     new = [line for line in new if line in old or not _is_state(line, optional)]

@@ -1,7 +1,7 @@
-"""Joins: facts with a table, tables, relations.
+"""Joins: of facts with a table, of two tables, of two relations.
 
-A join reads its sides from states: the table of its input if there is one, X if the input is a recursion's variable,
-and otherwise an arrangement of its own, `<join>-left` or `<join>-right`.
+A join reads its sides from states: the table of its input if there is one, X if the input is a recursion's variable, or
+else a new arrangement, `<join>-left` or `<join>-right`.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ __all__ = ["Join", "StreamTableJoin", "TableJoin"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamTableJoin(Node):
-    """Facts, each with the table's value for its key."""
+    """Joins each fact with the table's value for its key."""
 
     keeps_records = True
     derived = ("right",)
@@ -33,42 +33,42 @@ class StreamTableJoin(Node):
 
     @property
     def record_inputs(self) -> tuple[Node, ...]:
-        """The facts."""
+        """The facts, which the step passes on."""
         return self.inputs[:1]
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """Whether records without a key are joined: a left join accepts them (KIP-962)."""
+        """Whether records without a key are joined; a left join accepts them (KIP-962)."""
         return self.left
 
     @property
     def arrival(self) -> Arrival:
-        """The value of the table."""
+        """The part that depends on arrival: the table's value at each fact."""
         return Arrival("a stream-table join: each record is joined with the table as it was when the record arrived")
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
-        """An inner join drops rows without a match."""
+        """Whether the step drops rows: an inner join drops rows without a match."""
         return not self.left
 
     @property
     def looks_up(self) -> tuple[tuple[Node, str], ...]:
-        """The table."""
+        """The table, whose state the step reads."""
         return ((self.inputs[1], f"{self.name}-right"),)
 
     def operator(self, states: States) -> Operator:
-        """Look-ups in the table."""
+        """Return the operator that looks up the table's values."""
         ((table, name),) = self.looks_up
         return join.StreamTableJoin(self.name, states.table_of(table, name), self.joiner, self.left)
 
     def on_spark(self, spark: Spark) -> None:
-        """A join with the final table."""
+        """Join the facts with the final table."""
         spark.looked_up(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableJoin(Node):
-    """Two tables, key by key."""
+    """Joins two tables, key by key."""
 
     derived = ("left", "right")
 
@@ -80,25 +80,25 @@ class TableJoin(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Relations are joined there."""
+        """Why nested time cannot compute the step, with the remedy: relations are joined there."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
 
     @property
     def looks_up(self) -> tuple[tuple[Node, str], ...]:
-        """Both tables."""
+        """Both tables, whose states the step reads."""
         return _sides(self)
 
     def operator(self, states: States) -> Operator:
-        """The operator: joins each change of one side with the other side's value."""
+        """Return the operator that joins each change of one side with the other side's value."""
         left, right = (states.table_of(*side) for side in self.looks_up)
         return join.TableJoin(self.name, left, right, self.joiner, self.join)
 
     def on_spark(self, spark: Spark) -> None:
-        """A join of the tables."""
+        """Join the tables."""
         spark.tables_joined(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The joined value of each key that has a match."""
+        """Yield the joined value of each key that has a match."""
         ours, theirs = ({identity(row[0]): row for row, _ in side} for side in inputs)
         for key in {**ours, **theirs}:
             one, other = ours.get(key), theirs.get(key)
@@ -109,7 +109,7 @@ class TableJoin(Node):
                 yield ((one or other or (None, None))[0], value), 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Keys that are missing on one side or both, and pairs for which the function returns None."""
+        """Yield keys that are missing on one side or both, and pairs for which the function returns None."""
         sides = [{identity(row[0]): row for row, _ in side} for side in inputs]
         made = {identity(row[0]) for row, _ in self.rows_from(*inputs)}
         for number, (ours, theirs) in enumerate((sides, sides[::-1])):
@@ -125,7 +125,7 @@ class TableJoin(Node):
             yield from (absent._replace(value=UNKNOWN) for absent in by_key(rows, there))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The row of the key on each side."""
+        """Yield each key with its row on each side."""
         found: dict[Any, Way] = {}
         for number, side in enumerate(inputs):
             for row, _ in side:
@@ -135,7 +135,7 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
-    """Two relations (or tables, as relations), joined on equal keys."""
+    """Joins two relations (or tables, as relations) on equal keys."""
 
     derived = ("left", "right")
 
@@ -146,21 +146,21 @@ class Join(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The inputs with each other; the result with them if it keeps their keys."""
+        """Both inputs with each other, and the result with them if it keeps their keys."""
         left, right = self.inputs
         return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
 
     @property
     def looks_up(self) -> tuple[tuple[Node, str], ...]:
-        """Both relations."""
+        """Both relations, whose states the step reads."""
         return _sides(self)
 
     def traces(self, inside: Container[Node]) -> list[tuple[Node, str]]:
-        """The sides that lie in loops."""
+        """Return the sides that are inside loops."""
         return [side for side in self.looks_up if side[0] in inside]
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join; inside a recursion the recursion's rows are on the left."""
+        """Add the join. Inside a recursion by waves, the recursion's rows are on the left."""
         bound = circuit.waves_around(self)
         left, right, merge = self._swapped(self.inputs[1] in circuit.inside)
         one, other = circuit.lookup(*left), circuit.lookup(*right)
@@ -170,8 +170,9 @@ class Join(Node):
         return circuit.emit(operator, circuit.slot_of(left[0]), circuit.slot_of(right[0]))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Place the join in a loop: rows inside are stored by iteration, rows outside of all loops are read from their
-        states.
+        """Add the join in a loop by nested time.
+
+        Rows from inside loops are stored by iteration, rows from outside all loops are read from their states.
         """
         left, right, merge = self._swapped(self.inputs[0] not in loop.inside)
         kept = loop.trace(*left)
@@ -183,25 +184,25 @@ class Join(Node):
         return loop.emit(operator, loop.slot_of(left[0]), loop.slot_of(right[0]))
 
     def _swapped(self, swap: bool) -> tuple[tuple[Node, str], tuple[Node, str], Callable[[Any, Any, Any], Any]]:
-        """Left, right and the function that merges them; if `swap`, with the sides swapped."""
+        """Return both sides and the function that merges them; with the sides swapped if `swap`."""
         left, right = self.looks_up
         return (right, left, swapped(self.merge)) if swap else (left, right, self.merge)
 
     def on_spark(self, spark: Spark) -> None:
-        """A join on the bytes of keys."""
+        """Join the relations on the bytes of their keys."""
         spark.joined(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The merged rows of each pair with equal keys."""
+        """Return the merged row of each pair with equal keys."""
         return ((made, weight) for made, _, _, weight in self._pairs(*inputs))
 
     @property
     def factor(self) -> int:
-        """Weights of pairs are multiplied."""
+        """1: a row's weight is the product of both sides' weights."""
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Rows without a match, and missing input rows. Their key is unknown if the function makes the keys."""
+        """Yield missing rows for unmatched rows and missing input rows; keys that the function makes are unknown."""
         grouped = [groups(side) for side in inputs]
         for number, rows in enumerate(inputs[:1] if self.rekeyed else inputs):
             for row, _ in rows:
@@ -214,23 +215,23 @@ class Join(Node):
                     yield from self._met(absent._replace(weight=absent.weight * weight), other[1], number)
 
     def _met(self, absent: Missing, other: Any, number: int) -> Iterator[Missing]:
-        """A missing row of the side of this number, with a value of the other side."""
+        """Yield what a missing row of side `number` would make with a value of the other side."""
         if absent.value is UNKNOWN:
             yield absent._replace(key=UNKNOWN) if self.rekeyed else absent
             return
         left, right = (absent.value, other) if number == 0 else (other, absent.value)
         try:
             key, value = self.merge(absent.key, left, right)
-        except Exception:  # the function need not take rows that never reach it
+        except Exception:  # the function may not accept rows that never reach it
             return
         yield absent._replace(key=key, value=value)
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """A row of each side."""
+        """Yield each row with a row of each side."""
         return ((made, [(0, left), (1, right)]) for made, left, right, _ in self._pairs(*inputs))
 
     def _pairs(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Row, Row, int]]:
-        """Pairs with equal keys: (row made, left row, right row, weight)."""
+        """Yield (row made, left row, right row, weight) for each pair with equal keys."""
         matches = groups(right)
         for row, weight in left:
             for other, factor in matches.get(identity(row[0]), ()) if row[0] is not None else ():
@@ -238,7 +239,7 @@ class Join(Node):
 
 
 def _unmatched(join: Node, row: Row, side: int) -> DropReason:
-    """The drop of a row whose key is missing in the input with this number."""
+    """Return the drop of a row whose key is missing in input number `side`."""
     lacks = join.inputs[side]
     reason = f"has no row with this key on its {('left', 'right')[side]} side, {lacks.in_words}"
     return DropReason(join, reason, row, lacks)

@@ -1,4 +1,4 @@
-"""The join of a stream with the values of another one as of each record's time."""
+"""The join of a stream with the values that another stream had at the time of each record."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,23 +35,23 @@ _SIDES = ("waiting", "versions")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OrderVersions(OrderedRecords):
-    """Records (K, (V | None,)), each under its key with its moment, with its order beside its value."""
+    """Puts each record (K, (V | None,)) under its key and timestamp, and adds its place in the order to its value."""
 
     windows: JoinSide
 
     def operator(self, states: States) -> Operator:
-        """The moment and the order of each record."""
+        """Return the operator that gives each record its timestamp and its order."""
         return record_order.OrderVersions(self.label, self.windows, self.topics_of_windows, self.orders)
 
     def on_spark(self, spark: Spark) -> None:
-        """The same, by the event time of its partition at it."""
+        """Give each record its timestamp and order, by the event time that its partition had at the record."""
         if self.only_by_worker:
             spark.by_a_worker(self)
         else:
             spark.versions_ordered(self)
 
     def order_of(self, row: Row) -> tuple[Any, ...]:
-        """A key that sorts facts under their moments in their order."""
+        """Return a key that sorts facts with the same timestamp in their order."""
         record = record_of(row)
         labels = {topic: label for label, topics in self.topics_by_origin.items() for topic in topics}
         place = record.event_time_ms, labels[record.topic], record.partition, record.offset, record.topic
@@ -60,9 +60,9 @@ class OrderVersions(OrderedRecords):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AsOfJoin(Node):
-    """Pairs of a record's value and the other stream's value of its key at its time.
+    """Joins each record with the value that the other stream had for its key at its time, as a pair of values.
 
-    Its inputs have records with their moments. `left`: whether records without such a value are passed on, with None.
+    Its inputs have records under their timestamps. `left` passes on records without such a value, with None.
     """
 
     crosses = True
@@ -76,33 +76,33 @@ class AsOfJoin(Node):
 
     @property
     def ordered(self) -> bool:
-        """Whether the versions have their orders beside their values."""
+        """Whether the values of the right side have their places in the order with them."""
         return isinstance(self.assigned[1], OrderVersions)
 
     @property
     def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
-        """The moments of both sides."""
+        """The two steps that put the records under their timestamps, for whose source partitions rows wait."""
         return self.assigned
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """Whether records without a key are in the result: a left join has them, without a call of this step."""
+        """Whether the result has records without a key: a left join has them, but this step does not get them."""
         return self.left
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The two inputs; the step itself changes the keys."""
+        """The two inputs with each other; the step itself changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A row is where its record is."""
+        """The step and its left input: a row is in the partition of its record."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The records that wait and the versions, each with a calendar; marks of both sides after exchanges."""
+        """The waiting records and the values, each with a calendar; marks of both sides if there are exchanges."""
         kept = [
             StateKept(f"{side}{suffix}", kind, "others")
             for side in _SIDES
@@ -112,7 +112,7 @@ class AsOfJoin(Node):
         return (*kept, *marks_kept("marks", left), *marks_kept("versions-marks", right))
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join and, if its rows come through exchanges, the marks of these before it."""
+        """Add the join and, if its rows are sent through exchanges, the marks of these exchanges before it."""
         left, right = self.inputs
         asking = frontier_of(circuit, self, left, "marks", self.assigned[0].marked)
         answering = frontier_of(circuit, self, right, "versions-marks", self.assigned[1].marked)
@@ -130,20 +130,20 @@ class AsOfJoin(Node):
         return DueRecords(rows, calendar, frontier, due, self.as_of.versions.lag_ms)
 
     def on_spark(self, spark: Spark) -> None:
-        """The last version up to each record's time."""
+        """Join each record with the last value up to its time."""
         spark.joined_as_of(self)
 
     def closing(self, row: Row) -> Closing:
-        """The event time at which a record is joined: its own, since the other stream's value is final then."""
+        """Return the event time at which a record is joined: its timestamp, when the other stream's value is final."""
         assert isinstance(row, Fact)
         return closing_of(self, 1, row, row.record.timestamp_ms)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """Each record with the last value up to its time."""
+        """Yield each record with the last value up to its time."""
         return ((made, weight) for made, _, weight in self._made(*inputs) if self.left or made[1][1] is not None)
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The left record and, if there is one, the right record with the value."""
+        """Yield each row with the left record and, if there is one, the right record."""
         return ((made, way) for made, way, _ in self._made(*inputs))
 
     @property
@@ -152,7 +152,7 @@ class AsOfJoin(Node):
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Records for which the other stream had no value, and missing ones."""
+        """Yield records for which the other stream had no value, and missing records."""
         for made, way, _ in self._made(*inputs):
             if made[1][1] is None and not self.left:
                 what = "a deletion as the last record" if len(way) > 1 else "no record"
@@ -162,13 +162,13 @@ class AsOfJoin(Node):
         yield from map(plain_key, missing[0])
 
     def _made(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Way, int]]:
-        """Each record of the left with the value as of its time, or None; the records of it, and its weight."""
+        """Yield (row, its records, weight) for each left record, with the value at its time or None."""
         versions: dict[Any, dict[int, Row]] = {}
         assigned = self.assigned[1]
         rows = [row for row, _ in right]
         if isinstance(assigned, OrderVersions):
             rows.sort(key=assigned.order_of)
-        for row in rows:  # of records of one time the last one
+        for row in rows:  # among records with the same timestamp, the last one counts
             versions.setdefault(identity(row[0].key), {})[record_of(row).timestamp_ms] = row
         times = {key: sorted(found) for key, found in versions.items()}
         for row, weight in left:

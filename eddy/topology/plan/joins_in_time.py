@@ -1,4 +1,4 @@
-"""The join of two streams in time."""
+"""The join of two streams whose records are near each other in time."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ _SIDES = ("left", "right")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamStreamJoin(Node):
-    """Pairs of records of two streams with equal keys, within windows; its inputs have records with their moments.
+    """Joins records of two streams with equal keys, within windows. Its inputs have records under their timestamps.
 
-    `outer` are the sides whose unmatched records are passed on, with None in the place of the other.
+    `outer` says of each side whether its unmatched records are passed on, with None for the other side's value.
     """
 
     crosses = True
@@ -49,28 +49,28 @@ class StreamStreamJoin(Node):
 
     @property
     def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
-        """The moments of both sides."""
+        """The two steps that put the records under their timestamps, for whose source partitions rows wait."""
         return self.assigned
 
     @property
     def takes_keyless(self) -> bool:  # type: ignore[override]
-        """Whether a side is outer: its records without a key go around the join."""
+        """Whether a side is outer. Its records without a key are in the result, but this step does not get them."""
         return any(self.outer)
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The two inputs; the step itself changes the keys."""
+        """The two inputs with each other; the step itself changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A pair is where its records are."""
+        """The step and its left input: a pair is in the partition of its records."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The rows of each side, the moments of their removal, the unmatched rows, and the marks after exchanges."""
+        """The rows of each side, a calendar of their removal, the unmatched rows, and marks if there are exchanges."""
         kept: list[StateKept] = []
         for number, side in enumerate(_SIDES):
             kept += [
@@ -83,7 +83,7 @@ class StreamStreamJoin(Node):
         return tuple(kept)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the join and, if its rows come through exchanges, the marks of these before it."""
+        """Add the join and, if its rows are sent through exchanges, the marks of these exchanges before it."""
         frontiers = [
             frontier_of(circuit, self, source, f"{side}-marks", assigned.marked)
             for side, source, assigned in zip(_SIDES, self.inputs, self.assigned, strict=True)
@@ -105,32 +105,32 @@ class StreamStreamJoin(Node):
         return Side(windows, rows, calendar, others, due, unmatched)
 
     def on_spark(self, spark: Spark) -> None:
-        """A join of the records by key and span of time."""
+        """Join the records by key and span of time."""
         spark.streams_joined(self)
 
     def closing(self, row: Row) -> Closing | None:
-        """The event time at which an unmatched record is final: the last moment of a possible match."""
-        if not isinstance(row, Fact):  # a pair
+        """Return the event time at which an unmatched record is final: the last moment at which it could be matched."""
+        if not isinstance(row, Fact):  # a pair is final at once
             return None
         side = 0 if row[1][1] is None else 1
         windows = self.windows.right if side else self.windows.left
         return closing_of(self, 1 - side, row, windows.due_at(row.record.timestamp_ms))
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """Pairs of records that are near, and records of outer sides without a match, which have their record."""
+        """Yield pairs of records that are near in time, and unmatched records of outer sides, which stay facts."""
         return ((made, weight) for made, _, weight in self._made(*inputs))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Both records, or the unmatched record."""
+        """Yield each row with both records, or with the unmatched record."""
         return ((made, way) for made, way, _ in self._made(*inputs))
 
     @property
     def factor(self) -> int:
-        """Weights of pairs are multiplied."""
+        """1: a pair's weight is the product of both weights."""
         return 1
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Unmatched records, and missing records of the inputs."""
+        """Yield missing rows for unmatched records, and for missing records of the inputs."""
         matched = {(side, way[side][1]) for _, way, _ in self._made(*inputs) if len(way) > 1 for side in (0, 1)}
         for side, rows in enumerate(inputs):
             windows = self.windows.right if side else self.windows.left
@@ -142,7 +142,7 @@ class StreamStreamJoin(Node):
         yield from (plain_key(absent) for side in missing for absent in side)
 
     def _made(self, left: Bag, right: Bag) -> Iterator[tuple[Row, Way, int]]:
-        """Rows, the records of each, and their weights."""
+        """Yield (row, its records, weight)."""
         sides = [_by_key(left), _by_key(right)]
         matched: list[set[Row]] = [set(), set()]
         for place, ours in sides[0].items():
@@ -161,7 +161,7 @@ class StreamStreamJoin(Node):
 
 
 def _by_key(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
-    """By key without its moment."""
+    """Return rows with weights, grouped by their keys without timestamps."""
     found: dict[Any, list[tuple[Row, int]]] = {}
     for row, weight in rows:
         found.setdefault(identity(row[0].key), []).append((row, weight))
@@ -169,13 +169,13 @@ def _by_key(rows: Bag) -> dict[Any, list[tuple[Row, int]]]:
 
 
 def closing_of(join: Any, side: int, row: Fact, at_ms: int) -> Closing:
-    """The event time of this side at which a record of the other side is final."""
+    """Return the event time of input number `side` at which a record of the other side is final."""
     assigned, at = join.assigned[side], at_ms + join.assigned[side].windows.lag_ms
     place = bytes_of(assigned.inner_key, row[0])
     return Closing(assigned.topics_of_windows, topics_sent(join.inputs[side]), place, at, True, at)
 
 
 def plain_key(absent: Missing) -> Missing:
-    """A missing record of a side, as a row of the join."""
+    """Return a missing record of a side as a missing row of the join, which has the key without a window."""
     key = absent.key.key if isinstance(absent.key, Windowed) else absent.key
     return absent._replace(key=key, value=UNKNOWN)

@@ -1,7 +1,7 @@
-"""Missing rows: the rows that a step would have if a step upstream had not dropped them.
+"""Missing rows: the rows that a step would have if neither it nor an upstream step had dropped them.
 
-A step's `missing` rows are made of those that it drops itself and, by its own function, of the missing rows of its
-inputs. A key or a value that cannot be computed, such as the value of a join without its other side, is UNKNOWN.
+A step's missing rows are the rows that it drops itself, and the rows that its function makes of its inputs' missing
+rows. A key or a value that cannot be computed is UNKNOWN, as the value of a join whose other side is missing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ UNKNOWN: Any = _Unknown()
 
 
 def by_key(rows: Iterable[Missing], present: Iterable[Any]) -> Iterator[Missing]:
-    """The missing rows whose keys have no row."""
+    """Yield the missing rows whose keys are not in `present`."""
     there = set(map(identity, present))
     for row in rows:
         if row.key is UNKNOWN or (row.key is not None and identity(row.key) not in there):

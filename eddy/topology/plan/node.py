@@ -1,6 +1,6 @@
 """The node: one step of a plan, with all its properties.
 
-A step declares its properties here, once. Other modules read these properties and do not test the type of a node.
+A step declares its properties here, once. Other modules read these properties, and do not test the class of a node.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -70,8 +70,9 @@ _MADE = StateKept("made", "trace", "results")
 
 
 class Arrival(NamedTuple):
-    """A result that depends on the order of arrival. `mixed`: only if several partitions have records of the same key.
+    """A part of a result that depends on the order of arrival.
 
+    `mixed`: it depends on the order only if several partitions have records of the same key.
     `folds`: the step is a fold by an author's function, and the author may declare that the order does not matter.
     """
 
@@ -81,10 +82,10 @@ class Arrival(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """A step as a function of all values of a key: its form in nested time and, unless it has another one, on Spark.
+    """A step as a function of all values of a key, for nested time and, unless the step has another form, for Spark.
 
-    `of_weight`: the function computes the new weight of each value from its weight alone, by `of_weight`. Then a weight
-    below 0 is not an error.
+    If `of_weight` is given, each value's new weight depends on its old weight alone: it is `of_weight(weight)`. Then a
+    weight below 0 is no error.
     """
 
     function: Function
@@ -95,8 +96,8 @@ class DropReason(NamedTuple):
     """A step that has dropped a row, and the reason.
 
     `lacks`: the input that has no row with the key of `row`, if that is the reason.
-    `held`: whether a recursion holds it until the data is mended.
-    `then`: the filters that would drop what is made of it.
+    `held`: whether the reason is that a recursion holds the row until the data is corrected.
+    `then`: the filters that would drop the rows made from this row.
     """
 
     step: "Node"
@@ -118,10 +119,10 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
-    """One step: its inputs, its place, its part in recursions, and its operators. `key` and `value` are serdes, None if
-    not given.
+    """One step: its inputs, its placement, its part in recursions, and its operators.
 
-    Its names, its states, its times and its rows from scratch are declared by the base classes.
+    `key` and `value` are the serdes of its rows; None if they are not given. The base classes declare a step's names,
+    states and times, and its rows from scratch.
     """
 
     kind: Kind
@@ -136,16 +137,16 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def co_partitioned(self) -> Iterable[tuple["Node", "Node"]]:
-        """The pairs of collections whose rows of equal keys need the same owner."""
+        """The pairs of collections of which rows with equal keys need the same owner."""
         return [(self, source) for source in self.inputs]
 
     @property
     def same_partitions(self) -> Iterable[tuple["Node", "Node"]]:
-        """The pairs of collections with equal partitions, but with other keys: a windowed key is where its key is."""
+        """The pairs of collections with the same partitions but other keys, such as windowed keys and their keys."""
         return ()
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """The number of partitions that the step prescribes; None if it accepts any."""
+        """Return the number of partitions that the step needs; None if it accepts any."""
         return 1 if self.single_partition else None
 
     # Rows
@@ -164,12 +165,12 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def begins(self) -> bool:
-        """Whether the step's rows derive from no other step."""
+        """Whether the step has rows without an upstream step."""
         return self.role in ("source", "global table", "constant")
 
     @property
     def record_inputs(self) -> tuple["Node", ...]:
-        """The inputs whose records the step passes on, changed or not."""
+        """The inputs whose records the step passes on, unchanged or changed."""
         return self.inputs
 
     timed_through: ClassVar[tuple["Node", ...]] = ()
@@ -183,7 +184,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part of the step's result that depends on the order of arrival."""
+        """The part of the step's result that depends on the order of arrival; None if no part does."""
         return None
 
     # Recursion
@@ -195,22 +196,22 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def variables(self) -> tuple[Any, ...]:
-        """The variables of a loop, on which its body depends; empty for other steps."""
+        """The variables of a loop, which stand for its rows inside it; empty for other steps."""
         return ()
 
     @property
     def results(self) -> tuple["Node", ...]:
-        """The results of an iteration of a loop, one for each variable; empty for other steps."""
+        """The steps with the results of a loop's iteration, one for each variable; empty for other steps."""
         return ()
 
     @property
     def error_limit(self) -> int | None:
-        """The number of iterations after which there are rows of errors; None if there never are."""
+        """The number of iterations after which a block makes rows of errors; None if it never does."""
         return None
 
     @property
     def stops(self) -> bool:
-        """Whether a worker ends because this step holds rows, if no unread input could mend them."""
+        """Whether a worker ends if this step holds rows and no unread input could change this."""
         return False
 
     drops = False
@@ -231,21 +232,22 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The suffixes, appended to the step's name, of all additional states that the step may have: outside of loops,
-        or inside loops by nested time.
+        """The suffixes, appended to the step's name, of the names of further states that the step may have.
+
+        The step has these states outside loops, or inside loops by nested time.
         """
         made = () if self.grouping is None else (_MADE,)
         return tuple(kept.suffix for kept in (*self.keeps, *made) if kept.suffix)
 
     @property
     def looks_up(self) -> tuple[tuple["Node", str], ...]:
-        """The inputs that the step reads from states, each with the name of the state to create if none exists."""
+        """The inputs that the step reads from states. Each has the name of the state to create if it has none."""
         return ()
 
     def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:
-        """The states of the step in a loop by nested time, with the nodes whose rows they have by iteration.
+        """Return the step's states in a loop by nested time, each with the node whose rows it has by iteration.
 
-        `inside` has all steps that lie in loops.
+        `inside` has all steps that are inside loops.
         """
         return [] if self.grouping is None else [(self.inputs[0], self.name), (self, _MADE.name_of(self.name))]
 
@@ -257,16 +259,16 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
         return None
 
     def operator(self, states: States) -> Operator:
-        """The operator of the step outside of loops by nested time."""
+        """Return the step's operator, for use outside loops by nested time."""
         raise NotImplementedError(f"no operator for {type(self).__name__}")
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the step outside of loops by nested time; return the slot of its rows."""
-        operator = self.operator(circuit)  # it may change the slots of inputs
+        """Add the step to a circuit, outside loops by nested time; return the slot of its rows."""
+        operator = self.operator(circuit)  # this may change the slots of the inputs
         return circuit.emit(operator, *map(circuit.slot_of, self.inputs))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Place the step in the body of a loop by nested time; return the slot of its rows."""
+        """Add the step to a loop by nested time; return the slot of its rows."""
         grouping, slots = self.grouping, map(loop.slot_of, self.inputs)
         if grouping is None:
             return loop.emit(self.operator(loop.outside), *slots)
@@ -282,13 +284,13 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     # Rows of other steps, for traces
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows: rows that the step would also have if neither it nor a step upstream dropped rows.
+        """Return the rows that the step would also have if neither it nor a step upstream dropped rows.
 
-        `missing` has the missing rows of each input.
+        `missing` has the missing rows of each input, `inputs` has the inputs' rows.
         """
         return ()
 
     @property
     def same_rows_as(self) -> "Node | None":
-        """The step whose rows this step has, if that is not an input."""
+        """The step that has the same rows as this step, if that step is not an input; else None."""
         return None

@@ -1,11 +1,10 @@
-"""A picture of a plan, as SVG: layers from the sources at the top down to the sinks, with the feedback of loops beside
-them.
+"""A picture of a plan, as SVG: layers from the sources at the top to the sinks, and the feedback of loops beside them.
 
-    layer(step) = 1 + the largest layer of its inputs; a variable lies below the seed of its recursion
+    layer(step) = 1 + the largest layer of its inputs; a variable is below the seed of its recursion
 
-An edge over several layers has a *bend* in each layer between, which takes a place there. Each layer is sorted by the
-mean position of the neighbours in the next layer, in several passes from the top and from the bottom. Colours are
-presentation attributes, which a style sheet overrides; each step is a group with its number in `data-step`.
+An edge that passes several layers has a *bend* in each layer between, which takes up space there. Each layer is sorted
+by the mean position of the neighbours in the next layer, in several passes from the top and from the bottom. Colours
+are presentation attributes, which a style sheet can override. Each step is a group with its number in `data-step`.
 """
 
 import html
@@ -28,9 +27,9 @@ _MARGIN = 24
 
 
 class PictureStep(msgspec.Struct, frozen=True):
-    """One step of a plan as data.
+    """One step of a plan, as data for a picture.
 
-    `to` and `back` are the numbers of the steps that read it; `back` is the feedback of a loop.
+    `to` has the numbers of the steps that read it; `back` has those that it feeds back into, in a loop.
     """
 
     name: str
@@ -71,7 +70,7 @@ def steps(plan: Plan) -> list[PictureStep]:
 
 @dataclass(eq=False, slots=True)
 class _DrawnPlace:
-    """The place of a step, or of the bend of an edge, in a layer; x is its centre."""
+    """The place of a step, or of an edge's bend, in a layer; `x` is its centre."""
 
     width: float
     layer: int
@@ -82,7 +81,7 @@ class _DrawnPlace:
 
 
 def picture(plan: Plan) -> str:
-    """The plan as an SVG document."""
+    """Return the plan as an SVG document."""
     found = steps(plan)
     places, ways = _places(plan, found)
     layers: list[list[_DrawnPlace]] = [
@@ -102,7 +101,7 @@ def _all(places: list[_DrawnPlace], ways: list[list[_DrawnPlace]]) -> list[_Draw
 
 
 def _places(plan: Plan, found: list[PictureStep]) -> tuple[list[_DrawnPlace], list[list[_DrawnPlace]]]:
-    """The place of each step, and the points of each edge."""
+    """Return the place of each step, and the places through which each edge passes."""
     layer: dict[Node, int] = {}
     seeds = {variable: loop.inputs for loop in plan.loops() for variable in loop.variables}
     for node in plan.nodes:
@@ -132,7 +131,7 @@ def _way(start: _DrawnPlace, end: _DrawnPlace) -> list[_DrawnPlace]:
 
 
 def _arrange(layers: list[list[_DrawnPlace]]) -> None:
-    """Set the x of each place: near its neighbours, and without overlap in its layer."""
+    """Set the x of each place, near its neighbours and without an overlap in its layer."""
     for layer in layers:
         _spread(layer, {place: place.x for place in layer})
     for sweep in range(_SWEEPS):
@@ -147,7 +146,7 @@ def _arrange(layers: list[list[_DrawnPlace]]) -> None:
 
 
 def _spread(layer: list[_DrawnPlace], wanted: dict[_DrawnPlace, float]) -> None:
-    """Place items from left to right at the wanted x or further right, then move all back by the mean difference."""
+    """Put the places at their wanted x, or further right if they overlap; then move all back by the mean difference."""
     right = float("-inf")
     for place in layer:
         place.x = max(wanted[place], right + _GAP + place.width / 2)
@@ -196,7 +195,7 @@ def _edge(way: list[_DrawnPlace]) -> str:
 
 
 def _back(start: _DrawnPlace, end: _DrawnPlace, x: float, lane: int) -> str:
-    """The feedback edge of a loop: out to the right, up in a lane of its own, and in from above."""
+    """Return the feedback edge of a loop: it runs out to the right, up in a lane of its own, and in from above."""
     y, y2 = _top(start) + _HEIGHT - 8 - lane, _top(end) - 11 - lane
     one, r = start.x + start.width / 2, 8
     path = (

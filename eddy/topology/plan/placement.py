@@ -1,8 +1,8 @@
-"""Placement: the partition count of each collection, and the encoding of its keys.
+"""Placement: the number of partitions of each collection, and the encoding of its keys.
 
-Steps by key need all rows of a key at one owner, so their inputs are *co-partitioned*: equal partition counts, and keys
-encoded to the same bytes. Sources define both; a step that keeps keys inherits them from its input; an exchange adopts
-the partition count and the encoding of the collections it is joined with.
+A step by key needs all rows of a key at one owner. So its inputs have to be *co-partitioned*: with equal partition
+counts, and keys encoded to the same bytes. Sources define both. A step that keeps keys has both from its input, and an
+exchange has both from the collections that it is joined with.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ class Placement:
 
 
 def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placement]:
-    """Place every node.
+    """Return the placement of every node.
 
     Raises: TopologyError if inputs of a step have different partition counts or key serdes.
     """
@@ -36,7 +36,7 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
     placements = {}
     for members in _merged(plan, lambda node: node.co_partitioned):
         partitions = counts[members[0]]
-        if any(node.single_partition for node in members):  # with a single partition, no key has to be hashed
+        if any(node.single_partition for node in members):  # then no key has to be hashed
             placements.update({node: Placement(partitions, node.key or Native) for node in members})
         else:
             placements.update(dict.fromkeys(members, Placement(partitions, _key(members) or Native)))
@@ -45,7 +45,7 @@ def place(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Node, Placeme
 
 
 def _merged(plan: Plan, pairs: Callable[[Node], Iterable[tuple[Node, Node]]]) -> list[list[Node]]:
-    """The classes of nodes that are connected by the pairs of each node, by union-find."""
+    """Return the groups of nodes that the pairs of each node connect, by union-find."""
     leader: dict[Node, Node] = {node: node for node in plan.nodes}
 
     def find(node: Node) -> Node:
@@ -75,7 +75,7 @@ def _partitions(members: list[Node], topic_partitions: Mapping[str, int]) -> int
 
 
 def _check_partitioners(plan: Plan, members: list[Node], partitions: int) -> None:
-    """Refuse a step by key on a topic that the topology itself writes to partitions that a function chooses."""
+    """Refuse a step by key on a topic for which a function of this topology chooses the partitions."""
     chosen = {sink.topic for sink in plan.sinks() if sink.partitioner is not None}
     source = next((node for node in members if node.begins and node.user_topic in chosen), None)
     step = next((node for node in members if node.keeps), None)

@@ -1,11 +1,11 @@
 """The plan: the author's program as data. Engines compile it; nothing here runs.
 
-A plan is nodes in the order in which they were written, which is topological. A node knows its
-inputs, so a collection is identified by its last node. A recursion's `op` consists of ordinary nodes; the nodes that
-depend on its variable are its body.
+The nodes of a plan are in the order in which they were written, so inputs are before the nodes that read them. A node
+knows its inputs, so a collection is identified by its last node. A recursion's `op` consists of ordinary nodes. The
+nodes that depend on its variable are inside the recursion.
 
-Rows keep their partition while keys do not change: a node that is not `rekeyed` has its rows in the partitions of its
-inputs. A step that needs rows by key takes a rekeyed input through an `Exchange`.
+Rows remain in their partition while keys do not change, so a node that is not `rekeyed` has its rows in the partitions
+of its inputs. If a step needs rows by key and an input is rekeyed, an `Exchange` is added before the step.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -116,7 +116,7 @@ class NameTakenError(TopologyError):
 
 @dataclass
 class Plan:
-    """The nodes of one topology, in topological order, its state stores, and its name."""
+    """The nodes of one topology, in topological order, with its state stores and its name."""
 
     name: str
     nodes: list[Node] = field(default_factory=list)
@@ -161,15 +161,15 @@ class Plan:
         )
 
     def sources(self) -> Iterator[Source]:
-        """The sources."""
+        """Yield the sources."""
         return (cast("Source", node) for node in self.nodes if node.role == "source")
 
     def patterns(self) -> Iterator[TopicPattern]:
-        """The patterns of topics."""
+        """Yield the patterns of topics."""
         return (cast("TopicPattern", node) for node in self.nodes if node.role == "pattern")
 
     def find(self, topics: Mapping[TopicPattern, Iterable[str]]) -> None:
-        """Set the topics that match the patterns."""
+        """Set the topics that match each pattern."""
         nodes: list[Node] = []
         for node in self.nodes:
             if node.role == "pattern":
@@ -177,32 +177,33 @@ class Plan:
                 nodes += pattern.find(topics[pattern])
             if not (node.role == "source" and cast("Source", node).pattern):
                 nodes.append(node)
-        self.nodes = nodes  # as a whole: other threads may be reading the list
+        self.nodes = nodes  # replaced as a whole, because other threads may be reading the list
 
     def global_tables(self) -> Iterator[GlobalTable]:
-        """The global tables."""
+        """Yield the global tables."""
         return (cast("GlobalTable", node) for node in self.nodes if node.role == "global table")
 
     def global_joins(self) -> Iterator[GlobalJoin]:
-        """The joins with global tables."""
+        """Yield the joins with global tables."""
         found = (node for node in self.nodes if any(source.role == "global table" for source in node.inputs))
         return (cast("GlobalJoin", node) for node in found)
 
     def sinks(self) -> Iterator[Sink]:
-        """The sinks."""
+        """Yield the sinks."""
         return (cast("Sink", node) for node in self.nodes if node.role == "sink")
 
     def loops(self) -> Iterator[Loop]:
-        """The recursions and the blocks, inner ones first."""
+        """Yield the recursions and the blocks, inner loops first."""
         return (node.as_loop for node in self.nodes if node.as_loop is not None)
 
     def made_by(self, node: Node) -> list[Node]:
-        """The collections that a step makes: the step itself, or the bindings of a block."""
+        """Return the collections that a step makes: the step itself, or the bindings of a block."""
         return [node] if node.role != "block" else [step for step in self.nodes if node in step.inputs]
 
     def needs_keys(self, node: Exchange) -> bool:
-        """Whether an exchange drops records without a key: an exchange of a stream does, unless a left join follows,
-        which accepts them (KIP-962).
+        """Return whether an exchange drops records without a key.
+
+        An exchange of a stream does, unless it is followed by a left join, which accepts them (KIP-962).
         """
         if node.kind != "stream" or node.any_key:
             return False
@@ -215,15 +216,17 @@ class Plan:
         return True
 
     def carries_times(self, node: Exchange) -> Literal["", "plain", "placed"]:
-        """Whether the rows that an exchange sends carry the event times of their source partitions, since a later step
-        gives them windows, and also the places of their records, since it needs their order.
+        """Return which data of their records an exchange's rows carry for later steps.
+
+        "": none; "plain": event times of source partitions, which windows need; "placed": also the records' places,
+        which give their order.
         """
         if any(node in step.placed_through for step in self.nodes):
             return "placed"
         return "plain" if any(node in step.timed_through for step in self.nodes) else ""
 
     def holds(self, state: str) -> Node:
-        """The step whose rows, or whose aggregates, a state has. Raises: KeyError."""
+        """Return the step whose rows, or whose aggregates, a state has. Raises: KeyError."""
         for node in self.nodes:
             sides = dict(zip(("left", "right"), node.inputs, strict=False))
             for suffix in node.derived:

@@ -1,4 +1,4 @@
-"""Processors: the node, the state stores that it names, and the source whose event time it has."""
+"""Processors: the step, the state stores that it uses, and the source whose event time its rows have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,11 @@ StoreKind = Literal["key-value", "window", "session", "versioned"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeclaredStore:
-    """A state store of a topology. `changelog`: whether its rows outlive the disk; `memory`: whether none are on it.
+    """A state store of a topology. `changelog`: rows survive the loss of the disk; `memory`: none are on the disk.
 
-    Of kind "window" and "session" its key is the serde of windows, the first ones of `size_ms`; of kind "versioned" its
-    value has the timestamp of the latest version. The rows of these kinds are kept for `retention_ms`.
+    Of kind "window" or "session", the key's serde is of windows or sessions; windows are `size_ms` long. Of kind
+    "versioned", the value's serde also has the timestamp of the latest version. Rows of these three kinds are kept for
+    `retention_ms`.
     """
 
     name: str
@@ -42,7 +43,7 @@ class DeclaredStore:
 
     @property
     def states(self) -> "tuple[DeclaredStore, ...]":
-        """Its states: itself, the versions, and the times in their order."""
+        """The states of the store: itself, its versions, and the times of its rows in their order."""
         found = [self]
         if self.version is not None:
             found.append(self._beside("versions", self.version))
@@ -57,7 +58,7 @@ class DeclaredStore:
 
     @property
     def retained(self) -> RetainedStore:
-        """The time for which its rows are kept, and its other states."""
+        """The store's kind, the time for which its rows are kept, and the names of its other states."""
         return RetainedStore(self.kind, self.size_ms, self.retention_ms, tuple(one.name for one in self.states[1:]))
 
     @property
@@ -67,7 +68,7 @@ class DeclaredStore:
 
     @property
     def note(self) -> str:
-        """The store in `describe()`."""
+        """The store's name and properties, for `describe()`."""
         notes = [] if self.changelog else ["no changelog: begins empty where its disk is lost"]
         notes += ["in memory"] if self.memory else []
         told = {"window": f"windows of {self.size_ms} ms", "session": "sessions", "versioned": "versions"}
@@ -78,10 +79,10 @@ class DeclaredStore:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Process(Node):
-    """Rows, each taken by the processor of its partition, which forwards facts.
+    """Passes each row to the processor of its partition, which forwards facts.
 
-    `tables` are the global tables that it reads, each whole.
-    `sharing` are the earlier steps that name one of its stores: the rows of all have to be where the store's are.
+    `tables` are the global tables that it reads, each as a whole.
+    `sharing` are the earlier steps that use one of its stores; the rows of all these steps need the same partitions.
     """
 
     linear = False
@@ -110,7 +111,7 @@ class Process(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its input, unless it changes keys; its input and the inputs of steps with the same stores."""
+        """The step and its input, unless it changes keys; its input and the inputs of steps that share a store."""
         own = [] if self.rekeys else list(super().co_partitioned)
         return own + [(self.inputs[0], other.inputs[0]) for other in self.sharing]
 
@@ -120,20 +121,20 @@ class Process(Node):
         return tuple(state.name for store in self.stores for state in store.states)
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """The step with its state stores, and where a store is kept."""
+        """Return the step with its state stores, and how each store is kept."""
         others = [name for name in stores if name not in self.store_names]
         read = [f"{table.name} (global table)" for table in self.tables]
         return super().headline(application, [*(store.note for store in self.stores), *read, *others])
 
     @property
     def arrival(self) -> Arrival:
-        """The whole result: the author's function may depend on the order of records in any way."""
+        """The part that depends on arrival: the whole result, since the author's function may depend on any order."""
         lost = ", ".join(f"'{store.name}'" for store in self.stores if not store.changelog)
         told = f"; what it keeps in {lost}, without a changelog, is lost with the disk" if lost else ""
         return Arrival(f"a processor: {self.only_by_worker}{told}")
 
     def operator(self, states: States) -> Operator:
-        """The processors, over their stores."""
+        """Return the operator that runs the processors, with their stores."""
         (source,) = self.inputs
         rows = states.spec(source, f"{self.name}-moments", "key-value", Int64)
         maps = {one.name: states.state_store(source, one) for store in self.stores for one in store.states}
@@ -162,7 +163,7 @@ class Process(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChildStream(Node):
-    """The records that processors forward to one child, together with the records for all children."""
+    """Keeps the records that processors forward to this child, and the records that they forward to all children."""
 
     keeps_records = True
     drops = True
@@ -175,7 +176,7 @@ class ChildStream(Node):
         return "child"
 
     def operator(self, states: States) -> Operator:
-        """The child's records."""
+        """Return the operator that selects the child's records."""
         return child_stream.ChildStream(self.name, self.child)
 
     def on_spark(self, spark: Spark) -> None:
@@ -184,7 +185,7 @@ class ChildStream(Node):
 
 
 def clock_of(facts: Node) -> tuple[Node | None, str]:
-    """The source whose event time the rows have; or None and the reason why there is no such source."""
+    """Return the source whose event time the rows have; or None, and the reason why there is no such source."""
     sources = []
     for node in record_steps(facts):
         if node.role == "pattern":

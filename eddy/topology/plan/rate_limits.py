@@ -23,8 +23,9 @@ _CALENDAR = StateKept("calendar", "calendar", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RateLimited(Node):
-    """The rows of a table. A change waits up to `limit`, and is sent together with the changes that follow
-    meanwhile.
+    """Passes on the changes of a table's rows, each row at most once in a span of time.
+
+    A change waits up to `limit`, and is sent together with the row's further changes until then.
     """
 
     linear = False
@@ -40,16 +41,16 @@ class RateLimited(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The moments at which changes came."""
+        """The part that depends on arrival: the moments at which changes arrive."""
         return Arrival(f"a limit of time: {self.only_by_worker}")
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Loops have no clock."""
+        """Why nested time cannot compute the step, with the remedy: loops have no clock."""
         return f"step '{self.name}' lets changes wait for a time, and no time passes inside a recursion"
 
     def operator(self, states: States) -> Operator:
-        """The changes that wait, and their calendar."""
+        """Return the operator, with the changes that wait and their calendar."""
         value = self.value or Native
         spec = states.spec(self, _WAITING.name_of(self.name), "table", Tuple(Int64, value, value))
         waiting = (Table[Any, Any] if self.bound is None else SizedTable[Any, Any])(spec, states.store)

@@ -1,4 +1,4 @@
-"""The way of records from their sources to a step, for steps that need the clocks of the sources."""
+"""Finds the steps and sources from which records reach a step, for steps that need the clocks of the sources."""
 
 from collections.abc import Iterator
 from typing import TypeGuard
@@ -11,12 +11,12 @@ __all__ = ["is_source_of_records", "label_of", "record_steps", "record_topics", 
 
 
 def is_source_of_records(node: Node) -> TypeGuard[Source]:
-    """Whether a step reads a topic as a stream."""
+    """Return whether a step reads a topic as a stream."""
     return node.role == "source" and node.kind == "stream"
 
 
 def record_steps(facts: Node) -> Iterator[Node]:
-    """The steps through which the records of some facts pass, each once, from the last one back to the sources."""
+    """Return the steps through which the records of some facts pass, each once, from the last step to the sources."""
     left, seen = [facts], set[Node]()
     while left:
         node = left.pop()
@@ -29,20 +29,21 @@ def record_steps(facts: Node) -> Iterator[Node]:
 
 
 def topics_of(node: Node) -> tuple[str, ...]:
-    """The topics that a step reads as a stream: of a source its own, of a pattern all that match now."""
+    """Return the topics that a step reads as a stream: a source's own topic, a pattern's topics that match now."""
     if node.role == "pattern":
         return tuple(topic for source in node.inputs for topic in topics_of(source))
     return (node.topic,) if is_source_of_records(node) else ()
 
 
 def label_of(origin: Node) -> str:
-    """The label of a source or a pattern among the partitions for which a frontier waits."""
+    """Return the label by which a source's or a pattern's partitions are named where a frontier waits for them."""
     return pattern_label(origin.title) if origin.role == "pattern" else topics_of(origin)[0]
 
 
 def record_topics(node: Node) -> frozenset[str] | None:
-    """The topics of the records of which a step's rows are made in the records' own epoch; None if others are among
-    them.
+    """Return the topics whose records make a step's rows, in the same epoch as the records are read.
+
+    None if other rows are among the step's rows.
     """
     if node.role == "source":
         return frozenset({node.user_topic or ""}) if node.kind == "stream" else None

@@ -20,7 +20,7 @@ __all__ = ["Binding", "Block", "HeldErrors", "Loop", "Recursion", "Variable"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """X inside its own recursion: the rows of a binding at the start of an iteration."""
+    """The rows of a recursion's X, or of a block's binding, inside the loop, at the start of an iteration."""
 
     crosses = True
     role = "variable"
@@ -33,7 +33,7 @@ class Variable(Node):
 
     @property
     def looked_up_as(self) -> str:
-        """The name of X's only state: the name of the recursion."""
+        """The name of the only state that has the rows of X: the name of the recursion."""
         return self.label
 
     @property
@@ -44,7 +44,7 @@ class Variable(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loop(Node):
-    """A recursion or a block: `variables` at the start of an iteration, `results` at its end."""
+    """A recursion or a block: `variables` have its rows at the start of an iteration, `results` at its end."""
 
     drops = True
     linear = False
@@ -63,17 +63,17 @@ class Loop(Node):
 
     @property
     def waves(self) -> bool:
-        """Whether the loop is computed by waves if it is in no other loop."""
+        """Whether waves compute the loop if it is in no other loop."""
         return False
 
     def result_of(self, variable: Node) -> Node:
-        """The step that has the final rows of a variable."""
+        """Return the step that has the final rows of a variable."""
         raise NotImplementedError(type(self).__name__)
 
     def traced_as(self) -> list[list[Node]]:
-        """The steps, by binding, whose traces have the binding's rows; the first step's trace is read.
+        """Return, for each binding, the steps whose traces have its rows; the trace of the first step is read.
 
-        A trace of the result lacks the seed, and a trace of X the last iteration.
+        A trace of the result lacks the seed, and a trace of X lacks the rows of the last iteration.
         """
         has_x = self.seeded or not self.bound.by_depth
         return [
@@ -88,11 +88,11 @@ class Loop(Node):
 
     @property
     def stops(self) -> bool:
-        """As its bound says."""
+        """Whether the loop's policy stops a worker."""
         return self.bound.stops
 
     def on_spark(self, spark: Spark) -> None:
-        """Compute iterations until nothing changes."""
+        """Compute iterations until nothing changes any more."""
         spark.looped(self)
 
     @property
@@ -103,7 +103,7 @@ class Loop(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recursion(Loop):
-    """X = seed + op(X): `inputs` is the seed, `result` is op(`variable`); by waves, or by `nested` time."""
+    """X = seed + op(X): `inputs` has the seed, `result` is op(`variable`). Waves compute it, or nested time."""
 
     variable: Variable
     result: Node
@@ -115,26 +115,26 @@ class Recursion(Loop):
 
     @property
     def waves(self) -> bool:
-        """Where op is linear."""
+        """Whether op is linear, so that waves can compute the recursion."""
         return not self.nested
 
     def result_of(self, variable: Node) -> Node:
-        """X is the recursion itself."""
+        """Return the recursion itself, which has the rows of X."""
         return self
 
     def internal_topic(self, application: str) -> str | None:
-        """The loop topic, if the recursion is computed by waves."""
+        """Return the loop topic, or None if nested time computes the recursion."""
         return None if self.nested else f"{application}-{self.name}-loop"
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The recursion with X; by nested time also with the seed and the result of op."""
+        """The recursion and X; by nested time also the seed and the result of op."""
         placed: list[tuple[Node, Node]] = [(self, self.variable)]
         return [*placed, (self, self.inputs[0]), (self, self.result)] if self.nested else placed
 
     @property
     def strategy(self) -> str:
-        """By waves where op is linear."""
+        """How the recursion is computed, with the reason: waves, or nested time."""
         if self.nested:
             return f"nested time, since {self.nested}; {_owners_of(self)}"
         if self.kind == "stream":
@@ -145,35 +145,35 @@ class Recursion(Loop):
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """The recursion's own states: of held rows, and of waiting rows."""
+        """The suffixes of the recursion's own states, for held rows or for waiting rows."""
         if self.nested:
             return ("queued", "given")
         return () if self.kind == "stream" or self.bound.by_depth else ("held", "reached")
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """The variables that its body depends on."""
+        """The variable that stands for X inside the recursion."""
         return (self.variable,)
 
     @property
     def results(self) -> tuple[Node, ...]:
-        """The results of an iteration."""
+        """The step with the result of an iteration."""
         return (self.result,)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the recursion: by waves, or by nested time, where its rows are the first result of the loop."""
+        """Add the recursion, by waves or by nested time, and return the slot of its rows."""
         if self.waves:
             return circuit.waves(self)
         slot = circuit.loop(self)
         return circuit.emit(Take(self.name, 0), slot)
 
     def build_nested(self, loop: LoopBody) -> int:
-        """By nested time, as all inside."""
+        """Add the recursion by nested time, as all steps inside a loop are."""
         slot = loop.loop(self)
         return loop.emit(Take(self.name, 0), slot)
 
     def on_spark(self, spark: Spark) -> None:
-        """Compute waves, by semi-naive evaluation, or iterations until nothing changes."""
+        """Compute waves, by semi-naive evaluation; or by nested time iterations until nothing changes any more."""
         if self.waves:
             spark.waves(self)
         else:
@@ -182,7 +182,7 @@ class Recursion(Loop):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Block(Loop):
-    """Bindings that are defined by one another: `results` are the definitions of `variables`, in turn."""
+    """Bindings that are defined by one another. `results` are the definitions of `variables`, in the same order."""
 
     derived = ("errors", "held", "queued", "given")
 
@@ -193,7 +193,7 @@ class Block(Loop):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Each variable with its definition."""
+        """Each variable and its definition."""
         return list(zip(self.variables, self.results, strict=True))
 
     @property
@@ -203,31 +203,31 @@ class Block(Loop):
 
     @property
     def error_limit(self) -> int | None:
-        """As its bound says."""
+        """The number of iterations after which the block makes rows of errors; None by its policy."""
         return self.iterations if self.bound.on_limit == "rows" else None
 
     def result_of(self, variable: Node) -> Node:
-        """The definition of the variable's binding."""
+        """Return the definition of the variable's binding."""
         return self.results[self.variables.index(variable)]
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """The rows of all bindings."""
+        """Add the loop; its slot has the rows of all bindings."""
         return circuit.loop(self)
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Place the step inside a loop."""
+        """Add the block inside a loop; its slot has the rows of all bindings."""
         return loop.loop(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """One collection of a block: `inputs` is the block. The last binding has the block's errors."""
+    """One binding of a block, which is its input. The last binding of a block with a limit has the block's errors."""
 
     index: int
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """With its variable; errors have no place."""
+        """The binding and its variable; errors need no partitions."""
         (block,) = self.inputs
         return [(self, block.variables[self.index])] if self.index < len(block.variables) else []
 
@@ -239,7 +239,7 @@ class Binding(Node):
 
     @property
     def errors_kept(self) -> tuple[str, ...]:
-        """The states of errors: the changes of the last iteration, and the errors made from them."""
+        """The states of a block's errors: the changes of the last iteration, and the errors made from them."""
         (block,) = self.inputs
         return (self.name, f"{block.name}-errors") if self._are_errors else ()
 
@@ -253,21 +253,21 @@ class Binding(Node):
         return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Place the step inside a loop, where errors are counted by iteration."""
+        """Add the step inside a loop by nested time, where errors are counted by iteration."""
         slot = loop.emit(Take(self.name, self.index), loop.slot_of(self.inputs[0]))
         return loop.limit_errors(self, slot) if self._are_errors else slot
 
     def on_spark(self, spark: Spark) -> None:
-        """Does nothing: the block computes its rows."""
+        """Do nothing: the block computes its rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """No rows for errors: a block whose limit is met has no rows to trace."""
+        """Return no rows, since only errors ask: a block whose limit is exceeded has no rows to trace."""
         return ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldErrors(Node):
-    """Rows (name of the recursion, message), one for each partition in which it holds rows.
+    """Rows (name of the recursion, message), one for each partition in which the recursion holds rows.
 
     The input is the recursion.
     """
@@ -279,7 +279,7 @@ class HeldErrors(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Its rows have another key."""
+        """No pairs: the step's rows have other keys than the recursion's rows."""
         return ()
 
     @property
@@ -291,9 +291,9 @@ class HeldErrors(Node):
         )
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the step.
+        """Add the step, and return its slot.
 
-        It also reads the inputs of the recursion, so that it runs in each epoch in which the recursion runs.
+        The step also reads the inputs of the recursion, so that it runs in each epoch in which the recursion runs.
         """
         (recursion,) = self.inputs
         operator, slots = circuit.placed(recursion)
@@ -303,7 +303,7 @@ class HeldErrors(Node):
         return circuit.emit(errors, circuit.slot_of(recursion), *slots)
 
     def on_spark(self, spark: Spark) -> None:
-        """Refused where there are some."""
+        """Compute the errors, which Spark refuses if there are any."""
         spark.errors(self)
 
 

@@ -1,4 +1,4 @@
-"""Steps that are a function of all rows of a key: counts, sums, folds, distinct, the first rows in an order."""
+"""Steps that compute a function of all rows of a key: counts, sums, folds, distinct, the first rows in an order."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ __all__ = ["TOTALS", "Aggregate", "Count", "OneRow", "Reduce", "Reduction", "Sum
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reduction(Node):
-    """A function of all rows of a key."""
+    """Computes a function of all rows of a key."""
 
     linear = False
     drops = True
     explained_by_key: ClassVar[bool] = True
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The function of all values of each key."""
+        """Yield the results of the function for all values of each key."""
         assert self.grouping is not None
         for found in groups(inputs[0]).values():
             key = found[0][0][0]
@@ -46,7 +46,7 @@ class Reduction(Node):
                 yield (key, value), weight
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """Keys without an input row, with what is made of missing ones, and keys of whose rows nothing is made."""
+        """Yield keys without an input row, with the value of their missing rows, and keys of which nothing is made."""
         grouped = groups(inputs[0])
         absent = list(by_key(missing[0], (found[0][0][0] for found in grouped.values())))
         made_of = self._made_of([row for row in absent if row.value is not UNKNOWN])
@@ -59,45 +59,45 @@ class Reduction(Node):
                 yield Missing(row[0], UNKNOWN, drop)
 
     def _made_of(self, rows: Iterable[Missing]) -> dict[Any, Any]:
-        """By key the value that would be made of missing rows."""
+        """Return the values that missing rows would make, by the identity of their keys."""
         bag = Bag(((row.key, row.value), row.weight) for row in rows)
         try:
             return {identity(key): value for (key, value), _ in self.rows_from(bag)}
-        except Exception:  # the function need not take rows that never reach it
+        except Exception:  # the function may not accept rows that never reach it
             return {}
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row of the key, by itself."""
+        """Yield each key once for each of its rows, with this row."""
         return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in found)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Count(Reduction):
-    """The number of rows by key."""
+    """Counts the rows of each key."""
 
     keeps = (TABLE,)
 
     @property
     def grouping(self) -> Grouping:
-        """The sum of the weights."""
+        """The step as a sum of weights."""
         return Grouping(reduce.counting)
 
     def operator(self, states: States) -> Operator:
-        """A table of counts."""
+        """Return the operator with a table of counts."""
         return aggregate.Count(self.name, states.table(self, self.name), self.inputs[0].kind == "stream")
 
     def on_spark(self, spark: Spark) -> None:
-        """Spark's own sum."""
+        """Count the rows by Spark's own sum."""
         spark.counted(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The number of rows of each key, whose values need not be hashable."""
+        """Yield the number of rows of each key. Values need not be hashable."""
         for found in groups(inputs[0]).values():
             yield (found[0][0][0], sum(weight for _, weight in found)), 1
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """The number 1 for each row."""
+        """The number that each row adds: 1."""
         return (Addend("", lambda row: 1, lambda count: count),)
 
 
@@ -107,7 +107,7 @@ TOTALS = StateKept("totals", "table", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sum(Reduction):
-    """The sum or the mean of numbers by key, exact in any order."""
+    """Computes the sum or the mean of the numbers of each key, exactly, whatever the order of rows."""
 
     keeps = (TABLE, TOTALS)
 
@@ -120,25 +120,25 @@ class Sum(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The sum of all values."""
+        """The step as a sum over all values of a key."""
         return Grouping(self.summation)
 
     def operator(self, states: States) -> Operator:
-        """The table of results, and a table of the exact totals."""
+        """Return the operator with a table of results and a table of the exact totals."""
         return self.summing(states, states.table(self, self.name), self.inputs[0].kind == "stream")
 
     def summing(self, states: States, table: Table[Any, Any], facts: bool) -> Operator:
-        """The operator over a table."""
+        """Return the operator over the given table of results."""
         totals = Table[Any, str](states.spec(self, TOTALS.name_of(self.name), "table", String), states.store)
         return sums.Sum(self.name, table, totals, self.summation, facts)
 
     def on_spark(self, spark: Spark) -> None:
-        """Sums of fractions."""
+        """Compute the sums by sums of fractions."""
         spark.summed(self)
         spark.totals(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The sum of the values of each key, which need not be hashable."""
+        """Yield the sum or the mean of the values of each key. Values need not be hashable."""
         for found in groups(inputs[0]).values():
             key, total = found[0][0][0], sums.ExactTotal()
             for (_, value), weight in found:
@@ -150,7 +150,7 @@ class Sum(Reduction):
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """The number of each value; of a mean its sum and its count, as long as it is finite."""
+        """The number that each value adds; for a mean its sum and its count, as long as the mean is finite."""
         number = self.summation.number
         if self.summation.mean:
             return mean_addends(lambda row: number(*row) or 0, lambda row: number(*row) is not None, lambda mean: mean)
@@ -159,10 +159,11 @@ class Sum(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reduce(Reduction):
-    """The rows that `function(key, {value: weight})` returns for each key.
+    """Makes the rows that `function(key, {value: weight})` returns for each key.
 
-    If it has an attribute `row_of`, each of these is one input row with more in it, whose value `row_of` returns. With
-    an attribute `chains`, it is a function of each chain of values (`operators/chained_reduce.py`).
+    If the function has an attribute `row_of`, each returned value is an input row's value with further columns, and
+    `row_of` returns that row's value. If it has an attribute `chains`, it is a function of each chain of values
+    (`operators/chained_reduce.py`).
     """
 
     folds = True
@@ -172,11 +173,11 @@ class Reduce(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The author's function."""
+        """The step as the author's function."""
         return Grouping(reduce.making(self.function))
 
     def operator(self, states: States) -> Operator:
-        """All rows of a changed key at each change, or the rows of the changed chains."""
+        """Return an operator that at each change reads all rows of the key, or the rows of the changed chains."""
         (source,), function = self.inputs, self.grouping.function
         chains: Chains | None = getattr(self.function, "chains", None)
         if chains is None:
@@ -186,26 +187,26 @@ class Reduce(Reduction):
         return ChainedReduce(self.name, rows, function, chains)
 
     def on_spark(self, spark: Spark) -> None:
-        """The author's function, once a key."""
+        """Call the author's function once a key."""
         spark.reduced(self)
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """The addends that SQL has noted on the author's function."""
+        """The addends that SQL has attached to the author's function."""
         return getattr(self.function, "addends", ())
 
     @property
     def explained_by_key(self) -> bool:  # type: ignore[override]
-        """Whether all rows of the key explain a row: not if each row is made from one input row."""
+        """Whether all rows of a key explain each row; otherwise each row is made from one input row."""
         return not hasattr(self.function, "row_of")
 
     @property
     def factor(self) -> int | None:
-        """1, if each row is made from one input row."""
+        """1 if each row is made from one input row; otherwise None."""
         return None if self.explained_by_key else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """All rows of the key, or its only row."""
+        """Yield each key with each of its rows, or each row with the input row from which it is made."""
         if self.explained_by_key:
             return super().ways(*inputs)
         row_of = self.function.row_of  # type: ignore[attr-defined]
@@ -214,9 +215,9 @@ class Reduce(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Reduction):
-    """A fold by key; with a subtractor it can retract rows. `commutes`: any order gives the same result.
+    """A fold by key; with a subtractor it can retract rows. `commutes` says that any order gives the same result.
 
-    `selection` or `reducers`: what the author has declared, where `adder` and `subtractor` are made of it.
+    `selection` or `reducers`: the author's declaration from which `adder` and `subtractor` are made, if there is one.
     """
 
     initial: Callable[[], Any]
@@ -230,37 +231,38 @@ class Aggregate(Reduction):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states: the table and, if rows are retracted, the number of rows of each key."""
+        """The states: the table of aggregates and, if rows are retracted, the number of rows of each key."""
         rows = StateKept("rows", "table", "others")
         return (TABLE, *(() if self.subtractor is None else (rows,)))
 
     @property
     def folds(self) -> bool:  # type: ignore[override]
-        """Whether the step folds in arrival order: not if any order gives exactly the same."""
+        """Whether the step folds in the order of arrival; not if any order gives exactly the same result."""
         return not self.commutes
 
     @property
     def arrival(self) -> Arrival | None:
-        """The aggregate of a stream's records."""
+        """The part that depends on arrival: the aggregate of a stream's records; None if the order does not matter."""
         if self.commutes or self.inputs[0].kind != "stream":
             return None
         return Arrival(f"a fold of a stream: {MIXED}", mixed=True, folds=True)
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Rows are retracted there."""
+        """Why nested time cannot compute the step, with the remedy: rows are retracted there; empty if it can."""
         if self.kind == "stream" or self.subtractor is not None:
             return super().refused_in_nested_time
         return f"step '{self.name}' folds records of a stream; rows of a relation are needed"
 
     @property
     def grouping(self) -> Grouping:
-        """The fold of all rows."""
+        """The step as a fold of all rows of a key."""
         return Grouping(reduce.folding(self.name, self.initial, self.adder))
 
     def operator(self, states: States) -> Operator:
-        """The operator over a table of aggregates and, if rows are retracted, a table of the number of rows of each
-        key.
+        """Return the operator over a table of aggregates.
+
+        If rows are retracted, there is also a table of the number of rows of each key.
         """
         counts: Table[Any, int] | None = None
         if self.subtractor is not None:
@@ -270,16 +272,16 @@ class Aggregate(Reduction):
         return aggregate.Aggregate(self.name, table, self.initial, self.adder, self.subtractor, counts, checked)
 
     def on_spark(self, spark: Spark) -> None:
-        """A fold in the order of the records."""
+        """Fold in the order of the records."""
         spark.folded(self)
 
     @property
     def addends(self) -> tuple[Addend, ...]:
-        """The addends that SQL has noted on the author's function."""
+        """The addends that SQL has attached to the author's function."""
         return getattr(self.adder, "addends", ())
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The fold of all rows of each key, whose values need not be hashable."""
+        """Yield the fold of all rows of each key. Values need not be hashable."""
         for found in groups(inputs[0]).values():
             key, total = found[0][0][0], self.initial()
             for (_, value), weight in found:
@@ -291,7 +293,7 @@ class Aggregate(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WeightFunction(Reduction):
-    """A function of weights: each row once (distinct), or as often as its weight is positive (minus)."""
+    """Changes weights: a row counts once (distinct), or with its weight but not below 0 (minus)."""
 
     keeps = (StateKept("", "arrangement", "inputs"),)
 
@@ -305,27 +307,27 @@ class WeightFunction(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """Each value with its new weight."""
+        """The step as a function from each value's weight to its new weight."""
         return Grouping(reduce.adding_up(self._of_weight), self._of_weight)
 
     def operator(self, states: States) -> Operator:
-        """The operator: reads the old weight of each changed row, and writes the new one."""
+        """Return the operator, which reads the old weight of each changed row and writes its new weight."""
         return weight_functions.WeightFunction(self.name, states.arrangement(self, self.name), self._of_weight)
 
     def on_spark(self, spark: Spark) -> None:
-        """The weights of Spark's sums."""
+        """Compute the weights from Spark's sums."""
         spark.weighed(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows of positive weight, whose values need not be hashable."""
+        """Yield the rows whose weight is positive. Values need not be hashable."""
         return ((row, self._of_weight(weight)) for row, weight in inputs[0] if weight > 0 and row[0] is not None)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows of the input, row by row."""
+        """Return the missing rows of the input, each of which would be a row here."""
         return missing[0]
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The row itself."""
+        """Yield each row with the same row of the input."""
         return ((row, [(0, row)]) for row, _ in inputs[0])
 
     @property
@@ -335,7 +337,7 @@ class WeightFunction(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopK(Reduction):
-    """The first values of each key in an order, in a table."""
+    """Keeps the first values of each key in an order, in a table."""
 
     keeps = (
         TABLE,
@@ -348,32 +350,32 @@ class TopK(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """All values, sorted."""
+        """The step as a sort of all values of a key."""
         return Grouping(self.selection)
 
     def operator(self, states: States) -> Operator:
-        """An arrangement whose values are sorted, and the table."""
+        """Return the operator with an arrangement of sorted values, and the table."""
         spec = states.spec(self.inputs[0], f"{self.name}-rows", "arrangement", self.inputs[0].value)
         rows = OrderedArrangement[Any, Any](spec, states.store, self.selection.position)
         return TopKOperator(self.name, states.table(self, self.name), rows, self.selection)
 
     def on_spark(self, spark: Spark) -> None:
-        """All values, sorted."""
+        """Sort all values of each key, and keep the first ones."""
         spark.first_values(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The first values of each key, which need not be hashable."""
+        """Yield the first values of each key. Values need not be hashable."""
         for found in groups(inputs[0]).values():
             made = self.selection.first((row[1], weight) for row, weight in self._chosen(found))
             if made is not None:
                 yield (found[0][0][0], made), 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row whose value is in the result, by itself and in the order of the result."""
+        """Yield each key with each row whose value is in its result, in the order of the result."""
         return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in self._chosen(found))
 
     def _chosen(self, found: Iterable[tuple[Row, int]]) -> Iterable[tuple[Row, int]]:
-        """The rows of a key whose values are first, with their weights."""
+        """Yield the rows of a key whose values are in the result, with the weights that they have there."""
         there = [(row, weight) for row, weight in found if row[1] is not None]
         there.sort(key=lambda each: self.selection.position(each[0][1]), reverse=self.selection.descending)
         left = self.selection.most
@@ -386,7 +388,7 @@ class TopK(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OneRow(Reduction):
-    """The row of each key that has exactly one, as a table. With `refusal`, a key with several is an error."""
+    """Keeps the row of each key that has exactly one row, as a table. With `refusal`, several rows are an error."""
 
     keeps = (
         TABLE,
@@ -398,21 +400,21 @@ class OneRow(Reduction):
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """The states of earlier releases: views kept all rows, and their number, besides the table."""
+        """The states of earlier releases, in which views also kept all rows and their numbers."""
         return () if self.refusal is None else (f"{self.name}-only", f"{self.name}-rows")
 
     @property
     def grouping(self) -> Grouping:
-        """A function that returns the value of a key, if it is the only one."""
+        """The step as a function that returns the value of a key, if the key has only one."""
         return Grouping(one_row if self.refusal is None else refusing(self.refusal))
 
     def operator(self, states: States) -> Operator:
-        """The operator over the table and the rows of all other keys."""
+        """Return the operator with the table, and with the rows of all keys that have several."""
         source = self.inputs[0]
         spec = states.spec(source, f"{self.name}-several", "arrangement", source.value or Native)
         several = Arrangement[Any, Any](replace(spec, optional=bool(self.retired)), states.store)
         return OneRowOperator(self.name, states.table(self, self.name), several, self.refusal)
 
     def on_spark(self, spark: Spark) -> None:
-        """Compute the keys with one row."""
+        """Keep the keys with one row."""
         spark.only_values(self)

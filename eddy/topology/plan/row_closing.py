@@ -1,4 +1,4 @@
-"""The event times at which rows of windows are passed on, and leave a table."""
+"""The event times at which rows of windows are passed on, and are removed from a table."""
 
 from typing import Any, NamedTuple
 
@@ -8,14 +8,15 @@ __all__ = ["Closing", "bytes_of"]
 
 
 class Closing(NamedTuple):
-    """A row is passed on, or final, once all its source partitions have the event time `at_ms`.
+    """The time of a row's end: it is passed on, or final, once all its source partitions have reached `at_ms`.
 
     Args:
-        topics: the sources.
-        sent: those of them whose rows are sent through an exchange, so that all of their partitions decide.
-        key: the bytes of the key that decides the partition of the others.
-        waits: whether the row is passed on then, and not before.
-        removed_at_ms: the event time at which the step's table has it no more.
+        topics: the topics of the sources.
+        sent: the topics among them whose records are sent through an exchange, so that all their partitions count.
+        key: the bytes of the key that decides which partition counts in each other topic.
+        at_ms: the event time at which the row is passed on, or final.
+        waits: whether the row is passed on at that time, and not before.
+        removed_at_ms: the event time at which the step's table has removed the row.
     """
 
     topics: tuple[str, ...]
@@ -27,5 +28,5 @@ class Closing(NamedTuple):
 
 
 def bytes_of(serde: Serde[Any], key: Any) -> bytes:
-    """The bytes by which a key is placed."""
+    """Return the bytes of a key by which its partition is chosen."""
     return serde.identify_many([key])[0]

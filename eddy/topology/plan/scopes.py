@@ -1,7 +1,7 @@
 """The nesting of steps in loops.
 
-A step lies inside a loop if it depends on one of the loop's variables; an inner loop lies inside as a whole, with its
-inputs. The steps outside a loop that it reads are its *externals*.
+A step is inside a loop if it depends on one of the loop's variables. An inner loop is inside with all its steps and
+inputs. The steps outside a loop whose rows the loop reads are its *externals*.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,8 +13,10 @@ __all__ = ["Scopes"]
 
 
 class Scopes:
-    """The loops of a plan: `around` gives the innermost loop of a step; `body` the steps inside a loop, `externals` the
-    steps outside that the loop reads.
+    """The loops of a plan, and the steps inside them.
+
+    `around` has the innermost loop of each step, `body` the steps inside each loop, and `externals` the steps outside
+    whose rows the loop reads.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -28,7 +30,7 @@ class Scopes:
             self.externals[loop] = self._externals(loop)
 
     def inside(self, variables: Collection[Node], loop: Loop | None = None) -> list[Node]:
-        """The steps that depend on the variables of `loop`, in topological order. The loop need not be closed yet."""
+        """Return the steps that depend on the variables of `loop`, which may be unfinished, in topological order."""
         found: set[Node] = set(variables)
         for node in self._plan.nodes:
             if node is loop:
@@ -38,34 +40,34 @@ class Scopes:
         return [node for node in self._plan.nodes if node in found and node not in variables]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
-        """The given steps, and all steps inside loops among them."""
+        """Return the given steps and, for loops among them, all steps inside, at any depth."""
         found: list[Node] = []
         for node in nodes:
             found += [node, *self.deep(self.body.get(node, ()))]
         return found
 
     def reads(self, node: Node) -> Iterable[Node]:
-        """The inputs of a step; for a loop also the steps outside that its body reads."""
+        """Return the inputs of a step; for a loop also the steps outside that steps inside read."""
         return (*node.inputs, *self.externals.get(node, ()))
 
     def limits(self, loop: Loop) -> list[Node]:
-        """The blocks inside a loop, at any depth, whose limit is an error."""
+        """Return the blocks inside a loop, at any depth, whose limit makes rows of errors."""
         return [node for node in self.deep(self.body[loop]) if node.error_limit is not None]
 
     def withheld(self, loop: Loop) -> list[tuple[str, Node]]:
-        """The names in the errors of an outermost loop: its bindings, then those in `limits`, with their labels."""
+        """Return (name in errors, variable) for an outermost loop's bindings, then for those of blocks in `limits`."""
         inside = [(f"{block.label}.{v.label}", v) for block in self.limits(loop) for v in block.variables]
         return [*((variable.label, variable) for variable in loop.variables), *inside]
 
     def stopping(self) -> frozenset[str]:
-        """The steps that stop a worker, by name. A loop inside others is replaced by the outermost loop."""
+        """Return the names of the steps that stop a worker; for a loop inside others, the outermost loop's name."""
         stopping = {node for node in self._plan.nodes if node.stops}
         while inside := stopping & self.around.keys():
             stopping = (stopping - inside) | {self.around[node] for node in inside}
         return frozenset(node.name for node in stopping)
 
     def depth(self, node: Node) -> int:
-        """The number of loops around a step."""
+        """Return the number of loops around a step."""
         depth = 0
         while node in self.around:
             node, depth = self.around[node], depth + 1

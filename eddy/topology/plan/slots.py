@@ -1,4 +1,4 @@
-"""Shared parts of the compilers: operators in numbered slots, serdes with times."""
+"""Parts that the compilers share: operators in numbered slots, and serdes of values with times."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Node = Any
 
 
 class Slots:
-    """Steps over slots: the circuit's steps, or the steps of one loop's body."""
+    """Operators that pass rows through numbered slots: of the whole circuit, or of the inside of one loop."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -21,28 +21,28 @@ class Slots:
         self.count = 0
 
     def slot(self) -> int:
-        """A new slot."""
+        """Return a new slot."""
         self.count += 1
         return self.count - 1
 
     def emit(self, operator: Operator, *inputs: int) -> int:
-        """Place an operator; return the slot of its output."""
+        """Add an operator that reads the slots `inputs`; return the slot of its output."""
         output = self.slot()
         self.steps.append(Step(operator, inputs, output))
         return output
 
     def inputs_of(self, node: Node) -> list[int]:
-        """The slots of a node's inputs."""
+        """Return the slots of a node's inputs."""
         return [self.slots[source] for source in node.inputs]
 
 
 def swapped(merge: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """`merge` with its two sides swapped."""
+    """Return `merge` as a function with its two sides swapped."""
     return lambda key, right, left: merge(key, left, right)
 
 
 def with_time(value: Serde[Any], depth: int = 1) -> Serde[Any]:
-    """The serde of (time, value) pairs: four bytes for each enclosing loop, then the value."""
+    """Return the serde of pairs (time, value): four bytes for each of `depth` enclosing loops, then the value."""
     head = 4 * depth
 
     def time_of(data: bytes) -> Any:

@@ -9,14 +9,14 @@ Rows = Literal["inputs", "results", "others"]
 
 
 class StateKept(NamedTuple):
-    """A state of a step: the suffix of its name after the step's name, its kind, and its rows."""
+    """A state of a step: the suffix that its name adds to the step's name, its kind, and whose rows it has."""
 
     suffix: str
     kind: str
     rows: Rows
 
     def name_of(self, step: str) -> str:
-        """The state's name, for a step with this name."""
+        """Return the state's name, for a step with this name."""
         return f"{step}-{self.suffix}" if self.suffix else step
 
 
@@ -25,7 +25,7 @@ TABLE = StateKept("", "table", "results")
 
 
 class StatefulStep:
-    """The states that a step has by itself, by `keeps`, and those that it has in a few circumstances."""
+    """The states of a step: the usual ones in `keeps`, and others that it has only under some circumstances."""
 
     keeps: ClassVar[tuple[StateKept, ...]] = ()
     """The states of the step's operator outside of loops by nested time."""
@@ -39,15 +39,15 @@ class StatefulStep:
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """The states that the step kept in earlier releases, and needs no more."""
+        """The states that the step had in earlier releases, and no longer has."""
         return ()
 
     @property
     def looked_up_as(self) -> str | None:
-        """The name of the state of its rows, if all joins inside its loop share one."""
+        """The name of the state with the step's rows, if all joins inside its loop share one state; else None."""
         return None
 
     @property
     def errors_kept(self) -> tuple[str, ...]:
-        """The step's states of errors in a loop by nested time."""
+        """The step's states of errors, inside a loop by nested time."""
         return ()

@@ -1,4 +1,4 @@
-"""The names of a step: its own, its topics, and its texts in `describe()`, pictures and traces."""
+"""The names of a step: its own name, its topics, and its texts in `describe()`, pictures and traces."""
 
 import re
 from collections.abc import Sequence
@@ -25,53 +25,53 @@ class NamedStep:
 
     @property
     def written(self) -> str:
-        """The author's name from which the step's name is derived; else the step's own name."""
+        """The author's name from which the step's name is made; the step's name if there is none."""
         return self.label if self.name.startswith(f"{self.label}-") else self.name
 
     def internal_topic(self, application: str) -> str | None:
-        """The topic through which the step's rows reach the owners of their keys; empty if it needs none."""
+        """Return the topic through which the step's rows reach their keys' owners; None if it needs no topic."""
         return None
 
     def gate_topic(self, application: str) -> str | None:
-        """The topic through which the step's rows are sent, even if pictures do not show it."""
+        """Return the topic through which the step's rows are sent, also if pictures do not show the topic."""
         return self.internal_topic(application)
 
     @property
     def user_topic(self) -> str | None:
-        """The user's topic that the step reads or writes."""
+        """The user's topic that the step reads or writes; None if there is none."""
         return None
 
     @property
     def does(self) -> str:
-        """The step in a word or two."""
+        """The step's action in a word or two."""
         return type(self).__name__.lower()
 
     @property
     def in_words(self) -> str:
-        """The step in the author's terms, for traces."""
+        """The step in the author's words, for traces."""
         return f"{self.does} '{self.written}'"
 
     @property
     def title(self) -> str:
-        """The first line of the step in a picture: its name, if the author gave it one."""
+        """The first line of the step's text in a picture: its name, if the author gave it one."""
         return self.kind_of_step if NUMBERED.fullmatch(self.name) else self.name
 
     @property
     def kind_of_step(self) -> str:
-        """The text of the step in a picture if the author gave it no name."""
+        """The step's text in a picture if the author gave it no name."""
         return _BETWEEN_WORDS.sub(" ", type(self).__name__).lower()
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """The step in `describe()`, with the stores of its own."""
+        """Return the step's text in `describe()`, with the names of its stores."""
         topic = self.internal_topic(application)
         return f"Processor: {self.name} (stores: [{', '.join(stores)}]{f', topic: {topic}' if topic else ''})"
 
     @property
     def shape(self) -> str:
-        """The step in a Mermaid flowchart, without its number."""
+        """The step's shape in a Mermaid flowchart, without its number."""
         return f'["{self.name}"]'
 
     @property
     def strategy(self) -> str | None:
-        """The strategy of a recursion, with the reason; empty for other steps."""
+        """How a recursion is computed, with the reason; None for other steps."""
         return None

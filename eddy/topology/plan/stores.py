@@ -1,7 +1,7 @@
-"""The names of the states of each step, from the declarations of nodes, without compiling the plan.
+"""The names of the states of each step, found in the properties of nodes, without compiling the plan.
 
-Steps are visited in the order in which a circuit is compiled, since the first join that reads a collection makes the
-state that others read, too. So does the first processor that names a state store.
+Steps are visited in the order in which a circuit is compiled. The order matters, because the first join that reads a
+collection makes the state, which later joins share. The same holds for the first processor that names a state store.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,14 @@ __all__ = ["kept_bindings", "stores_of"]
 
 
 def stores_of(plan: Plan) -> dict[str, list[str]]:
-    """The names of the states of each step, by its name; sources are assumed to have one partition."""
+    """Return the names of each step's states, by the step's name, as if each source had one partition."""
     return _Stores(plan, place(plan, {source.topic: 1 for source in plan.sources()})).found
 
 
 def kept_bindings(scopes: Scopes, loop: Loop) -> list[int]:
-    """The bindings of an outermost loop by nested time that need a state of their own, since no trace inside has their
-    rows.
+    """Return the numbers of the bindings of an outermost loop by nested time that need a state of their own.
+
+    A binding needs a state if no trace inside the loop has its rows.
     """
     traced = {node for step in scopes.body[loop] for node, _ in step.traces(scopes.around)}
     return [index for index, steps in enumerate(loop.traced_as()) if traced.isdisjoint(steps)]
@@ -62,7 +63,7 @@ class _Stores:
             states += [f"{loop.name}-{suffix}" if suffix else loop.name for suffix in self._own(loop)]
 
     def _own(self, loop: Loop) -> list[str]:
-        """The suffixes of the states of a loop itself."""
+        """Return the suffixes of the loop's own states."""
         if not loop.waves:
             errors = ["errors", "held"] if loop.error_limit is not None or self._scopes.limits(loop) else []
             return [*errors, "queued", *(["given"] if kept_bindings(self._scopes, loop) else [])]
@@ -71,7 +72,7 @@ class _Stores:
         return [*([""] if loop.derived or is_read else []), *loop.derived]
 
     def _looked_up(self, node: Node, outside_only: bool = False) -> list[str]:
-        """The states that a join makes to read its inputs."""
+        """Return the names of the states that a join adds to read its inputs."""
         made = []
         for side, name in node.looks_up:
             state = side.looked_up_as or name
@@ -82,7 +83,7 @@ class _Stores:
         return made
 
     def _is_new(self, side: Node, state: str) -> bool:
-        """Whether no state has the rows of an input yet. From now on one does."""
+        """Return whether no state has had the rows of an input until now, and note that one has them from now on."""
         if side.kind == "table":
             is_new = side not in self._tables
             self._tables.add(side)
@@ -92,7 +93,7 @@ class _Stores:
         return is_new
 
     def _note_table(self, node: Node) -> None:
-        """A step's own table is read by all joins, also after an exchange whose rows remain at their only owner."""
+        """Note that joins read the table of a step, also through an exchange that sends none of its rows."""
         stays = node.role == "exchange" and node.single_partition and self._placements[node.inputs[0]].partitions == 1
         if node.has_table or (stays and node.inputs[0] in self._tables):
             self._tables.add(node)

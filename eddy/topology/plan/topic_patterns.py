@@ -1,7 +1,7 @@
-"""Patterns of topics: all topics of a log whose whole names match are one source.
+"""Patterns of topics: all topics of a log whose whole names match are read as one source.
 
-A plan has the pattern. Which topics match is a property of a log, and changes: whoever uses the plan on a log finds
-them first (`eddy.runtime.matching_topics`), and they are then the inputs of the pattern's step.
+A plan has only the pattern, since the topics that match depend on the log and change. A program that uses the plan on a
+log first finds them (`eddy.runtime.matching_topics`); then they are the inputs of the pattern's step.
 """
 
 import re
@@ -21,13 +21,13 @@ _WHOLE = ("-cuts", "-plan", "-dead-letter")
 
 
 def is_internal(application: str, topic: str) -> bool:
-    """Whether a topic has the name of an internal topic of the application."""
+    """Return whether a topic has the name of an internal topic of the application."""
     rest = topic.removeprefix(application)
     return rest != topic and (rest in _WHOLE or (rest.startswith("-") and rest.endswith(_ENDS)))
 
 
 def check_pattern(where: str, application: str, pattern: Any) -> re.Pattern[str]:
-    """A pattern, or its text, compiled. Raises: TopologyError if it is none, or can match internal topics only."""
+    """Compile a pattern or its text. Raises: TopologyError if it is no pattern, or matches internal topics only."""
     try:
         compiled = re.compile(pattern)
     except (re.error, TypeError, ValueError) as error:
@@ -47,14 +47,14 @@ def check_pattern(where: str, application: str, pattern: Any) -> re.Pattern[str]
 
 
 def pattern_name(pattern: re.Pattern[str]) -> str:
-    """The name of a pattern's step: its text in letters and digits."""
+    """Return the name of a pattern's step: the pattern's text in letters and digits."""
     words = re.findall(r"[A-Za-z0-9_]+", pattern.pattern)
     return "-".join([*words, "topics"])[-_LONGEST:].lstrip("-")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TopicPattern(Merge):
-    """The records of all topics that match. `inputs` are their sources, which are made like `each`.
+    """The records of all topics that match. `inputs` are the sources of these topics, made like the source `each`.
 
     Invariant: the step and its sources have no state, so that a topic may be added or left out at any time.
     """
@@ -79,7 +79,7 @@ class TopicPattern(Merge):
         return f"Source: {self.name} (topics: {self.pattern.pattern})"
 
     def find(self, topics: Iterable[str]) -> tuple[Source, ...]:
-        """Take these topics as the inputs, and return their sources. The source of a topic that was one remains."""
+        """Make these topics the inputs, and return their sources. A topic that was an input keeps its source."""
         known = {source.topic: source for source in cast("tuple[Source, ...]", self.inputs)}
         found = tuple(known.get(topic) or self._source(topic) for topic in topics)
         object.__setattr__(self, "inputs", found)

@@ -1,4 +1,4 @@
-"""Steps with a topic: sources, sinks, constants, and exchanges between owners."""
+"""Steps with a topic: sources, sinks, constants, and exchanges, which send rows to their owners."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["Constant", "Exchange", "Sink", "Source", "TopicRead"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _OfTopic(Node):
-    """A step with a topic of the user's."""
+    """A step that reads or writes a topic of the user's."""
 
     drawn_as = "topic"
 
@@ -65,7 +65,7 @@ class TopicRead(_OfTopic):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source(TopicRead):
-    """The records of a topic, as facts or as the table of their latest values."""
+    """Reads the records of a topic, as facts or as the table of their latest values."""
 
     role = "source"
 
@@ -104,7 +104,7 @@ class Source(TopicRead):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Constant(Node):
-    """Fixed rows, at one owner."""
+    """Adds fixed rows, in a single partition."""
 
     crosses = True
     role = "constant"
@@ -113,19 +113,19 @@ class Constant(Node):
     rows: tuple[tuple[Any, Any], ...]
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """1: the rows have one owner."""
+        """Return 1, because the rows are in a single partition."""
         return 1
 
     def gate_topic(self, application: str) -> str:
-        """The topic that counts the rows as sent."""
+        """Return the topic in which a record notes that the rows were sent."""
         return f"{application}-{self.name}"
 
     def operator(self, states: States) -> Operator:
-        """The rows that were not sent yet."""
+        """Return the operator that sends the rows that were not sent before."""
         return constant.Constant(self.name, self.rows, states.gate(self), states.arrangement(self, self.name))
 
     def on_spark(self, spark: Spark) -> None:
-        """The rows."""
+        """Add the rows."""
         spark.constant(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
@@ -135,9 +135,10 @@ class Constant(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exchange(Node):
-    """Sends rows to the owner of their key, through a topic. `partitions` None: as co-partitioned collections need it.
+    """Sends rows to the owners of their keys, through a topic.
 
-    `any_key`: all rows are sent to one owner, so that records of a stream need no key.
+    `partitions` is the author's number of partitions; None takes the number of the collections it is joined with.
+    `any_key` sends all rows to one owner, so that records of a stream need no key.
     """
 
     keeps_records = True
@@ -150,21 +151,21 @@ class Exchange(Node):
     any_key: bool = False
 
     def internal_topic(self, application: str) -> str:
-        """The repartition topic."""
+        """Return the repartition topic."""
         return f"{application}-{self.name}"
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input."""
+        """No pairs, because the rows are sent to other partitions."""
         return ()
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """As the author asked."""
+        """Return the author's number of partitions; None if the author gave none."""
         return 1 if self.single_partition else self.partitions
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why an exchange is refused in nested time: rows of one iteration would arrive in another."""
+        """Why nested time cannot compute an exchange: rows of one iteration would arrive in another iteration."""
         if self.inputs[0].single_partition:
             return super().refused_in_nested_time
         return (
@@ -173,7 +174,7 @@ class Exchange(Node):
         )
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the exchange; no operator if the rows are at their only owner already."""
+        """Add the exchange, but no operator if all rows are already in its single partition."""
         (source,) = self.inputs
         keyed = circuit.needs_keys(self)
         if circuit.stays(self):
@@ -185,27 +186,27 @@ class Exchange(Node):
         return circuit.emit(operator, circuit.slot_of(source), circuit.received(self))
 
     def build_nested(self, loop: LoopBody) -> int:
-        """Places no operator: the loop has one owner."""
+        """Add no operator, because the loop has one owner."""
         return loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:
-        """The rows of the input."""
+        """Pass on the rows of the input."""
         spark.exchanged(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows of the input."""
+        """Return the rows of the input."""
         return inputs[0]
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows of the input."""
+        """Return the missing rows of the input."""
         return missing[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(_OfTopic):
-    """The end of a branch: a topic of the user's.
+    """Writes rows to a topic of the user's, at the end of a branch.
 
-    `partitioner(key, value, partitions)` chooses the partition of a record; None: its key does.
+    `partitioner(key, value, partitions)` chooses the partition of a record; if it is None, the record's key does.
     """
 
     role = "sink"
@@ -215,7 +216,7 @@ class Sink(_OfTopic):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The user's topic has its own partitions."""
+        """No pairs, because the user's topic has its own partitions."""
         return ()
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
@@ -223,17 +224,17 @@ class Sink(_OfTopic):
         return f"Sink: {self.name} (topic: {self.topic})"
 
     def operator(self, states: States) -> Operator:
-        """The rows to send."""
+        """Return the operator with the rows to send."""
         return Output(self.name, states.aside(self))
 
     def on_spark(self, spark: Spark) -> None:
-        """The records."""
+        """Make the records."""
         spark.written(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows of the input."""
+        """Return the rows of the input."""
         return inputs[0]
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows of the input."""
+        """Return the missing rows of the input."""
         return missing[0]

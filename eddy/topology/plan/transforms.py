@@ -1,4 +1,4 @@
-"""Steps without a state, and tables of the last facts."""
+"""Steps without a state, and tables of the last value of each key."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _OPERATORS: dict[str, Callable[[str, Any], RowWise]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Transform(Node):
-    """A stateless step: `verb` with the author's `function`."""
+    """A stateless step that applies the DSL's `verb` with the author's `function`."""
 
     keeps_records = True
 
@@ -55,7 +55,7 @@ class Transform(Node):
 
     @property
     def where(self) -> str:
-        """The step in the author's terms: `map after 'words'`, or `map 'swapped'` if it has a name."""
+        """The step in the author's words: `map after 'words'`, or `map 'swapped'` if it has a name."""
         method = self.method or self.verb.replace("-", "_")
         return f"{method} after '{self.label}'" if NUMBERED.fullmatch(self.name) else f"{method} '{self.name}'"
 
@@ -71,28 +71,28 @@ class Transform(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Places and headers of records, if its function reads them; a `peek` makes no rows of them."""
+        """Why only a worker computes the rows: the function reads places and headers of records; not for `peek`."""
         reads = self.with_record and self.verb != "peek"
         return "its function reads the places and headers of records" if reads else ""
 
     @property
     def arrival(self) -> Arrival | None:
-        """The whole result, if the author's function has a parameter named record."""
+        """The part that depends on arrival: the whole result, if the author's function has a parameter `record`."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
     def in_words(self) -> str:
-        """As in messages."""
+        """The step as messages name it."""
         return self.where
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The input, unless the step changes keys."""
+        """The step and its input, unless the step changes keys."""
         return [] if self.rekeys else super().co_partitioned
 
     @property
     def drops(self) -> bool:  # type: ignore[override]
-        """Filters and flat maps can drop a row."""
+        """Whether the step can drop a row, as filters and flat maps can."""
         return self.verb in {"filter", "filter-not", "flat-map", "flat-map-values"}
 
     @property
@@ -101,7 +101,7 @@ class Transform(Node):
         return self.verb in REKEYING and not self.keeps_key
 
     def operator(self, states: States) -> Operator:
-        """The function, on each row."""
+        """Return the operator that applies the function to each row."""
         return self.applied()
 
     def applied(self) -> Operator:
@@ -122,7 +122,7 @@ class Transform(Node):
         return _OPERATORS[self.verb](self.name, self.function)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator; no operator for a `peek` if its function is not to be called."""
+        """Add the operator, unless this is a `peek` whose function is not to be called."""
         return super().build(circuit) if circuit.peeks or self.verb != "peek" else circuit.slot_of(self.inputs[0])
 
     def build_nested(self, loop: LoopBody) -> int:
@@ -130,27 +130,27 @@ class Transform(Node):
         return super().build_nested(loop) if loop.peeks or self.verb != "peek" else loop.slot_of(self.inputs[0])
 
     def on_spark(self, spark: Spark) -> None:
-        """The function on each row, without effects; if it reads records, the worker alone can call it."""
+        """Apply the function to each row, without effects; if it reads records, only a worker can call it."""
         if self.only_by_worker:
             spark.by_a_worker(self)
         else:
             spark.transformed(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows that the function makes of each."""
+        """Yield the rows that the function makes of each input row."""
         return ((made, self.factor * weight) for row, weight in inputs[0] for made in self._made_of(row))
 
     @property
     def factor(self) -> int:
-        """1, or -1 for `negate`."""
+        """1, or -1 for `negate`: a row's weight is this times its input row's weight."""
         return -1 if self.verb == "negate" else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row is made from one input row."""
+        """Yield each row with the input row from which it is made."""
         return ((made, [(0, row)]) for row, _ in inputs[0] for made in self._made_of(row))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Rows of which the function makes none, and what it makes of missing rows."""
+        """Yield input rows of which the function makes none, and the rows that it makes of missing rows."""
         filters, line = self.verb in {"filter", "filter-not"}, line_of(self.function)
         if self.drops or self.kind == "table":
             reason = "drops it" if filters else "makes nothing of it"
@@ -165,7 +165,7 @@ class Transform(Node):
                 continue
             try:
                 made = self._made_of((key, value))
-            except Exception:  # the function need not take rows that never reach it
+            except Exception:  # the function may not accept rows that never reach it
                 continue
             yield from (Missing(*row, drop, self.factor * weight) for row in made)
             if filters and not made:
@@ -199,7 +199,7 @@ class Transform(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Merge(Node):
-    """All rows of all inputs."""
+    """Adds up the rows of all inputs."""
 
     keeps_records = True
     passes = True
@@ -208,7 +208,7 @@ class Merge(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The result with its inputs, unless some input has changed keys since its rows were partitioned."""
+        """The result with each input, unless an input's keys have changed since its rows were partitioned."""
         return [] if self.rekeyed else super().co_partitioned
 
     def operator(self, states: States) -> Operator:
@@ -224,7 +224,7 @@ class Merge(Node):
         return (item for rows in inputs for item in rows)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """The missing rows of all inputs, and rows that negative rows of other inputs cancel."""
+        """Yield the missing rows of all inputs, and rows that negative weights in other inputs cancel."""
         yield from chain(*missing)
         for rows in inputs:
             for row, weight in rows:
@@ -235,13 +235,13 @@ class Merge(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Latest(Node):
-    """A table's changes as facts: the new value of each key, None for a deleted one."""
+    """Turns a table's changes into facts: the new value of each key, or None for a deleted key."""
 
     role = "changes"
 
     @property
     def arrival(self) -> Arrival | None:
-        """The number of records, unless each row of the table comes once."""
+        """The part that depends on arrival: the number of records, unless the table emits each row once."""
         if self.inputs[0].final:
             return None
         return Arrival(
@@ -252,12 +252,12 @@ class Latest(Node):
     untraced = "has each change of a table, and how many there are depends on the epochs"
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """The table's rows, if each comes once."""
+        """Return the table's rows if the table emits each row once; else None."""
         return inputs[0] if self.inputs[0].final else None
 
     @property
     def passes(self) -> bool:  # type: ignore[override]
-        """Whether each row comes once."""
+        """Whether the table emits each row once, so that each fact is a row of the table."""
         return self.inputs[0].final
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
@@ -265,17 +265,17 @@ class Latest(Node):
         return missing[0]
 
     def operator(self, states: States) -> Operator:
-        """Replacements become facts."""
+        """Return the operator that turns replaced rows into facts."""
         return stateless.Latest(self.name)
 
     def on_spark(self, spark: Spark) -> None:
-        """The final values of the table."""
+        """Take the final values of the table."""
         spark.facts(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Upsert(Node):
-    """Facts as the table of their latest values."""
+    """Makes a table of the latest value of each key among facts."""
 
     linear = False
     keeps_last = True
@@ -283,39 +283,39 @@ class Upsert(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The last value of a key."""
+        """The part that depends on arrival: the last value of a key."""
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property
     def refused_in_nested_time(self) -> str:
-        """The last record is a matter of arrival."""
+        """Why nested time cannot compute the step, with the remedy: the last record depends on arrival."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
 
     @property
     def same_rows_as(self) -> Node | None:
-        """The table, if the facts are a table's changes."""
+        """The table whose changes the facts are; None if they are other facts."""
         return changed_table(self.inputs[0])
 
     def operator(self, states: States) -> Operator:
-        """The table."""
+        """Return the operator that writes the table."""
         return upsert.Upsert(self.name, states.table(self, self.name))
 
     def on_spark(self, spark: Spark) -> None:
-        """The last value of each key."""
+        """Keep the last value of each key."""
         spark.last_values(self)
 
     explained_by_key = True
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The last value of each key; None deletes it."""
+        """Yield the last value of each key, unless it is None, which deletes the key."""
         return ((row, 1) for row in self._last(inputs[0]) if row[1] is not None)
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """The last record of the key."""
+        """Yield each key with its last record."""
         return ((row[0], [(0, row)]) for row in self._last(inputs[0]) if row[1] is not None)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Keys whose last record deletes them, and missing records of keys without another one."""
+        """Yield keys whose last record deletes them, and missing records of keys that have no record."""
         rows = self._last(inputs[0])
         for row in rows:
             if row[1] is None:
@@ -328,7 +328,7 @@ class Upsert(Node):
 
 
 def changed_table(facts: Node) -> Node | None:
-    """The table whose changes some facts are; None if they are other facts."""
+    """Return the table whose changes some facts are; None if they are other facts."""
     while facts.passes and len(facts.inputs) == 1:
         (facts,) = facts.inputs
     return facts.inputs[0] if facts.role == "changes" else None

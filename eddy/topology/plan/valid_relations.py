@@ -1,8 +1,8 @@
-"""Rows that are true for a while: the node, and the rules for its input and its clock.
+"""Rows that are true for a time: the node, and the checks of its input and its clock.
 
-Both moments of a row are functions of the row, so any relation may be the input. By event time a row's clock is the
-event time of its source's partition with the same number: so all rows have to be made from one topic, and to be in its
-partitions.
+Both moments of a row are functions of the row, so the input may be any relation. By event time the clock of a row is
+the event time of the source partition with the row's partition number. So all rows have to be made from one topic, and
+to be in its partitions.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ CALENDAR = StateKept("calendar", "calendar", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ValidRows(Node):
-    """The rows of a relation that are true now."""
+    """Keeps the rows of a relation that are true now."""
 
     linear = False
     drops = True
@@ -53,11 +53,11 @@ class ValidRows(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Loops have no clock."""
+        """Why nested time cannot compute the step, with the remedy: loops have no clock."""
         return f"step '{self.name}' has rows that are valid for a time, and no time passes inside a recursion"
 
     def operator(self, states: States) -> Operator:
-        """The rows that have a moment to come, the first one of each key, and the calendar of the keys."""
+        """Return the operator, with the rows that will still change, the next moment of each key, and the calendar."""
         arrangement = states.arrangement(self, KEPT.name_of(self.name))
         moments = Table[Any, int](states.spec(self, MOMENTS.name_of(self.name), "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, CALENDAR.name_of(self.name), "calendar", Int64), states.store)
@@ -68,12 +68,12 @@ class ValidRows(Node):
         )
 
     def on_spark(self, spark: Spark) -> None:
-        """The rows whose moments the clocks are between."""
+        """Keep the rows for which the clock is between their two moments."""
         spark.valid(self)
 
 
 def check_clock(where: str, rows: Node, clock: Any, bounded: bool) -> Node | None:
-    """Check the author's `clock`, and the way of the rows from their source.
+    """Check the author's `clock`, and the steps between the rows and their source.
 
     Returns the source whose event time is the clock; None for the wall clock.
 
@@ -109,7 +109,7 @@ def check_clock(where: str, rows: Node, clock: Any, bounded: bool) -> Node | Non
 
 
 def _check_step(where: str, node: Node, clock: ExpiryClock) -> None:
-    """Refuse a step on the way of the rows. Raises: TopologyError."""
+    """Refuse a step that rows pass on their way from the source. Raises: TopologyError."""
     if node.as_loop is not None or node.variables or node.strategy is not None or node.role == "block":
         raise TopologyError(
             f"{where}: its rows are results of the recursion '{node.name}'; a relation before the recursion is needed. "

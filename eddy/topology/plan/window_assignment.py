@@ -1,4 +1,4 @@
-"""The assignment of windows to records, by the event times of their source partitions."""
+"""The step that assigns windows to records, by the event times of their source partitions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ __all__ = ["AssignWindows", "OrderedRecords"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AssignWindows(Node):
-    """Records, each under its key and each of its windows that are not over."""
+    """Puts each record under its key and each of its windows for which it is not late."""
 
     keeps_records = True
     does = "windows"
@@ -49,22 +49,22 @@ class AssignWindows(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input: the step changes the keys."""
+        """No pairs, because the step changes the keys."""
         return ()
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A row remains in its partition, unless keys have changed before."""
+        """The step and its input, whose partitions it keeps, unless keys have changed before."""
         return [] if self.rekeyed else [(self, self.inputs[0])]
 
     @property
     def marked(self) -> Windows:
-        """The windows whose ends are the moments of its frontiers."""
+        """The windows whose ends are the moments of the step's frontiers and marks."""
         return self.windows
 
     @property
     def merges(self) -> bool:
-        """Whether windows of records merge: they are sessions."""
+        """Whether records' windows merge, as sessions do."""
         return self.windows.closes_at(0) > 0
 
     @property
@@ -74,16 +74,16 @@ class AssignWindows(Node):
 
     @property
     def topics_by_origin(self) -> dict[str, tuple[str, ...]]:
-        """The topics of each source and pattern, by its label."""
+        """The topics of each source and each pattern, by its label."""
         return {label_of(origin): topics_of(origin) for origin in self.origins}
 
     def operator(self, states: States) -> Operator:
-        """The windows of each record."""
+        """Return the operator that finds the windows of each record."""
         return assignment.AssignWindows(self.label, self.windows, self.topics_of_windows)
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """A reason if partitions may be idle, or topics may join: then a worker decides which records are late."""
+        """Why only a worker knows which records are late: partitions may be idle, or topics added; else empty."""
         for origin in self.origins:
             if origin.role == "pattern":
                 return (
@@ -97,11 +97,11 @@ class AssignWindows(Node):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The wall clock, if partitions may be idle, and the moments at which topics join."""
+        """The part that depends on arrival: the wall clock for idle partitions, and the times when topics are added."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     def on_spark(self, spark: Spark) -> None:
-        """The windows of each record, by the event time of its partition at it."""
+        """Find the windows of each record, by the event time that its partition had at the record."""
         if self.only_by_worker:
             spark.by_a_worker(self)
         else:
@@ -111,19 +111,19 @@ class AssignWindows(Node):
 
     @property
     def factor(self) -> int:
-        """A row for each window."""
+        """1: a row's weight is its record's weight."""
         return 1
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
-        """The records under their windows. Sessions are already merged, since all records are known."""
+        """Return the records under their windows. Sessions are already merged, because all records are known."""
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row is made from one record."""
+        """Return each row with the record from which it is made."""
         return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Late records, for each window that was over, and missing records, for each window that they would be in."""
+        """Yield late records for each window that was over, and missing records for each window of theirs."""
         windows = self.windows
         for fact, (start, end) in late_spans(windows, inputs[0]):
             drop = DropReason(self, late_text(fact, end, windows.lag_ms), fact)
@@ -135,7 +135,7 @@ class AssignWindows(Node):
                     yield absent._replace(key=self._key(absent.key, start, end))
 
     def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
-        """No record in the window; nothing for the moments of a join, whose rows have no windows."""
+        """Return why there is no record in the windows; empty for a join's moments, whose rows have no windows."""
         if isinstance(self.windows, JoinSide):
             return ""
         return no_such_window(keys, self._made(inputs[0]), inputs[0])
@@ -145,14 +145,14 @@ class AssignWindows(Node):
         return in_sessions(made, self.windows.closes_at(0)) if self.merges else made
 
     def _key(self, key: Any, start: int, end: int) -> Windowed[Any]:
-        """The key of the window with these bounds; of sliding windows the one that ends with the record."""
+        """Return the key with this window; for sliding windows, with the window that ends with the record."""
         windows = self.windows
         return Windowed(key, *(windows.ending_with(start) if isinstance(windows, SlidingWindows) else (start, end)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OrderedRecords(AssignWindows):
-    """Records that also get their order among those of all source partitions."""
+    """Records that also get their places in the order of the records of all source partitions."""
 
     record: tuple[Serde[Any], Serde[Any]]
     """The serdes of the keys and values."""
@@ -164,10 +164,10 @@ class OrderedRecords(AssignWindows):
 
     @property
     def sent(self) -> bool:
-        """Whether its records have been sent through exchanges."""
+        """Whether the step's records were sent through exchanges."""
         return bool(self.timed_through)
 
     @property
     def orders(self) -> Orders:
-        """The orders of its records."""
+        """The function that gives records their order."""
         return Orders(self.topics_by_origin, self.record if self.sent else None)

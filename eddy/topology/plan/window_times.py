@@ -1,4 +1,4 @@
-"""The event times until which the rows of a step wait, and after which they are removed."""
+"""The event times until which a step's rows wait, and at which they are removed."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ __all__ = ["TimedStep"]
 
 
 class TimedStep:
-    """The use that a step makes of event time. By default it assigns no windows, waits for none and closes none."""
+    """A step's use of event time. By default a step assigns no windows, waits for none and closes none."""
 
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
     """If the step assigns windows: the topics whose event times decide which windows are over for its records."""
@@ -23,7 +23,8 @@ class TimedStep:
     """Whether each row is sent downstream once, and never changed or retracted."""
 
     def closing(self, row: Row) -> Closing | None:
-        """The event times until which a row waits, or after which it is removed from the step's table, if there are
-        any.
+        """Return the event times at which a row is passed on, and at which it is removed from the step's table.
+
+        None if there are no such times.
         """
         return None

@@ -1,4 +1,4 @@
-"""Aggregates of windows that need all values of each window: distinct_count and collect of windows and of sessions."""
+"""Aggregates that need all values of each window: `distinct_count` and `collect` of windows and of sessions."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ VALUES = StateKept("values", "arrangement", "others")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _OfValues(OfWindows, Reduction):
-    """An aggregate of the values by key and window."""
+    """Aggregates the values of each key and window."""
 
     values: ValuesOfWindows
 
@@ -38,12 +38,12 @@ class _OfValues(OfWindows, Reduction):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Also the values."""
+        """The states of any aggregate of windows, and the values."""
         return (*super().keeps, VALUES)
 
     @property
     def grouping(self) -> Grouping:
-        """The aggregate of all values."""
+        """The step as an aggregate of all values of a key."""
         return Grouping(self._of_all)
 
     def _of_all(self, key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
@@ -51,25 +51,25 @@ class _OfValues(OfWindows, Reduction):
         return {} if result is None else {result: 1}
 
     def _result(self, pairs: Iterable[tuple[Any, int]]) -> Any:
-        """The aggregate of values with their weights."""
+        """Return the aggregate of values with their weights."""
         kept = ((self.values.of_value(value), weight) for value, weight in pairs)
         data = [(self.values.data(value), weight) for value, weight in kept if value is not None]
         return self.values.result(summary_of(self.values, data))
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The aggregate of the values of each key, which need not be hashable."""
+        """Yield the aggregate of the values of each key. Values need not be hashable."""
         for found in groups(inputs[0]).values():
             result = self._result((row[1], weight) for row, weight in found)
             if result is not None:
                 yield (found[0][0][0], result), 1
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """The fold has the values of each window, and knows the windows with values. These may have no row."""
+        """Return the fold's functions, since it has the values of windows, also of windows that have no row."""
         assert isinstance(fold, window_values.WindowedValues | session_values.SessionValues)
         return {"forget": fold.forget, "moved": fold.moved}
 
     def on_spark(self, spark: Spark) -> None:
-        """Let Spark group the values."""
+        """Let Spark group and aggregate the values."""
         spark.values_of_windows(self)
 
     def _spec(self, states: States) -> StateSpec:
@@ -78,10 +78,10 @@ class _OfValues(OfWindows, Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedValues(_OfValues):
-    """An aggregate of the values by key and window."""
+    """Aggregates the values of each key and window."""
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The fold, over the table and the values by window."""
+        """Return the fold, over the table and the values by window."""
         made = SummarizedArrangement[Any, Any](
             self._spec(states), states.store, lambda pairs: summary_of(self.values, pairs)
         )
@@ -90,10 +90,10 @@ class WindowedValues(_OfValues):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionValues(_OfValues, OfSessions):
-    """An aggregate of the values by key and session."""
+    """Aggregates the values of each key and session."""
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The fold, over the table, the values by key and time, and the spans of open sessions."""
+        """Return the fold, over the table, the values by key and time, and the spans of open sessions."""
         made = SummarizedArrangement[Any, Any](
             self._spec(states).with_key(self.assigned.inner_key), states.store, self._summary
         )

@@ -1,4 +1,4 @@
-"""Steps of windows behind their assignment: sliding windows are made, aggregates of windows close."""
+"""Steps after windows are assigned: records get sliding windows, and aggregates of windows are closed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -46,34 +46,34 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _ByFrontier(Node):
-    """A step that ends with windows, by the frontier of its partitions."""
+    """A step that removes or emits rows when windows end, at the frontier of its partitions."""
 
     crosses = True
     assigned: AssignWindows
 
     @property
     def first(self) -> "_ByFrontier":
-        """The first step of these windows that closes any: it has their marks."""
+        """The first step that closes these windows. It keeps the marks for itself and the other such steps."""
         return self
 
     @property
     def facts(self) -> Node:
-        """The records of the first step."""
+        """The step whose rows the first step reads."""
         return self.first.inputs[0]
 
     @property
     def marks(self) -> tuple[StateKept, ...]:
-        """The marks after exchanges, at the first step."""
+        """The states of marks, if rows are sent through exchanges; empty for a step that is not the first."""
         return tuple(marks_kept("marks", self.facts)) if self.first is self else ()
 
     def frontier(self, circuit: CircuitBuilder) -> Frontier:
-        """The frontier; after exchanges the first step also places the marks."""
+        """Return the frontier; the first step also adds the operators of the marks, if there are exchanges."""
         return frontier_of(circuit, self.first, self.facts, "marks", self.assigned.marked, self.first is self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Slide(_ByFrontier):
-    """Records, each under all sliding windows that exist for its key and contain its moment."""
+    """Puts each record under all sliding windows that exist for its key and contain its timestamp."""
 
     linear = False
     does = "windows"
@@ -83,21 +83,21 @@ class Slide(_ByFrontier):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input: the step changes the keys."""
+        """No pairs, because the step changes the keys."""
         return ()
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """A row remains in its partition."""
+        """The step and its input, whose partitions it keeps."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The records, their calendar, and the marks after an exchange."""
+        """The records, their calendar, and the marks if there is an exchange."""
         return (StateKept("", "arrangement", "others"), StateKept("calendar", "calendar", "others"), *self.marks)
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the operator and, if its rows come through exchanges, the marks of these before it."""
+        """Add the operator and, if its rows are sent through exchanges, the marks of these exchanges before it."""
         key, count, ownership = self.assigned.inner_key, circuit.partition_count(self), circuit.ownership
         windows = self.assigned.windows
         assert isinstance(windows, SlidingWindows)
@@ -111,28 +111,28 @@ class Slide(_ByFrontier):
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
     def on_spark(self, spark: Spark) -> None:
-        """The existing windows with the records of each, by Spark's own join."""
+        """Find the existing windows and the records in each, by Spark's own join."""
         spark.slid(self)
 
     @property
     def factor(self) -> int:
-        """A row for each window."""
+        """1: a row's weight is its record's weight."""
         return 1
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The records, each under all existing windows that contain its moment."""
+        """Return the records, each under all existing windows that contain its timestamp."""
         return ((row, 1) for row, _ in self._made(inputs[0]))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row is made from one record."""
+        """Return each row with the record from which it is made."""
         return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing records, each under the window that ends with it."""
+        """Return the missing records, each under the window that ends with it."""
         return missing[0]
 
     def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
-        """No record in the window."""
+        """Return why there is no record in the windows."""
         return no_such_window(keys, self._made(inputs[0]), inputs[0])
 
     def _made(self, rows: Bag) -> Iterable[Made]:
@@ -143,7 +143,7 @@ class Slide(_ByFrontier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfWindows(_ByFrontier):
-    """A fold by key and window whose windows close, in the place of a fold by key."""
+    """A fold by key and window, whose windows close. It replaces a fold by key."""
 
     closes = True
     emit: Emit
@@ -151,37 +151,37 @@ class OfWindows(_ByFrontier):
 
     @property
     def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
-        """The assignment of its windows."""
+        """The step that assigns its windows."""
         return (self.assigned,)
 
     @property
     def final(self) -> bool:  # type: ignore[override]
-        """Whether rows are passed on when their windows close."""
+        """Whether each row is emitted once, when its window closes."""
         return self.emit == "close"
 
     @property
     def has_table(self) -> bool:
-        """No: its table has only the rows of some windows, so that a join needs one of its own."""
+        """False: its table lacks the rows of some windows, so a join needs another table."""
         return False
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Its table, the calendar, and the marks after exchanges."""
+        """The table, the calendar, and the marks if there are exchanges."""
         return (TABLE, StateKept("calendar", "calendar", "others"), *self.marks)
 
     @property
     def first(self) -> "_ByFrontier":
-        """The aggregate, or the step before it that slides windows."""
+        """The step before the aggregate that makes sliding windows, if there is one; else the aggregate."""
         (source,) = self.aggregate.inputs
         return source if isinstance(source, Slide) else self.aggregate
 
     @property
     def aggregate(self) -> "OfWindows":
-        """The aggregate of the windows."""
+        """The step that aggregates the windows' records."""
         return self
 
     def closing(self, row: Row) -> Closing:
-        """The end of its window, and of its retention."""
+        """Return the event times at which the row's window closes, and at which the table removes the row."""
         windows, key = self.assigned.windows, row[0]
         end = windows.closes_at(key.end_ms)
         last = windows.next_end(end + self.retention_ms) if self.retention_ms else end
@@ -190,11 +190,11 @@ class OfWindows(_ByFrontier):
         return Closing(topics, topics_sent(self.facts), place, end + windows.lag_ms, self.final, last + windows.lag_ms)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The fold, over the table."""
+        """Return the operator of the fold, over the table."""
         raise NotImplementedError
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the fold and, if its rows come through exchanges, the marks of these before it."""
+        """Add the fold and, if its rows are sent through exchanges, the marks of these exchanges before it."""
         table = Table[Any, Any](circuit.spec(self, self.name, "table", self.value), circuit.store)
         calendar = Calendar[Any](circuit.spec(self, f"{self.name}-calendar", "calendar", Int64), circuit.store)
         windows, count, ownership = self.assigned.windows, table.spec.partitions, circuit.ownership
@@ -215,24 +215,24 @@ class OfWindows(_ByFrontier):
         return circuit.emit(operator, circuit.slot_of(self.inputs[0]))
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """Functions of the fold, by argument: they are called when a window begins, ends or has closed."""
+        """Return functions of the fold that are called when a window begins, ends or has closed, by argument name."""
         return {}
 
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
-        """The tables of the fold from which a row is removed along with its window's."""
+        """Return the fold's other tables, from which a window's row is removed together with the window's result."""
         return ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedCount(OfWindows, Count):  # type: ignore[misc]
-    """The number of rows by key and window."""
+    """Counts the rows of each key and window."""
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The count."""
+        """Return the operator that counts."""
         return aggregate.Count(self.name, table, facts=True)
 
     def on_spark(self, spark: Spark) -> None:
-        """Spark's own sum."""
+        """Count the rows by Spark's own sum."""
         spark.counted(self)
         spark.closed(self)
 
@@ -243,40 +243,40 @@ class WindowedAggregate(OfWindows, Aggregate):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The order of records; of sliding windows it also decides which of them joined a window together."""
+        """The part that depends on arrival: the order of records; it also decides the sliding windows."""
         if self.commutes or not isinstance(self.assigned.windows, SlidingWindows):
             return super().arrival
         return Arrival("a fold of sliding windows, which records make as they arrive", folds=True)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The fold."""
+        """Return the operator of the fold."""
         return aggregate.Aggregate(self.name, table, self.initial, self.adder, checked=self.selection is None)
 
     def on_spark(self, spark: Spark) -> None:
-        """A fold in the order of the records."""
+        """Fold in the order of the records."""
         spark.folded(self)
         spark.closed(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WindowedSum(OfWindows, Sum):
-    """The sum or the mean of numbers by key and window."""
+    """Computes the sum or the mean of the numbers of each key and window."""
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Also the exact totals."""
+        """The states of any aggregate of windows, and the exact totals."""
         return (*super().keeps, TOTALS)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The sum."""
+        """Return the operator of the sum."""
         return self.summing(states, table, facts=True)
 
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
-        """The totals."""
+        """Return the table of totals."""
         return fold.states()[1:]
 
     def on_spark(self, spark: Spark) -> None:
-        """Sums of fractions."""
+        """Compute the sums by sums of fractions."""
         spark.summed(self)
         spark.closed(self)
         spark.totals(self)
@@ -284,46 +284,46 @@ class WindowedSum(OfWindows, Sum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfSessions(OfWindows):
-    """A fold by key and session."""
+    """A fold of the records of each key and session."""
 
     @property
     def checked(self) -> bool:
-        """Whether a function may have changed its argument."""
+        """Whether to check that the functions do not change their arguments."""
         return True
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Also the spans of open sessions."""
+        """The states of any aggregate of windows, and the spans of open sessions."""
         return (*super().keeps, StateKept("open", "table", "others"))
 
     @property
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """The functions that begin an aggregate, add a record to it, and merge two."""
+        """The functions that begin an aggregate, add a record to it, and merge two aggregates."""
         raise NotImplementedError
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The fold, over the table and the spans of open sessions."""
+        """Return the fold, over the table and the spans of open sessions."""
         spans, gap_ms = self.spans(states), self.assigned.windows.closes_at(0)
         return SessionFold(self.name, table, spans, gap_ms, *self.functions, checked=self.checked)
 
     def spans(self, states: States) -> Table[Any, Any]:
-        """The spans of open sessions, by key."""
+        """Return the table of the spans of open sessions, by key."""
         spec = states.spec(self, f"{self.name}-open", "table", Native).with_key(self.assigned.inner_key)
         return Table(spec, states.store)
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """The fold itself has the spans of open sessions."""
+        """Return the function by which the fold forgets a session, since the fold has the spans of open sessions."""
         assert isinstance(fold, SessionFold)
         return {"forget": fold.forget}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionCount(OfSessions, Count):  # type: ignore[misc]
-    """The number of rows by key and session."""
+    """Counts the rows of each key and session."""
 
     @property
     def functions(self) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """Functions that sum a 1 for each record."""
+        """Functions that add up a 1 for each record."""
         return int, _one_more, _sum
 
     def on_spark(self, spark: Spark) -> None:
@@ -341,7 +341,7 @@ class SessionAggregate(OfSessions, Aggregate):
 
     @property
     def checked(self) -> bool:
-        """Not if eddy's own functions select values."""
+        """Whether to check the functions: not if they are eddy's own, which select values."""
         return self.selection is None
 
     @property
@@ -351,34 +351,34 @@ class SessionAggregate(OfSessions, Aggregate):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The whole result, unless any order of records gives the same one."""
+        """The part that depends on arrival: the whole result, unless any order of records gives the same result."""
         if self.commutes:
             return None
         return Arrival("a fold of sessions, which merge in the order in which their records arrive", folds=True)
 
     def on_spark(self, spark: Spark) -> None:
-        """A fold in the order of time."""
+        """Fold in the order of time."""
         spark.folded(self)
         spark.closed(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionSum(OfSessions, Sum):
-    """The sum or the mean of numbers by key and session."""
+    """Computes the sum or the mean of the numbers of each key and session."""
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """Also the exact totals."""
+        """The states of any aggregate of sessions, and the exact totals."""
         return (*super().keeps, TOTALS)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The sum, over the table, the totals, and the spans of open sessions."""
+        """Return the sum, over the table, the totals, and the spans of open sessions."""
         totals = Table[Any, str](states.spec(self, TOTALS.name_of(self.name), "table", String), states.store)
         spans, gap_ms = self.spans(states), self.assigned.windows.closes_at(0)
         return session_sum.SessionSum(self.name, table, totals, spans, gap_ms, self.summation)
 
     def beside(self, fold: Operator) -> Sequence[Table[Any, Any]]:
-        """The totals."""
+        """Return the table of totals."""
         return fold.states()[1:2]
 
     def on_spark(self, spark: Spark) -> None:
@@ -398,7 +398,7 @@ def _sum(key: Any, number: int, other: int) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Suppressed(OfWindows):
-    """Changes of windows' rows, as facts; the last row of each window when it closes."""
+    """Keeps the last row of each window until the window closes, and emits it then. Its input are changes, as facts."""
 
     linear = False
     keeps_last = True
@@ -414,25 +414,25 @@ class Suppressed(OfWindows):
 
     @property
     def same_rows_as(self) -> Node | None:
-        """The table that the windows' rows come from."""
+        """The table whose changes are the input."""
         return changed_table(self.inputs[0])
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows of that table."""
+        """Return the missing rows of the table whose changes are the input."""
         return missing[0]
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
-        """The last value."""
+        """Return the operator that keeps the last value."""
         return upsert.Upsert(self.name, table)
 
     def on_spark(self, spark: Spark) -> None:
-        """The last value of each key, of windows that are over."""
+        """Keep the last value of each key, for windows that are over."""
         spark.last_values(self)
         spark.closed(self)
 
 
 def aggregate_of_windows(where: str, table: Node) -> OfWindows:
-    """The aggregate whose windows a table's rows are of. Raises: TopologyError."""
+    """Return the aggregate that makes the windows of a table's rows. Raises: TopologyError if there is none."""
     node = table
     while not isinstance(node, OfWindows):
         if node.kind != "table" or node.rekeys or len(node.inputs) != 1:

@@ -1,8 +1,8 @@
-"""Windows from all records at once, for traces: which windows facts have, who is late, and why a window has no row.
+"""Windows computed from all records at once, for traces: facts' windows, late facts, and why a window has no row.
 
-    late       the event time of the record's partition, up to it, has reached end + lag
-    session    the facts of a key in the order of time, as long as no gap between two is longer than `gap_ms`
-    sliding    of the windows that facts of a key make, those that have a fact's moment and are not over for it
+    late       the event time of the fact's partition, up to the fact, has reached the window's end + lag
+    session    facts of a key in the order of time, each at most `gap_ms` after the fact before it
+    sliding    the windows that facts of a key make; a fact is in those that contain its time and are not over for it
 
 Nothing here reads a state or shares code with the operators.
 """
@@ -35,13 +35,13 @@ _NAMED = 3
 
 
 def record_of(row: Row) -> Any:
-    """The record of a fact."""
+    """Return the record of a fact."""
     assert isinstance(row, Fact)
     return row.record
 
 
 def facts_of(rows: Bag) -> Iterator[Fact]:
-    """The facts to which windows are assigned: those with a key, a value and a time, as often as they are there."""
+    """Yield the facts that get windows: with a key, a value and a time. A fact of weight n is yielded n times."""
     for row, weight in rows:
         if row[0] is not None and row[1] is not None and record_of(row).timestamp_ms >= 0:
             assert isinstance(row, Fact)
@@ -51,12 +51,12 @@ def facts_of(rows: Bag) -> Iterator[Fact]:
 def _spans(windows: Windows, fact: Fact) -> Sequence[Span]:
     try:
         return windows.of(fact.record.timestamp_ms)
-    except DataError:  # a calendar has no window for it: the error policy has left the record out
+    except DataError:  # no calendar window has this time, and so the error policy has left the record out
         return ()
 
 
 def timely_rows(windows: Windows, rows: Bag) -> Iterator[Made]:
-    """The facts, each under its windows that are not over. For sliding windows: with the first end that is not over."""
+    """Yield each fact under its windows that are not over; for sliding windows, with the first end that is not over."""
     for fact in facts_of(rows):
         now = fact.record.event_time_ms - windows.lag_ms
         for start, end in _spans(windows, fact):
@@ -66,7 +66,7 @@ def timely_rows(windows: Windows, rows: Bag) -> Iterator[Made]:
 
 
 def late_spans(windows: Windows, rows: Bag) -> Iterator[tuple[Fact, Span]]:
-    """The facts with each window that was over for them."""
+    """Yield the facts that were late for a window, each with the span of this window."""
     for fact in facts_of(rows):
         for start, end in _spans(windows, fact):
             if end <= fact.record.event_time_ms - windows.lag_ms:
@@ -74,7 +74,7 @@ def late_spans(windows: Windows, rows: Bag) -> Iterator[tuple[Fact, Span]]:
 
 
 def _by_key(made: Iterable[Made]) -> dict[Any, list[Made]]:
-    """By key without its window, in the order of time."""
+    """Group facts by their keys without windows, in the order of time."""
     found: dict[Any, list[Made]] = defaultdict(list)
     for each in made:
         found[identity(each[0][0].key)].append(each)
@@ -84,7 +84,7 @@ def _by_key(made: Iterable[Made]) -> dict[Any, list[Made]]:
 
 
 def in_sessions(made: Iterable[Made], gap_ms: int) -> Iterator[Made]:
-    """Facts under sessions of their own moments → under the sessions that they are of."""
+    """Yield each fact under its session, given facts under sessions of one fact each."""
     for of_key in _by_key(made).values():
         times = [record_of(row).timestamp_ms for row, _ in of_key]
         first = 0
@@ -97,7 +97,7 @@ def in_sessions(made: Iterable[Made], gap_ms: int) -> Iterator[Made]:
 
 
 def slid(rows: Bag, windows: SlidingWindows) -> Iterator[Made]:
-    """Facts under their moments and the first ends for which they are not late → facts under each existing window."""
+    """Yield each fact under each existing window that it is in, given facts as `timely_rows` yields them."""
     size = windows.difference_ms
     for of_key in _by_key((row, row) for row, weight in rows for _ in range(weight)).values():
         times = [record_of(row).timestamp_ms for row, _ in of_key]
@@ -113,8 +113,9 @@ def slid(rows: Bag, windows: SlidingWindows) -> Iterator[Made]:
 
 
 def no_such_window(keys: Iterable[Any], made: Iterable[Made], rows: Bag) -> str:
-    """Why there is no row with one of these keys, given the rows with windows, and the facts before; a verb with its
-    object.
+    """Return why there is no row with one of these keys, as a verb and its object.
+
+    `made` has the rows with windows, `rows` the facts before windows were assigned.
     """
     asked = [key for key in keys if isinstance(key, tuple) and len(key) == _NAMED]
     plain = set(map(identity, [key[0] for key in asked] or keys))
@@ -153,7 +154,7 @@ def _some(windows: Sequence[Span]) -> str:
 
 
 def late_text(fact: Fact, end_ms: int, lag_ms: int) -> str:
-    """Why a fact is late for a window, a verb with its object."""
+    """Return why a fact is late for a window, as a verb and its object."""
     record = fact.record
     return (
         f"leaves it out as late: partition {record.partition} of '{record.topic}' had a record of "

@@ -1,8 +1,8 @@
 """The derivation of a row: the rows from which it is made, step by step back to the rows of source tables.
 
-A row of a loop leads through the loop's variable to the rows of the same loop from which it was made, in the order of
-their iterations, so that a way that ends in a seed is first. A row is explained once; after that it is *repeated*,
-which also ends the paths around a cycle.
+From a row of a loop the derivation follows the loop's variable to the rows of the same loop from which the row was
+made. Rows are in the order of their iterations, so a path that ends at a seed is first. A row is explained once. Where
+it occurs again it is marked *repeated*, which also ends the paths around a cycle.
 """
 
 from collections import deque
@@ -23,16 +23,17 @@ _SHOWN_EACH = 20
 
 
 class Derivation(msgspec.Struct, omit_defaults=True):
-    """A row of a step, and the rows from which it is made: each item of `of` is one way to make it, with all input
-    rows.
+    """A row of a step, and the rows from which it is made.
+
+    Each item of `of` is one way to make the row, with all input rows of this way.
 
     Args:
         weight: the weight of the row.
         iteration: for a row of a loop, the first iteration that made it.
         repeated: whether the row is explained elsewhere in this derivation.
         more: the number of further ways, or rows, that are not shown.
-        sums: the counts and sums in the value, each as the sum of its parts, in place of `of`.
-        record: for a row of a stream, the place and the event time of its record.
+        sums: the counts and sums in the value, each as the sum of its parts; they replace `of`.
+        record: for a row of a stream, its record's place and event time.
     """
 
     step: str
@@ -51,8 +52,9 @@ class Derivation(msgspec.Struct, omit_defaults=True):
 def derive(
     evaluation: Evaluation, ways: Ways, node: Node, row: Row, limit: int = 500, receipts: Receipts | None = None
 ) -> Derivation:
-    """The derivation of a row, of at most about `limit` rows: the rows nearest to it. Without `receipts`, counts and
-    sums are made from their rows, too.
+    """Return the derivation of a row, with about `limit` rows at most: the rows nearest to it.
+
+    Without `receipts`, counts and sums are derived from their rows, too.
     """
     root = _shown(evaluation, node, row)
     seen = {(node, identity(row))}
@@ -83,7 +85,7 @@ def derive(
 
 
 def _shown(evaluation: Evaluation, node: Node, row: Row) -> Derivation:
-    """A row by itself."""
+    """Return a row alone, without the rows from which it is made."""
     iteration = evaluation.iteration(node, row) if node.variables else None
     made = Derivation(node.name, node.does, row[0], row[1], evaluation.bags[node].weight(row), iteration)
     made.record = str(row.record) if isinstance(row, Fact) else ""

@@ -1,14 +1,15 @@
-"""A plan evaluated from scratch over tables: the rows of each step that a wanted step depends on.
+"""Evaluates a plan from scratch over tables: the rows of a wanted step, and of all steps upstream of it.
 
     X = seed + op(X)     linear: F(0) = seed, F(n+1) = op(F(n)), X = Σ F(n)
                          else X(n+1) = seed + op(X(n)), until nothing changes
 
-Rows on a cycle of a linear op, and the rows that follow from them, have no finite weight: they are held, as a worker
-holds them, and their keys have no row downstream.
+Rows on a cycle of a linear op, and the rows derived from them, have no finite weight. They are held, as by a worker:
+their keys have no row downstream.
 
-The steps inside a loop have the rows for X as a whole, so that these rows explain each row of X. Facts are those of all
-records; rows of windows are passed on as the event times of the records say. Not evaluated are recursions of facts,
-recursions with algorithms of their own, and steps whose rows only a worker can compute.
+Inside a loop, a step's rows are computed from all rows of X, so that they explain each row of X. A stream's facts are
+made from all its records; rows of windows are passed on when the event times of these records allow it. Three kinds of
+steps are not evaluated: recursions of facts, recursions with algorithms of their own, and steps whose rows only a
+worker can compute.
 """
 
 from collections import ChainMap
@@ -36,7 +37,7 @@ _NAMED = 5
 
 
 class _FailedRecordsError(Exception):
-    """A step fails on single records of a stream: `reasons` by the places of the records."""
+    """A step fails on single records of a stream. `reasons` has the errors by the places of the records."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         super().__init__(f"{len(reasons)} records")
@@ -44,17 +45,18 @@ class _FailedRecordsError(Exception):
 
 
 class Evaluation:
-    """Computes, in `bags`, the bags of the steps upstream of `wanted`. Takes the rows of each source by topic: the rows
-    of a table, or the facts of a stream by rising offset of each partition.
+    """Computes the rows of `wanted` and of all steps upstream of it, as `bags` by step.
 
-    `iterations` has for each row of a loop the first iteration that made it; `waves` has the loops for which the first
-    formula holds, with F(0), F(1), … if the depth of rows is bounded; `held` has the rows that loops hold.
-    `waiting` has the rows that steps do not pass on yet, with the reasons, `by_arrival` the reasons why a worker's rows
-    may be others. `failed` has the reasons why records of streams are left out, by their places: a step fails on them.
-    The rows of windows of `wanted` itself are all that there ever were.
+    `tables` has the rows of each source by topic: the rows of a table, or the facts of a stream, by rising offset.
 
-    `max_rows` bounds the different rows of all steps and iterations together; up to twenty times as many may be
-    computed before equal rows are merged.
+    `iterations` has, for each row of a loop, the first iteration that made it. `waves` has the loops that are linear,
+    each with F(0), F(1), … if the depth of rows is bounded. `held` has the rows that loops hold. `waiting` has the rows
+    that steps do not pass on yet, with the reasons. `by_arrival` has the reasons why a worker's rows may differ.
+    `failed` has the records of streams that are left out because a step fails on them, by place, with the reasons. If
+    `wanted` is a table of windows, its rows are the rows of all windows that there ever were.
+
+    `max_rows` bounds the number of different rows of all steps and iterations together; up to twenty times as many
+    rows may be computed before equal rows are merged.
     Raises: QueryError for steps that cannot be evaluated, more than `max_rows` rows, or rows without a finite answer.
     """
 
@@ -78,12 +80,12 @@ class Evaluation:
                     if node in needed and node not in self._scopes.around:
                         self._evaluate(node)
                 nodes = []
-            except _FailedRecordsError as error:  # a worker rejects a record as a whole
+            except _FailedRecordsError as error:  # a worker rejects the whole record, so evaluate all without it
                 self.failed |= error.reasons
                 self._begin()
 
     def _begin(self) -> None:
-        """Begin without rows."""
+        """Begin the evaluation again, without rows."""
         self._left, self._left_to_make = self._max_rows, _MADE_EACH * self._max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
@@ -93,21 +95,21 @@ class Evaluation:
         self.by_arrival: list[str] = []
 
     def left_out(self) -> list[str]:
-        """The records that are left out since a step fails on them, and why; of many the first ones."""
+        """Return messages on the records that are left out because a step fails on them; only the first if many."""
         more = len(self.failed) - _NAMED
         rest = [f"{more:,} more records are left out, since steps fail on them"] if more > 0 else []
         return [f"record {place} is left out: {why}" for place, why in islice(self.failed.items(), _NAMED)] + rest
 
     def iteration(self, loop: Node, row: Row) -> int:
-        """The iteration in which a row of a loop's result first appeared."""
+        """Return the iteration in which a row of a loop's result first appeared."""
         return self.iterations.get(loop, {}).get(identity(row), 0)
 
     def inside(self, loop: Loop) -> set[Node]:
-        """The variables of a loop and the steps of its body."""
+        """Return the variables of a loop, and the steps inside it."""
         return {*loop.variables, *self._scopes.body[loop]}
 
     def joined(self, loop: Loop) -> list[Node]:
-        """The steps outside of a loop whose rows `op` joins with rows that it makes of its variables' rows."""
+        """Return the steps outside a loop whose rows `op` joins with rows that it makes from its variables' rows."""
         inside, found = self.inside(loop), []
         for node in self._scopes.body[loop]:
             if node.bilinear and any(_leads_to(source, loop) for source in node.inputs):
@@ -139,7 +141,7 @@ class Evaluation:
                 self.clocks.see(row for row, _ in self.bags[node])
 
     def _passed_on(self, node: Node, rows: Bag) -> Bag:
-        """The rows of a step that do not wait for event times; all of a table of windows that is wanted itself."""
+        """Return a step's rows that do not wait for event times; of the wanted table of windows, return all rows."""
         if not node.waits_for:
             return rows
         there, waiting = Bag(), self.waiting.setdefault(node, [])
@@ -153,7 +155,7 @@ class Evaluation:
         return there
 
     def _note_arrival(self, node: Node, inputs: Sequence[Bag]) -> None:
-        """Note the reason why a worker's rows may be others: the order of arrival, where it decides."""
+        """Note why a worker's rows may differ, if the order of arrival decides the rows."""
         found = node.arrival
         if found is not None and (not found.mixed or any(map(_is_mixed, inputs))):
             self.by_arrival.append(f"step '{node.name}' ({node.does}) has {found.reason}")
@@ -175,7 +177,7 @@ class Evaluation:
             raise QueryError(f"trace: step '{node.name}' fails on a row: {error!r}") from error
 
     def _without_failed(self, rows: Iterable[Row]) -> Iterable[Row]:
-        """The rows without the records on which steps fail, whose event times count as a worker counts them."""
+        """Yield the rows of the records on which no step fails. The clocks see all records, as a worker's clocks do."""
         for row in rows:
             if isinstance(row, Fact) and row.record.place in self.failed:
                 self.clocks.see([row])
@@ -189,7 +191,7 @@ class Evaluation:
         )
 
     def _bag(self, rows: Iterable[tuple[Row, int]]) -> Bag:
-        """The rows of a step. Raises: QueryError as soon as there are too many."""
+        """Return a step's rows as a bag. Raises: QueryError as soon as there are too many."""
         bag, left = Bag(), iter(rows)
         while chunk := list(islice(left, _CHUNK)):
             bag.add(chunk)
@@ -211,18 +213,18 @@ class Evaluation:
             self._iterate(loop)
 
     def _turns(self, loop: Loop) -> tuple[int, bool]:
-        """The number of iterations, and whether it is part of the answer."""
+        """Return the number of iterations after which to stop, and whether this number is part of the answer."""
         return (loop.iterations, True) if loop.bound.by_depth else (_PATIENCE, False)
 
     def _waves(self, loop: Loop) -> None:
-        """The waves, from the start again without the rows on cycles each time that some are found."""
+        """Compute the waves of a loop. Whenever rows on cycles are found, begin again without these rows."""
         left = self._left
         while (found := self._waves_without(loop, self.held.get(loop, _NONE_HELD).rows)) is not None:
             before, self._left = self.held.get(loop, found), left
             self.held[loop] = CyclicRows(before.rows | found.rows, before.cycle)
 
     def _waves_without(self, loop: Loop, held: Collection[Any]) -> CyclicRows | None:
-        """Run the waves without rows that are held, until rows on other cycles are found, which are returned."""
+        """Run the waves without the rows in `held`. As soon as further rows are found on cycles, return these rows."""
         body, (variable,), (result,) = self._scopes.body[loop], loop.variables, loop.results
         totals = {node: Bag() for node in body}
         first = self.iterations[loop] = {}
@@ -258,7 +260,7 @@ class Evaluation:
         return None
 
     def _cyclic(self, loop: Loop, rows: Iterable[Row]) -> CyclicRows | None:
-        """The rows on cycles among these, with all rows that follow from them; None if there are none."""
+        """Return the rows on cycles among `rows`, with all rows derived from them; None if there are none."""
         (variable,), (result,) = loop.variables, loop.results
         bags = self._applied(loop, rows)
         if result not in bags:
@@ -275,14 +277,14 @@ class Evaluation:
         return found
 
     def _applied(self, loop: Loop, rows: Iterable[Row]) -> dict[Node, Bag]:
-        """The body's rows for a single copy of each of these rows of the variable."""
+        """Return the rows of the steps inside, made from a single copy of each of these rows of the variable."""
         bags: dict[Node, Bag] = {loop.variables[0]: Bag((row, 1) for row in rows)}
         for node in self._scopes.body[loop]:
             bags[node] = self._made(node, [self._inside(bags, node, source, 1) for source in node.inputs])
         return bags
 
     def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
-        """An input of a step in a wave: rows from outside of the loop are added once, and joined every time."""
+        """Return an input of a step in a wave. A sum gets rows from outside once, a join gets them in every wave."""
         if source in bags:
             return bags[source]
         return Bag() if node.role == "sum" and turn else self.bags[source]
@@ -319,7 +321,7 @@ class Evaluation:
 
 
 def _failing(node: Node, inputs: Sequence[Bag]) -> dict[str, str]:
-    """The reasons why a step of one input fails on single facts, by the places of their records."""
+    """Return why a step with one input fails on single facts, by the places of their records."""
     found: dict[str, str] = {}
     for row, weight in inputs[0] if len(inputs) == 1 else ():
         if isinstance(row, Fact):
@@ -331,7 +333,7 @@ def _failing(node: Node, inputs: Sequence[Bag]) -> dict[str, str]:
 
 
 def _is_mixed(rows: Bag) -> bool:
-    """Whether facts of one key are of several partitions."""
+    """Return whether facts with the same key are from several partitions."""
     places: dict[Any, tuple[str, int]] = {}
     for row, _ in rows:
         if isinstance(row, Fact):
@@ -342,7 +344,7 @@ def _is_mixed(rows: Bag) -> bool:
 
 
 def _leads_to(node: Node, loop: Loop) -> bool:
-    """Whether a step's rows are made of single rows of a loop's variable."""
+    """Return whether each row of a step is made from a single row of a loop's variable."""
     while node not in loop.variables:
         if len(node.inputs) != 1:
             return False

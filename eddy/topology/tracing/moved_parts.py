@@ -1,10 +1,10 @@
-"""The parts of a sum that have moved between two versions, and the source rows that have moved them.
+"""The parts of a sum that have changed between two versions, and the source rows that have changed them.
 
     moved(part) = number(part, now) - number(part, then)
 
-Both versions are evaluated from scratch. A part is made of its rows, of the rows that were joined with them on the way
-to the sum, and of all rows upstream of these. The part has changed because of those
-source rows among them that only one of the two versions has.
+Both versions are evaluated from scratch. A part is made from its rows, from the rows that were joined with them on the
+way to the sum, and from all rows upstream of these. The source rows among them that only one of the two versions has
+are the reason why the part has changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,9 +28,9 @@ _MOST_VISITED = 50_000
 
 
 class MovedRow(msgspec.Struct, omit_defaults=True):
-    """A row of a source that has changed: None for the side where the source does not have its key.
+    """A row of a source that has changed. `then` or `now` is None if the source lacked its key at that version.
 
-    `record`: the place of the record that did it, and its moment, if it is known.
+    `record`: the place and the timestamp of the record that changed the row, if the record is known.
     """
 
     step: str
@@ -43,8 +43,8 @@ class MovedRow(msgspec.Struct, omit_defaults=True):
 class MovedPart(msgspec.Struct, omit_defaults=True):
     """A part of a sum whose number has changed from `then` to `now`; 0 for a version without the part.
 
-    `of`: the title of the sum. `rows`: the changed source rows that it was made from, without `more` others.
-    `is_cut`: whether the part is made from too many rows to compare all of them.
+    `of`: the title of the sum. `rows`: the changed source rows from which the part is made; `more` counts further rows.
+    `is_cut`: whether the part is made from so many rows that not all were compared.
     """
 
     key: Any
@@ -60,7 +60,7 @@ class MovedPart(msgspec.Struct, omit_defaults=True):
 
 
 class TracedVersion(NamedTuple):
-    """A version, evaluated, with the traced rows of its step."""
+    """The evaluation of a version, with the traced rows of its step."""
 
     evaluation: Evaluation
     ways: Ways
@@ -68,7 +68,7 @@ class TracedVersion(NamedTuple):
     rows: list[Row]
 
     def levels(self, node: Node) -> dict[Any, OpenLevel]:
-        """The open levels of the rows' sums, by the key of the row, the name of the sum, and the opened parts."""
+        """Return the open levels of the rows' sums, by the row's key, the sum's name, and the keys of opened parts."""
         found: dict[Any, OpenLevel] = {}
         for row in self.rows:
             for depth, level in enumerate(self.receipts.open_levels(node, row)):
@@ -77,7 +77,7 @@ class TracedVersion(NamedTuple):
 
 
 def moved_parts(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[list[MovedPart], int]:
-    """The parts of the open levels that have changed, the largest changes first, and the number of further ones."""
+    """Return the changed parts of the open levels, the largest changes first, and the number of further parts."""
     before, after = then.levels(node), now.levels(node)
     found = []
     for place in dict.fromkeys([*after, *before]):
@@ -93,8 +93,9 @@ def moved_parts(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[li
 
 
 def moved_rows(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[list[MovedRow], int, bool]:
-    """The changed source rows in the derivations of the traced rows, the number of further changed rows, and whether
-    the search ended early.
+    """Return (changed source rows from which the traced rows are made, number of further changed rows, is cut).
+
+    The third value says whether the search ended early.
     """
     return _changed(then, now, [(node, row) for row in then.rows], [(node, row) for row in now.rows], None)
 
@@ -121,7 +122,7 @@ def _moved(then: TracedVersion, now: TracedVersion, old: _Part, new: _Part) -> M
 
 
 def _rows_of(side: TracedVersion, level: OpenLevel | None, part: RowGroup | None) -> Iterator[Input]:
-    """The rows of a part, and those that were joined with them on the way from the sum."""
+    """Yield the rows of a part, and the rows that were joined with them on the way to the sum."""
     if level is None or part is None:
         return
     rows: list[Input] = []
@@ -133,7 +134,7 @@ def _rows_of(side: TracedVersion, level: OpenLevel | None, part: RowGroup | None
             rows += [(each.node, row) for row, _ in bag if identity(row) in names or identity(row[0]) in names]
     yield from rows
     todo, seen = list(rows), set[Any]()
-    for node, row in rows:  # op was applied to rows of the variable
+    for node, row in rows:  # op was applied to these rows of the variable
         todo += [(variable, row) for variable in (node.as_loop.variables if node.as_loop is not None else ())]
     while todo:
         node, row = todo.pop()
@@ -147,9 +148,9 @@ def _rows_of(side: TracedVersion, level: OpenLevel | None, part: RowGroup | None
 def _changed(
     then: TracedVersion, now: TracedVersion, olds: list[Input], news: list[Input], apart: Node | None
 ) -> tuple[list[MovedRow], int, bool]:
-    """The source rows in the derivations of these rows that are in one version only, without other rows of `apart`.
+    """Return the source rows in the derivations of these rows that only one version has, without rows of `apart`.
 
-    A row that is there at both versions with another value is one.
+    A row whose value differs between the versions counts as changed.
     """
     found: dict[Any, MovedRow] = {}
     is_cut = False
@@ -172,8 +173,9 @@ def _changed(
 
 
 def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -> None:
-    """For each row of a table that exists in both versions but is in a part of only one: its value in the other
-    version.
+    """Complete the changed rows of tables whose key both versions have, but only one has in the part.
+
+    The missing value is taken from the other version.
     """
     nodes = {node for node, _ in found}
     for node in nodes:
@@ -185,7 +187,7 @@ def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -
 
 
 def _sources(side: TracedVersion, rows: Iterable[Input], apart: Node | None) -> tuple[list[Input], bool]:
-    """The source rows from which `rows` are made, and whether the search ended early because of too many rows."""
+    """Return the source rows from which `rows` are made, and whether the search ended early, at too many rows."""
     todo, seen, found = list(rows), set[Any](), list[Input]()
     while todo:
         node, row = todo.pop()

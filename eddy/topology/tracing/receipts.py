@@ -2,14 +2,14 @@
 
     f(X) = Σ weight(row) · f(row)        a count has f = 1, a sum has f(row) = the row's number
 
-A step whose rows are linear in its input's rows hands f on: the input row gets what its own results have, so that the
-same number is a sum over the rows upstream. That ends at rows of source tables and records of streams, at steps that
-are not linear, and at the rows of a recursion X = seed + op(X). If all of those have one key, they are opened: what
-came from the seed is *direct*, and the rest are the rows of X that op was applied to, by their keys, each of which can
-be opened in turn.
+A step whose rows are linear in its input's rows passes f on: an input row's number is the sum of the numbers of the
+rows made from it. So the same total is a sum over the rows upstream. This ends at rows of source tables, at records of
+streams, at steps that are not linear, and at the rows of a recursion X = seed + op(X). If all rows at which it ends in
+the recursion have one key, they are opened: the numbers that come from the seed are *direct*. The rest are the rows of
+X to which op was applied, by their keys, and each of these can be opened in turn.
 
-Sums over the subtrees of a forest, such as `tree_totals`, and numbers of rows that are below one another, such as those
-of `recursive_fixpoint`, are the number of the node's *own* and the sums of the subtrees below it.
+A sum over a subtree of a forest, such as a total of `tree_totals`, is the *own* number of the node plus the sums of the
+subtrees below it. So is a number of rows that are below one another, such as the rows of `recursive_fixpoint`.
 """
 
 import json
@@ -38,12 +38,12 @@ _MOST_STEPS = 100
 
 
 class Summand(msgspec.Struct, omit_defaults=True):
-    """One summand: the rows of `step` with this key, or below it; or rows that a word names together.
+    """One part of a number: the rows of `step` with this key, or below it; or rows with a common word.
 
     Args:
-        title: the name that a table gives to the key; the key, if none does.
-        word: `direct` for the rows from the seed of a recursion, `own` for the node's; otherwise empty.
-        opens: the text that opens it, if it is a sum itself.
+        title: the name that a table's row gives to the key; the key if there is no such row.
+        word: `direct` for the rows from the seed of a recursion, `own` for a node's own number; otherwise empty.
+        opens: the text by which a user opens the part, if it is a sum itself.
     """
 
     key: Any
@@ -55,8 +55,9 @@ class Summand(msgspec.Struct, omit_defaults=True):
 
 
 class Receipt(msgspec.Struct, omit_defaults=True):
-    """A number and the parts that add up to it: the largest are in `parts`; `more` is the count of all others, `rest`
-    their sum.
+    """A number and the parts that add up to it.
+
+    The largest parts are in `parts`; `more` is the number of the other parts, and `rest` is their sum.
 
     `name`: the name of the number, if the row has several.
     `opened`: the receipt of one of the parts.
@@ -74,14 +75,14 @@ class Receipt(msgspec.Struct, omit_defaults=True):
 
 
 class _End(NamedTuple):
-    """A row at which the walk upstream ends."""
+    """A row of a step at which the walk upstream ends, with its number."""
 
     node: Node
     share: RowShare
 
 
 class _Origin(NamedTuple):
-    """An input row, how often it is used in the row made from it, and the key of the join, if it is joined."""
+    """An input row, how often it counts in the row made from it, and its key in the join, if it is joined."""
 
     node: Node
     row: Row
@@ -91,7 +92,7 @@ class _Origin(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A row that passes its number to another row unchanged, and the rows joined with that other row."""
+    """A row to which an upstream row's number is passed unchanged, and the rows joined with that upstream row."""
 
     node: Node
     row: Row
@@ -103,7 +104,7 @@ Routes = dict[Any, list[Route]]
 
 
 class OpenLevel(NamedTuple):
-    """A level that is open: the sum, all of its parts, the type of their numbers, and the routes to the parts' rows.
+    """A level that is open: the sum, all its parts, the type of their numbers, and the routes of the parts' rows.
 
     `name`: the name of the sum, if the row has several.
     """
@@ -118,8 +119,8 @@ class OpenLevel(NamedTuple):
 class Receipts:
     """The receipts of an evaluation's counts and sums.
 
-    `path`: the keys of the parts to open, one level below the other. `opened` says whether a receipt had them; it
-    raises QueryError where a part of the path is there, and cannot be opened.
+    `path`: the keys of the parts to open, each one level below the key before. `opened` says whether a receipt had the
+    first part of the path. QueryError is raised if a part of the path exists but cannot be opened.
     """
 
     def __init__(self, plan: Plan, evaluation: Evaluation, ways: Ways, path: Sequence[str] = ()) -> None:
@@ -131,7 +132,7 @@ class Receipts:
         self.opened = not path
 
     def of(self, node: Node, row: Row) -> list[Receipt]:
-        """The receipts of the finite sums in a row's value."""
+        """Return the receipts of the finite sums in a row's value."""
         found = []
         for name, level, kind in self._sums_in(node, row):
             found.append(self._receipt(level, kind, self._path))
@@ -139,7 +140,7 @@ class Receipts:
         return found
 
     def open_levels(self, node: Node, row: Row) -> Iterator[OpenLevel]:
-        """The levels of a row's sums that the path opens, as far as there are such parts, with all of their parts."""
+        """Yield the levels of a row's sums that the path opens, with all their parts, until it names no such part."""
         for name, top, kind in self._sums_in(node, row):
             level: RowGroup | None = top
             path = list(self._path)
@@ -150,7 +151,7 @@ class Receipts:
                 level = None if chosen is None else self._below(chosen)
 
     def _sums_in(self, node: Node, row: Row) -> Iterator[tuple[str, RowGroup, type]]:
-        """The finite sums in a row's value, each with its name and its type."""
+        """Yield (name, sum, type of the number) for each finite sum in a row's value."""
         named = [addend for addend in node.addends if addend.name]
         level = None if named else self._level(node, row)
         if level is not None:
@@ -161,7 +162,7 @@ class Receipts:
                 yield addend.name, self._sum_of_rows(node, row, addend), type(value)
 
     def _level(self, node: Node, row: Row) -> RowGroup | None:
-        """The sum in a row's value: computed by this step, or by a step upstream whose rows are passed unchanged."""
+        """Return the sum in a row's value, of this step or of an upstream step that passes the value on unchanged."""
         value, seen = row[1], 0
         if not _is_number(value):
             return None
@@ -181,7 +182,7 @@ class Receipts:
         return None
 
     def _sum_of_rows(self, node: Node, row: Row, addend: Addend) -> RowGroup:
-        """The rows of the step's input that a row adds up."""
+        """Return the rows of the step's input that a row adds up."""
         (source,), key = node.inputs, identity(row[0])
         level = RowGroup(source, row[0], label(row[0]))
         for one, weight in self._bags[source]:
@@ -200,7 +201,7 @@ class Receipts:
         if sums is None or item not in sums[0].sums:
             return None
         level = sums[0].part(item)
-        if not sums[1]:  # the node itself is not in its total
+        if not sums[1]:  # the node's own number is not in its total
             level.number -= sums[0].own[item]
             level.direct = [part for part in sums[0].parts(item) if not part.word]
             level.tree = None
@@ -228,10 +229,10 @@ class Receipts:
         return Summand(part.key, part.title, number_of(part.number, kind), part.node.name, part.word, opens)
 
     def _open(self, level: RowGroup, parts: list[RowGroup], kind: type, path: Sequence[str]) -> Receipt | None:
-        """The receipt of the part that the path names first; None if there is none."""
+        """Return the receipt of the part that the path names first; None if there is no such part."""
         found = _chosen(parts, path[0])
         if found is None:
-            if path is self._path:  # another receipt of the trace may have it
+            if path is self._path:  # another receipt of the trace may have this part
                 return None
             raise QueryError(
                 f"trace: {level.title} has no part with the key {path[0][:200]!r}; it has "
@@ -247,7 +248,7 @@ class Receipts:
         return self._receipt(below, kind, path[1:])
 
     def _below(self, part: RowGroup) -> RowGroup | None:
-        """The part as a level of its own: rows of a recursion, a subtree, or the row of a sum that it repeats."""
+        """Return the level that a part opens: rows of a recursion, a subtree, or a sum whose number it has; or None."""
         if part.direct or (part.tree is not None and part.tree.below.get(part.at)):
             return part
         if part.node in self._evaluation.waves:
@@ -260,10 +261,10 @@ class Receipts:
                 return inner
         return None
 
-    # One level
+    # The parts of one level
 
     def _parts(self, level: RowGroup) -> tuple[list[RowGroup], Loop | None]:
-        """The parts of a number, and the recursion that they are taken from, if any."""
+        """Return the parts of a number, and the recursion whose rows they are, or None."""
         self._routes = {}
         if level.direct or level.tree is not None:
             return level.direct or (level.tree.parts(level.at) if level.tree is not None else []), None
@@ -295,7 +296,7 @@ class Receipts:
         return [together, *not_zero(around.values())], loop
 
     def _in_trees(self, found: list[_End]) -> tuple[list[SubtreeSums], list[_End]]:
-        """The trees of the rows that are below one another, and the other rows."""
+        """Return the trees of those rows that are below one another, and the other rows."""
         trees, others = [], []
         for node in dict.fromkeys(end.node for end in found):
             ends = [end for end in found if end.node is node]
@@ -308,7 +309,7 @@ class Receipts:
         return trees, others
 
     def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> RowGroup:
-        """A part without rows yet, with the name of its row, or of its key in a table that the recursion joins."""
+        """Return a part without rows yet, titled after its row, or after the row that a recursion joins to its key."""
         if isinstance(row, Fact):
             return RowGroup(
                 node, key, f"{title_of(row[1]) or label(row[0])} {moment_text(row.record.timestamp_ms)}", turns
@@ -317,7 +318,7 @@ class Receipts:
         return RowGroup(node, key, named or label(key), turns)
 
     def _walk(self, level: RowGroup) -> tuple[Loop | None, list[_End]]:
-        """Follow the rows upstream, step by step in the reverse of the plan's order; at most one loop is opened."""
+        """Follow rows upstream; return the loop that was opened (one at most) or None, and the rows where this ends."""
         loop: Loop | None = None
         found: dict[Node, RowShares] = {}
         todo: dict[Node, RowShares] = {level.node: level.shares}
@@ -341,12 +342,12 @@ class Receipts:
         return loop, [_End(node, share) for node, shares in found.items() for share in shares.values()]
 
     def _opened(self, loop: Node, row: Row, turns: int | None) -> list[_Origin]:
-        """The seed's row and op's row, which there is from the first iteration on."""
+        """Return a loop's row as a row of the seed and of op(X), where these have it; iteration 0 has no op(X)."""
         sources = loop.inputs if turns == 0 else (*loop.inputs, *loop.results)
         return [_Origin(source, row) for source in sources if row in self._bags[source]]
 
     def _origins(self, node: Node, row: Row, loop: Loop | None) -> list[_Origin] | None:
-        """The input rows to which a row's share is handed on; None where it ends."""
+        """Return the input rows to which a row's number is passed on; None if the walk ends at this row."""
         if node.passes:
             return [_Origin(source, row) for source in self._ways.holding(node, row)]
         if node.factor is None:
@@ -365,20 +366,20 @@ class Receipts:
     # Weights and names
 
     def _weight(self, group: RowGroup, row: Row) -> int:
-        """The weight of a row, within the iterations that count."""
+        """Return the weight of a row, within the iterations that count."""
         if group.turns is None:
             loop = group.node.as_loop
             return self._bags[group.node if loop is None else loop.variables[0]].weight(row)
         return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
 
     def _turns(self, loop: Loop, level: RowGroup) -> int | None:
-        """The last iteration to whose rows op was applied to make the rows of a level."""
+        """Return the last iteration to whose rows op was applied for a level's rows; None if depth has no bound."""
         if not loop.bound.by_depth:
             return None
         return (loop.iterations if level.turns is None else level.turns) - 1
 
     def _named(self, loop: Loop) -> dict[Any, str]:
-        """The names of the keys of a recursion, from the rows that are joined with them inside."""
+        """Return the names of a recursion's keys, from the rows that are joined with them inside the recursion."""
         if loop not in self._titles:
             self._titles[loop] = {
                 identity(key): title
@@ -390,7 +391,7 @@ class Receipts:
 
 
 def _chosen(parts: list[RowGroup], text: str) -> RowGroup | None:
-    """The part that a text opens. A key may also be written as JSON, which sets '"direct"' apart from the word."""
+    """Return the part that a text opens. The key may also be JSON, which distinguishes '"direct"' from the word."""
     return next((part for part in parts if text in {_text(part), _json(part)}), None)
 
 
@@ -410,7 +411,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_near(exact: Fraction, value: Any) -> bool:
-    """Whether this is the value, which may have been rounded as floats are."""
+    """Return whether a value equals a number, or is the number rounded as a float."""
     return exact == value or (isinstance(value, float) and isclose(float(exact), value, rel_tol=1e-9))
 
 
@@ -419,7 +420,7 @@ def _is_finite(value: int | float | Decimal) -> bool:
 
 
 def number_of(exact: Fraction, kind: type) -> Any:
-    """A number as one of this type; a whole number without one as an int."""
+    """Return a number as a value of type `kind`; a whole number that the type cannot represent is an int."""
     if kind is Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)
     return int(exact) if kind is not float and exact.denominator == 1 else float(exact)

@@ -1,7 +1,7 @@
-"""Rows of a linear recursion without a finite answer: the rows on a cycle of op, and all rows derived from these.
+"""Rows of a linear recursion without a finite answer: rows on a cycle of op, and all rows derived from them.
 
 The search begins with the rows that the waves have made so far. It removes each row that is derived from no remaining
-row, until every remaining row is derived from another one.
+row, until all remaining rows are derived from remaining rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ __all__ = ["CyclicRows", "cyclic_rows"]
 
 
 class CyclicRows(NamedTuple):
-    """Rows of a recursion that are held, by their identity, and a cycle that is the reason, the first row also last."""
+    """The held rows of a recursion, by their identity, and a cycle that is the reason. It ends with its first row."""
 
     rows: dict[Any, Row]
     cycle: tuple[Row, ...]
 
     @property
     def keys(self) -> dict[Any, Any]:
-        """The keys that have no row, by their identity."""
+        """The keys that have no row downstream, by their identity."""
         return {identity(row[0]): row[0] for row in self.rows.values()}
 
     @property
@@ -33,9 +33,9 @@ class CyclicRows(NamedTuple):
 
 
 def cyclic_rows(variable: Node, body: Sequence[Node], result: Node, bags: Mapping[Node, Bag]) -> CyclicRows | None:
-    """The variable's rows on cycles, and the rows derived from these; None if there is no cycle.
+    """Return the variable's rows on cycles, and the rows derived from them; None if there is no cycle.
 
-    `bags` has the rows of the body's steps for a single copy of each row of the variable.
+    `bags` has the rows of the steps inside, made from a single copy of each row of the variable.
     """
     rows = {identity(row): row for row, _ in bags[variable]}
     makers = _makers(variable, body, bags).get(result, {})
@@ -46,7 +46,7 @@ def cyclic_rows(variable: Node, body: Sequence[Node], result: Node, bags: Mappin
             makes.setdefault(maker, []).append(at)
     waiting = {at: len(found) for at, found in left.items()}
     ended = [at for at, count in waiting.items() if not count]
-    for at in ended:  # the list grows
+    for at in ended:  # the list grows in the loop
         for made in makes.get(at, ()):
             waiting[made] -= 1
             if not waiting[made]:
@@ -58,7 +58,7 @@ def cyclic_rows(variable: Node, body: Sequence[Node], result: Node, bags: Mappin
 
 
 def _makers(variable: Node, body: Sequence[Node], bags: Mapping[Node, Bag]) -> dict[Node, dict[Any, set[Any]]]:
-    """By step and row the rows of the variable of which the row is made."""
+    """Return, by step and row, the rows of the variable from which the row is made."""
     found: dict[Node, dict[Any, set[Any]]] = {variable: {identity(row): {identity(row)} for row, _ in bags[variable]}}
     for node in body:
         of = found[node] = {}
@@ -76,7 +76,7 @@ def _ways(node: Node, bags: Mapping[Node, Bag]) -> Iterable[tuple[Row, list[tupl
 
 
 def _cycle(held: set[Any], makers: Mapping[Any, list[Any]]) -> list[Any]:
-    """A cycle, from the least of its rows on; each held row is made of a held row, so that going back ends in one."""
+    """Return a cycle, found by going back from held row to held row. It begins and ends with its least row."""
     path: dict[Any, None] = {}
     at = min(held, key=repr)
     while at not in path:

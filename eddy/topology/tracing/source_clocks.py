@@ -1,6 +1,6 @@
-"""The event times of source partitions at the version of a trace, and whether they let rows of windows go on.
+"""The event times of source partitions at the version of a trace, which decide whether rows of windows still wait.
 
-The event time of a partition is the greatest one of its records; -1 if it has none.
+The event time of a partition is the greatest event time of its records; -1 if it has no records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,14 +27,14 @@ class SourceClocks:
     _times: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def see(self, facts: Iterable[Row]) -> None:
-        """Take the event times of a source's records."""
+        """Advance the clocks by the event times of a source's records."""
         for row in facts:
             if isinstance(row, Fact):
                 place = row.record.topic, row.record.partition
                 self._times[place] = max(self._times.get(place, -1), row.record.event_time_ms)
 
     def slowest(self, closing: Closing) -> Slowest:
-        """The partition that closes last among those of a row."""
+        """Return the event time, topic and number of the partition that is furthest behind among those of a row."""
         places = [
             (topic, partition)
             for topic in closing.topics
@@ -44,7 +44,7 @@ class SourceClocks:
         return min((self._times.get(place, -1), *place) for place in places)
 
     def waits(self, closing: Closing) -> str:
-        """Why a row waits, as a verb with its object; empty if it does not."""
+        """Return why a row waits, as a verb and its object; empty if it does not wait."""
         time, topic, partition = self.slowest(closing)
         if time >= closing.at_ms:
             return ""
@@ -56,5 +56,5 @@ class SourceClocks:
         )
 
     def has_removed(self, closing: Closing) -> bool:
-        """Whether the step's table has the row no more."""
+        """Return whether the step's table has removed the row."""
         return self.slowest(closing)[0] >= closing.removed_at_ms

@@ -1,4 +1,4 @@
-"""The parts of a receipt: groups of rows of a step, and subtrees of a forest, with their numbers."""
+"""The parts of a receipt, with their numbers: groups of rows of a step, and subtrees of a forest."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -18,7 +18,7 @@ OWN = "own"
 
 
 class RowShare(NamedTuple):
-    """A row, the number that one copy of it adds, and the key of the join in `op`, if `op` joined it."""
+    """A row, the number that one copy of it adds, and its key in the join in `op`, if `op` joined it."""
 
     row: Row
     number: Fraction
@@ -30,7 +30,7 @@ RowShares = dict[Any, RowShare]
 
 
 class RowGroup:
-    """Rows of a step that are one part. `turns`: the last iteration whose rows count, if depth bounds the loop."""
+    """The rows of a step that form one part. `turns` is the last iteration whose rows count, if depth is bounded."""
 
     def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
         self.node, self.key, self.title, self.turns = node, key, title, turns
@@ -59,7 +59,7 @@ class SubtreeSums:
         self.tops: list[Any] = []
         waiting: dict[Any, int] = {}
         todo = list(numbers)
-        for item in todo:  # the list grows by the items above
+        for item in todo:  # the list grows in the loop, by the items above
             if item not in self.sums:
                 self.sums[item] = numbers.get(item, Fraction(0))
                 above = forest.above[item]
@@ -69,7 +69,7 @@ class SubtreeSums:
                     waiting[above] = waiting.get(above, 0) + 1
                     todo.append(above)
         ready = [item for item in self.sums if item not in waiting]
-        for item in ready:  # the list grows: each item is taken after all those below it
+        for item in ready:  # the list grows in the loop, so each item is taken after all items below it
             above = forest.above[item]
             if above is not None:
                 self.sums[above] += self.sums[item]
@@ -78,25 +78,25 @@ class SubtreeSums:
                     ready.append(above)
 
     def part(self, item: Any) -> RowGroup:
-        """An item with all items below it."""
+        """Return an item with all items below it, as one part."""
         part = RowGroup(self.node, self.keys[item], label(self.keys[item]))
         part.tree, part.at, part.number = self, item, self.sums[item]
         return part
 
     def parts(self, item: Any) -> list[RowGroup]:
-        """The item itself, and each of its children with everything below."""
+        """Return the item's own number, and each of its children with all items below, as parts."""
         own = RowGroup(self.node, self.keys[item], OWN)
         own.word, own.number = OWN, self.own.get(item, Fraction(0))
         return not_zero([own, *map(self.part, self.below.get(item, ()))])
 
 
 def add_share(shares: RowShares, share: RowShare) -> None:
-    """Add a row's number to that which it has."""
+    """Add a share to the share that its row already has, if it has one."""
     place = identity(share.row), identity(share.joined_by)
     before = shares.get(place)
     shares[place] = share if before is None else share._replace(number=before.number + share.number)
 
 
 def not_zero(parts: Iterable[RowGroup]) -> list[RowGroup]:
-    """The parts that are not 0."""
+    """Return the parts whose number is not 0."""
     return [part for part in parts if part.number]

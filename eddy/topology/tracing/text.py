@@ -1,4 +1,4 @@
-"""A derivation as text: a line for each row, and below it, indented, the rows from which it is made, or its receipt."""
+"""A derivation as text: a line for each row, and indented below it its receipt or the rows from which it is made."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -16,9 +16,9 @@ _MAX_CHARS = 160
 
 
 def text_of(derivation: Derivation) -> str:
-    """The lines of a derivation.
+    """Return the lines of a derivation as one text.
 
-    Rows of one join are marked by ⋈; further ways to make the same row follow below them.
+    Rows of one join are marked by ⋈. Further ways to make the same row are below them.
     """
     lines: list[str] = []
     todo: list[tuple[Derivation | int, int, str]] = [(derivation, 0, "")]
@@ -41,7 +41,7 @@ def text_of(derivation: Derivation) -> str:
 
 
 def why_not_text(dropped: Iterable[DroppedRow], depth: int = 1) -> str:
-    """The steps that have dropped rows, each with a row, and below it why the side of a join lacks the key."""
+    """Return the steps that dropped rows, each with such a row, and below it why a side of a join lacks its key."""
     lines = []
     for each in dropped:
         row = f": {_shown(each.key)} = {_shown(each.value)}" if each.key is not None else ""
@@ -70,7 +70,7 @@ def _shown(value: Any) -> str:
 
 
 def _receipt(receipt: Receipt, depth: int) -> Iterator[str]:
-    """One line for each level that is open."""
+    """Yield one line for each open level."""
     level: Receipt | None = receipt
     name = f" {receipt.name}" if receipt.name else ""
     while level is not None:
@@ -85,5 +85,5 @@ def _summand(part: Summand) -> str:
 
 
 def _name(of: Receipt | Summand) -> str:
-    """The title and, if it is a different text, the key with which the user opens it."""
+    """Return the title and, if its text differs, the key with which the user opens the part."""
     return of.title if of.title == (key := label(of.key)) else f"{of.title} ({key})"

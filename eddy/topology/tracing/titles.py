@@ -11,7 +11,7 @@ _MAX_CHARS = 60
 
 
 def key_text(key: Any) -> str:
-    """A key as text: strings and bytes are unchanged, all other keys are JSON.
+    """Return a key as text: strings and bytes are unchanged, all other keys are JSON.
 
     >>> key_text("a"), key_text(("a", 1))
     ('a', '["a", 1]')
@@ -22,12 +22,12 @@ def key_text(key: Any) -> str:
 
 
 def label(key: Any) -> str:
-    """The text of a key, cut if it is long."""
+    """Return the text of a key, cut if it is long."""
     return cut(key_text(key), _MAX_CHARS)
 
 
 def title_of(value: Any) -> str:
-    """The name of a row: its field `name`, `title` or `label`, if that is text; else empty."""
+    """Return the name of a row: its field `name`, `title` or `label`, if this is text; else empty."""
     for field in _FIELDS:
         found = value.get(field) if isinstance(value, Mapping) else getattr(value, field, None)
         if isinstance(found, str) and found:
@@ -36,5 +36,5 @@ def title_of(value: Any) -> str:
 
 
 def cut(text: str, chars: int) -> str:
-    """A text of at most so many characters."""
+    """Return a text, cut to at most `chars` characters."""
     return text if len(text) <= chars else f"{text[: chars - 1]}…"

@@ -1,4 +1,4 @@
-"""The ways in which the rows of a plan are made: the input rows of each."""
+"""The ways in which the rows of a plan are made. A way is a list of the input rows that together make a row."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ Input = tuple[Node, Row]
 
 
 class Ways:
-    """The ways in which rows are made. The index of a step is built when one of its rows is first looked up."""
+    """Looks up the ways in which rows are made. A step's index is built when one of its rows is first looked up."""
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
         self._evaluation, self._bags = evaluation, evaluation.bags
@@ -21,25 +21,25 @@ class Ways:
         self._indexes: dict[Node, dict[Any, list[list[Input]]]] = {}
 
     def of(self, node: Node, row: Row) -> list[list[Input]]:
-        """The ways to make a row: the input rows of each, without steps that only pass rows on."""
+        """Return the ways to make a row. Input rows are given at the steps that made them, not that pass them on."""
         found = [[self._origin(*source) for source in way] for way in self._direct(node, row)]
         return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
 
     def by_step(self, node: Node, row: Row) -> list[list[Input]]:
-        """The ways in which a step makes a row from its inputs' rows, if it does more than pass rows unchanged."""
+        """Return the ways in which a step makes a row from its inputs' rows; none if it passes rows on unchanged."""
         if node not in self._indexes:
             self._indexes[node] = self._index(node)
         return self._indexes[node].get(identity(row[0] if node.explained_by_key else row), [])
 
     def holding(self, node: Node, row: Row) -> list[Node]:
-        """The inputs of a step that have this row."""
+        """Return the inputs of a step that have this row."""
         return [source for source in node.inputs if row in self._bags[source]]
 
     def _rank(self, node: Node, row: Row) -> int:
         return self._evaluation.iteration(node, row) if node.variables else 0
 
     def _origin(self, node: Node, row: Row) -> Input:
-        """The step that made a row, without steps that only pass it on."""
+        """Return a row at the step that made it, before the steps that only pass it on."""
         while True:
             if node in self._loops:
                 node = self._loops[node].result_of(node)

@@ -1,7 +1,7 @@
-"""Why a key has no row: the filters, joins and holds that have dropped the rows that would have made one.
+"""Why a key has no row: the filters, joins and holds that dropped the rows from which it would have been made.
 
-The rows that are missing upstream are followed through the steps that did not get them, so a step is named only if a
-row with the wanted key would be there without its drop. For a side of a join without a row, that side is asked in turn.
+Missing rows are followed from step to step, so a step is named only if there would be a row with the wanted key without
+its drop. If a side of a join lacks a row, the same question is asked about that side.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,13 +28,13 @@ class DroppedRow(msgspec.Struct, omit_defaults=True):
 
     Args:
         step: the step's name.
-        where: the step in the author's terms.
-        reason: a verb with its object.
+        where: the step in the author's words.
+        reason: a verb and its object.
         key: the key of the dropped row.
         value: its value.
-        maybe: whether it is unknown if the row would have had the key.
-        more: the number of further rows that the step has dropped, for which the same holds.
-        of: why the side of a join lacks the key; or filters downstream that would drop the row, too.
+        maybe: whether the row might have had another key, since its key is unknown.
+        more: the number of further rows that the step has dropped for the same key.
+        of: why a side of the join lacks the key, or the filters downstream that would drop the row, too.
     """
 
     step: str
@@ -48,7 +48,7 @@ class DroppedRow(msgspec.Struct, omit_defaults=True):
 
 
 class WhyNot:
-    """Answers about the rows that the steps of an evaluation do not have."""
+    """Answers why steps of an evaluation have no row with a key."""
 
     def __init__(self, plan: Plan, evaluation: Evaluation) -> None:
         self._evaluation, self._bags = evaluation, evaluation.bags
@@ -56,7 +56,7 @@ class WhyNot:
         self._missing: dict[Node, list[Missing]] = {}
 
     def of(self, node: Node, keys: Sequence[Any], depth: int = 0) -> list[DroppedRow]:
-        """Why a step has no row with one of these keys, which are the meanings of a text."""
+        """Return the drops because of which a step has no row with one of `keys`, which are meanings of one text."""
         wanted = set(map(identity, keys))
         sure: dict[Node, list[DropReason]] = {}
         maybe: dict[Node, list[DropReason]] = {}
@@ -81,7 +81,7 @@ class WhyNot:
         return DroppedRow(first.step.name, first.step.in_words, first.reason, *first.row, maybe, more, below)
 
     def _of(self, node: Node) -> list[Missing]:
-        """The missing rows of a step; a loop is gone through once."""
+        """Return the missing rows of a step. Each step is computed once, so loops end."""
         if node not in self._missing:
             self._missing[node] = []
             self._missing[node] = list(islice(self._made(node), _MOST_MISSING))
@@ -101,7 +101,7 @@ class WhyNot:
         return missing if not waiting else chain(waiting, missing)
 
     def _held(self, loop: Node) -> list[Missing]:
-        """The keys that a recursion holds."""
+        """Return the rows that a recursion holds, as missing rows."""
         held = self._evaluation.held.get(loop)
         if held is None:
             return []
@@ -109,10 +109,10 @@ class WhyNot:
         return [Missing(row[0], UNKNOWN, DropReason(loop, reason, row, held=True)) for row in held.rows.values()]
 
     def _ends(self, node: Node, keys: Sequence[Any]) -> list[DroppedRow]:
-        """The steps upstream that have no row with the key, where its way ends: at tables, and where keys are made."""
+        """Return the upstream steps at which the search ends: tables without the key, and steps that make the key."""
         found: list[DroppedRow] = []
         todo, seen = [node], {node}
-        for at in todo:  # the list grows
+        for at in todo:  # the list grows in the loop
             if at.begins:
                 reason = f"has no row with this key, among {len(self._bags[at]):,}"
                 found.append(DroppedRow(at.name, at.in_words, reason))

@@ -1,4 +1,4 @@
-"""SQL: statements become views and answers.
+"""SQL: statements are turned into views and answers.
 
-It is entered through `answer.py` and `view_builder.py`; `algebra.py` has the data between the binder and the compilers.
+The entry points are `answer.py` and `view_builder.py`; `algebra.py` has the data that the binder gives the compilers.
 """

@@ -1,7 +1,7 @@
 """Aggregates: the type of their results, and the functions that compute a group's result from its rows.
 
-Rows are given as a bag: each value with its weight. Nulls are ignored, as SQL requires; without values count is 0 and
-all other aggregates are null. Sums of floats are rounded once, so that the order of values does not matter.
+Rows are given as a bag: each value with its weight. Nulls are ignored, as SQL requires. Without values, count is 0 and
+all other aggregates are null. Sums of floats are rounded once, so the order of values does not matter.
 """
 
 import decimal
@@ -31,14 +31,14 @@ _Pairs = Iterable[tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The aggregates of a function and the types of their arguments, as its attribute `written`."""
+    """The aggregates that a function computes and the types of their arguments, as its attribute `written`."""
 
     aggregates: tuple[Aggregate, ...]
     types: tuple[Type | None, ...]
 
 
 def aggregate_type(name: str, argument: Type | None) -> Type | None:
-    """The type of an aggregate's result, as in PostgreSQL; None if it does not accept such an argument."""
+    """Return the type of an aggregate's result, as in PostgreSQL; None if it does not accept such an argument."""
     if name == "count":
         return BIGINT
     assert argument is not None
@@ -58,7 +58,7 @@ def aggregate_type(name: str, argument: Type | None) -> Type | None:
 def group_function(
     aggregates: Sequence[Aggregate], types: Sequence[Type | None]
 ) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]]:
-    """The function for `Relation.reduce`: from a group's key and bag of arguments to its row.
+    """Return the function for `Relation.reduce`, which makes a group's row from its key and its bag of arguments.
 
     `types` are the arguments' types, in the order of the aggregates.
     """
@@ -71,9 +71,9 @@ def group_function(
 def addends_of(
     aggregates: Sequence[Aggregate], types: Sequence[Type | None], places: Sequence[int]
 ) -> tuple[Addend, ...]:
-    """The counts and sums among aggregates, each with the place of its number in a group's value, for traces.
+    """Return the counts and sums among aggregates, for traces. `places` has each number's place in a group's value.
 
-    An average is there as its sum and its count; at its place is the mean or, in a state, the total.
+    An average gives two addends, its sum and its count. At its place is the mean or, in a fold's state, the total.
     """
     found: list[Addend] = []
     for number, (aggregate, type, place) in enumerate(zip(aggregates, types, places, strict=True)):
@@ -88,7 +88,7 @@ def addends_of(
 
 
 def _number_at(place: int, counts: bool, every: bool) -> Callable[[Row], Any]:
-    """A function from a row of arguments to the number that an aggregate adds for it."""
+    """Return a function that gives the number that a row of arguments adds to an aggregate."""
 
     def number(row: Row) -> Any:
         if row[1] is MARKER:
@@ -115,7 +115,7 @@ def _group_function(
 
 
 def _least(function: str, type: Type | None) -> Callable[[Any, Mapping[Any, int]], list[tuple[Any, ...]]] | None:
-    """The function of a single min or max, as in shortest paths and components; None for any other aggregates."""
+    """Return the function of a single min or max, as in shortest paths; None for any other aggregate."""
     if type is None or type.floating or function not in {"min", "max"}:
         return None
     pick: Callable[..., Any] = min if function == "min" else max
@@ -141,7 +141,7 @@ def _count(type: Type) -> Callable[[_Pairs], int]:
 
 
 def _total(type: Type) -> Callable[[_Pairs], Any]:
-    """The sum of values that are not null, as Python's exact numbers or a float."""
+    """Return a function that adds up values that are not null, as exact numbers of Python or as a float."""
     if type.floating:
         return lambda pairs: _float_sum(value * weight for value, weight in pairs)
     if type.kind == "numeric":
@@ -165,9 +165,9 @@ def _numeric_sum(pairs: _Pairs) -> decimal.Decimal:
 
 
 def sum_of(type: Type, count: int, total: Any) -> Any:
-    """The sum of `count` values of a type, from their exact total; null if there are none.
+    """Return the sum of `count` values of a type, from their exact total; null if there are no values.
 
-    Raises: DataError out of range.
+    Raises: DataError if the sum is out of the type's range.
     """
     if not count:
         return None
@@ -179,7 +179,7 @@ def sum_of(type: Type, count: int, total: Any) -> Any:
 
 
 def average_of(type: Type, count: int, total: Any) -> Any:
-    """The mean of `count` values of a type, from their exact total; null if there are none."""
+    """Return the mean of `count` values of a type, from their exact total; null if there are no values."""
     if not count:
         return None
     return one_nan(total / count) if type.floating else CONTEXT.divide(decimal.Decimal(total), decimal.Decimal(count))
@@ -196,7 +196,7 @@ def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _order(type: Type) -> Callable[[Any], Any] | None:
-    """The sort key of values: NaN is the greatest."""
+    """Return a sort key for values of a type whose NaN is the greatest; None if Python's order is right."""
     return (lambda value: (value != value, value)) if type.floating else None
 
 
@@ -219,7 +219,7 @@ def _any(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _only(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
-    """The value of a scalar subquery."""
+    """Return the function of a scalar subquery's value: the only value, or null. It raises DataError for several."""
 
     def only(pairs: Sequence[tuple[Any, int]]) -> Any:
         if sum(weight for _, weight in pairs) > 1:

@@ -4,9 +4,9 @@
     Series, InWindows, InSessions
     over Table, Rows and Variable; Block and Loop are the two recursive forms
 
-Rows are tuples. A Product is an inner join of any number of inputs under conditions over all their columns, in their
-order; the planner turns it into a chain of joins. The `name` of a node names its state: it is derived from the author's
-names and the place in the statement, never from a counter over the whole statement.
+Rows are tuples. A Product is an inner join of any number of inputs, under conditions over the columns of all inputs in
+their order; the planner turns it into a chain of joins. A node's `name` names its state. The name is made from the
+author's names and the place in the statement, not from a counter over the whole statement.
 """
 
 from collections.abc import Sequence
@@ -85,8 +85,9 @@ class Rows(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Variable(Node):
-    """The rows of a recursive binding, inside its recursion: the binding `name` of the recursion `of`, at `where` in
-    the text.
+    """The rows of a recursive binding, inside its recursion.
+
+    `binding` is the binding's name, `of` the recursion, and `where` the reference's place in the text.
     """
 
     binding: str
@@ -111,7 +112,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Valid(Node):
-    """The rows for which the present time is from all of `from_` on, and before all of `until`."""
+    """The rows for which the present time is at or after all of `from_`, and before all of `until`."""
 
     input: Node
     from_: tuple[Expr, ...]
@@ -121,7 +122,7 @@ class Valid(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Project(Node):
-    """For each row the values of `exprs`."""
+    """The values of `exprs` for each row."""
 
     input: Node
     exprs: tuple[Expr, ...]
@@ -129,7 +130,7 @@ class Project(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Series(Node):
-    """Each row with a number appended: from the first of `bounds` to the second, by steps of the third."""
+    """Each row once for each number of a series, which is appended. `bounds` are first number, last number and step."""
 
     input: Node
     bounds: tuple[Expr, Expr, Expr]
@@ -137,7 +138,7 @@ class Series(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InWindows(Node):
-    """Each row in each of its windows, with the window's bounds appended."""
+    """Each row once for each of its windows, with the window's bounds appended."""
 
     input: Node
     windows: FixedWindows
@@ -145,7 +146,7 @@ class InWindows(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InSessions(Node):
-    """Each row with the bounds of its session appended, among the rows with equal `keys`."""
+    """Each row with the bounds of its session appended. A session has rows with equal `keys`."""
 
     input: Node
     keys: tuple[Expr, ...]
@@ -154,7 +155,7 @@ class InSessions(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Product(Node):
-    """All combinations of rows of `inputs` for which all of `conditions` are true. `names` name the steps."""
+    """All combinations of rows of `inputs` for which all `conditions` are true. `names` are for the join steps."""
 
     inputs: tuple[Node, ...]
     conditions: tuple[Expr, ...] = ()
@@ -163,7 +164,7 @@ class Product(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
-    """The pairs of rows whose keys are equal and not null: a Product of two, planned."""
+    """The pairs of rows whose keys are equal and not null. The planner makes it from a Product of two inputs."""
 
     left: Node
     right: Node
@@ -173,7 +174,7 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outer(Node):
-    """The inner join, and the unmatched rows of the `kept` sides, with nulls for the other side."""
+    """The inner join, and the unmatched rows of the sides in `kept`, with nulls for the other side's columns."""
 
     left: Node
     right: Node
@@ -183,7 +184,7 @@ class Outer(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semi(Node):
-    """The rows of `left` for which a row of `right` has the same key, without nulls unless `nulls` are equal."""
+    """The rows of `left` whose key a row of `right` has, too. A key with a null matches only if `nulls`."""
 
     left: Node
     right: Node
@@ -213,7 +214,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Except(Node):
-    """Each row with its weight in `left` minus its weight in `right`; without `all`, once if it is not in `right`."""
+    """Each row with its weight in `left` minus its weight in `right`; without `all`, each row that only `left` has, once."""
 
     left: Node
     right: Node
@@ -231,7 +232,7 @@ class Intersect(Node):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over the rows of a group; `argument` None counts rows."""
+    """A function over the rows of a group. If `argument` is None it counts rows."""
 
     function: str
     type: Type
@@ -241,7 +242,7 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Group(Node):
-    """A row for each value of `keys`, with its aggregates; without keys one row, even if there are no input rows."""
+    """A row for each value of `keys`, with the aggregates. Without keys there is one row, even for an empty input."""
 
     input: Node
     keys: tuple[Expr, ...]
@@ -258,7 +259,7 @@ class Limit(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loop(Node):
-    """WITH RECURSIVE: the least X = seed + step(X), where `step` holds `variable`; a set where `distinct`."""
+    """WITH RECURSIVE: the least X = seed + step(X). `step` has `variable` for X; `distinct` makes X a set."""
 
     variable: Variable
     seed: Node
@@ -277,9 +278,9 @@ class RecursionLimit:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """WITH MUTUALLY RECURSIVE: bindings, evaluated in turn from empty until none changes.
+    """WITH MUTUALLY RECURSIVE: bindings, evaluated in turn from empty until none changes any more.
 
-    `label` is its name in errors, before the names of an inner block's bindings.
+    `label` is the block's name in errors. It is put before the names of an inner block's bindings.
     """
 
     name: str
@@ -297,12 +298,12 @@ class Binding(Node):
 
 
 def all_columns(node: Node) -> tuple[Expr, ...]:
-    """Each column of a node, as an expression."""
+    """Return each column of a node, as an expression."""
     return tuple(column(i, found.type) for i, found in enumerate(node.columns))
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node, without the inside of a recursion."""
+    """Return the inputs of a node, without the nodes inside a recursion."""
     match node:
         case Filter() | Valid() | Project() | Series() | InWindows() | InSessions():
             return (node.input,)
@@ -319,7 +320,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
 
 
 def with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
-    """The same node over other inputs."""
+    """Return the node with other inputs."""
     match node:
         case Filter() | Valid() | Project() | Series() | InWindows() | InSessions():
             return replace(node, input=inputs[0])

@@ -25,7 +25,7 @@ class AnswerTable:
 class Answer:
     """The answer to a query: the names of its columns, their types in SQL's words, and its rows.
 
-    Iterating gives the rows. A notebook shows the first 100 as a table.
+    Iteration yields the rows. A notebook shows the first 100 rows as a table.
     """
 
     columns: tuple[str, ...]
@@ -39,24 +39,24 @@ class Answer:
         return len(self.rows)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Each row as a dict by column, as `pandas.DataFrame` and `polars.DataFrame` take them.
+        """Return each row as a dict by column, as `pandas.DataFrame` and `polars.DataFrame` accept them.
 
-        Of columns with one name the last one is kept.
+        If several columns have one name, the last column is kept.
         """
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table` with the types of SQL. Raises: ImportError without PyArrow; DataError."""
+        """Return a `pyarrow.Table` with the types of SQL. Raises: ImportError without PyArrow; DataError."""
         from eddy.topology.sql.answer_frames import arrow_table
 
         return arrow_table(self.columns, self.types, self.rows)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`. Raises: ImportError without pandas and PyArrow; DataError."""
+        """Return a `pandas.DataFrame`. Raises: ImportError without pandas and PyArrow; DataError."""
         return self.to_arrow().to_pandas(integer_object_nulls=True)
 
     def to_polars(self) -> Any:
-        """A `polars.DataFrame`. Raises: ImportError without Polars and PyArrow; DataError."""
+        """Return a `polars.DataFrame`. Raises: ImportError without Polars and PyArrow; DataError."""
         from polars import from_arrow
 
         return from_arrow(self.to_arrow())

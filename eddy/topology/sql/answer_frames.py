@@ -1,4 +1,4 @@
-"""An answer as a table of Arrow, whose columns have the types of SQL; the only place here that imports PyArrow."""
+"""Turns an answer into an Arrow table, whose columns have the types of SQL. PyArrow is imported only here."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,9 +22,9 @@ _ARROW = {
 
 
 def arrow_table(names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Any:
-    """The rows as columns; a numeric is a decimal of as many digits as its values need.
+    """Return the rows as an Arrow table; a numeric column is a decimal of as many digits as its values need.
 
-    Raises: DataError for more than 76 digits.
+    Raises: DataError if a numeric column needs more than 76 digits.
     """
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     arrays = [_array(*column) for column in zip(names, types, columns, strict=True)]

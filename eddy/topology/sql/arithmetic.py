@@ -1,4 +1,4 @@
-"""SQL's operators on numbers: integers are checked for range, numerics are exact, NaN is the largest value."""
+"""SQL's operators on numbers. The range of integers is checked, numerics are exact, and NaN is the largest value."""
 
 import decimal
 import math
@@ -40,7 +40,7 @@ def _check(divisor: Any) -> None:
 
 
 def divide_int(dividend: int, divisor: int) -> int:
-    """The quotient, truncated towards 0."""
+    """Return the quotient, truncated towards 0."""
     _check(divisor)
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) is (divisor < 0) else -quotient
@@ -54,7 +54,7 @@ def modulo(dividend: int, divisor: int) -> int:
 
 
 def in_range(number: decimal.Decimal) -> decimal.Decimal:
-    """A numeric that was computed. Raises: DataError if it has too many digits before its point."""
+    """Return a computed numeric. Raises: DataError if it has too many digits before its point."""
     if number.is_finite() and (not number or number.adjusted() < MOST_DIGITS):
         return number
     raise DataError(f"numeric out of range; at most {MOST_DIGITS:,} digits before the point are possible")
@@ -80,34 +80,32 @@ def divide_float(dividend: float, divisor: float) -> float:
 
 
 def float_equal(one: float, other: float) -> bool:
-    """Whether two floats are equal; NaN is equal to itself."""
+    """Return whether two floats are equal; NaN is equal to itself."""
     return one == other or (one != one and other != other)
 
 
 def float_less(one: float, other: float) -> bool:
-    """Whether the first is less than the second; NaN is the greatest."""
+    """Return whether the first float is less than the second; NaN is the greatest."""
     return one < other or (other != other and one == one)
 
 
 def float_less_equal(one: float, other: float) -> bool:
-    """Whether the second is not less than the first."""
+    """Return whether the first float is less than the second, or equal to it; NaN is the greatest."""
     return not float_less(other, one)
 
 
 def round_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
-    """The number rounded to `digits` decimals, or, if `digits` is negative, to a power of ten; halves are rounded away
-    from 0.
-    """
+    """Round to `digits` decimals or, if `digits` is negative, to a power of ten. Halves are rounded away from 0."""
     return _quantized(value, digits, decimal.ROUND_HALF_UP)
 
 
 def truncate_numeric(value: decimal.Decimal, digits: int = 0) -> decimal.Decimal:
-    """Truncated after `digits` decimals."""
+    """Truncate a number after `digits` decimals."""
     return _quantized(value, digits, decimal.ROUND_DOWN)
 
 
 def _quantized(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
-    if digits < -MOST_DIGITS:  # a step that is more than twice any numeric
+    if digits < -MOST_DIGITS:  # a power of ten that is more than twice any numeric
         return decimal.Decimal(0)
     step = decimal.Decimal((0, (1,), -digits))
     found = value.quantize(step, rounding, CONTEXT)
@@ -118,7 +116,7 @@ def _quantized(value: decimal.Decimal, digits: int, rounding: str) -> decimal.De
 
 
 def round_float(value: float) -> float:
-    """The number rounded to a whole number; halves are rounded to the even one."""
+    """Round to a whole number; halves are rounded to the even number."""
     return float(round(value)) if math.isfinite(value) else value
 
 

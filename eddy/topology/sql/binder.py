@@ -1,4 +1,4 @@
-"""From the parser's expressions to typed ones: names are resolved, types checked, implicit casts inserted."""
+"""Turns the parser's expressions into typed expressions: names are resolved, types checked, implicit casts inserted."""
 
 import decimal
 from collections.abc import Callable, Iterator, Sequence
@@ -42,13 +42,13 @@ class Subqueries(Protocol):
     """Binds the subqueries in expressions."""
 
     def __call__(self, node: exp.Expr, binder: "Binder") -> Expr:
-        """The operation `subquery` for EXISTS, IN and a scalar subquery. Raises: TopologyError."""
+        """Return the operation `subquery` for EXISTS, IN or a scalar subquery. Raises: TopologyError."""
 
 
 class Binder:
-    """Binds the expressions of one query over its scope. `place` names the clause in messages.
+    """Binds the expressions of one query to the columns of its scope. `place` names the clause in messages.
 
-    `no_time` is None where conditions on the present time are allowed, and else says what to write instead.
+    `no_time` is None where conditions on the present time are allowed; elsewhere it says how to write them instead.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class Binder:
         self._place, self._subqueries, self._aggregates = place, subqueries, aggregates
 
     def bind(self, node: exp.Expr) -> Expr:
-        """The typed expression. Raises: TopologyError with the place of the error or unsupported part."""
+        """Return the typed expression of a node. Raises: TopologyError with the place of the unsupported part."""
         method = _METHODS.get(type(node))
         if method is not None:
             return method(self, node)
         return self._aggregate(node) if isinstance(node, exp.AggFunc) else self._function(node)
 
     def condition(self, node: exp.Expr) -> Expr:
-        """An expression that is true or not."""
+        """Bind a condition; return an expression of type boolean."""
         return self._boolean(node)
 
     def where(self, node: exp.Expr) -> str:
-        """The place of a node in the text."""
+        """Return the place of a node in the text."""
         return self.text.where(node)
 
     def _boolean(self, node: exp.Expr) -> Expr:
@@ -141,7 +141,7 @@ class Binder:
         return Expr("and", BOOLEAN, tuple(self._compared("=", node, one, other) for one, other in parts))
 
     def _alike(self, nodes: Sequence[exp.Expr], what: str) -> tuple[Expr, ...]:
-        """The expressions, cast to their common type."""
+        """Bind expressions, and cast them to their common type. `what` names the operation in messages."""
         bound = [self.bind(node) for node in nodes]
         type = common_type([expr.type for expr in bound])
         if type is None:
@@ -205,7 +205,7 @@ class Binder:
 
     def _arithmetic(self, node: exp.Binary) -> Expr:
         sign = ARITHMETIC[type(node)]
-        without_meaning(node, "typed")  # the quotient of whole numbers is a whole number
+        without_meaning(node, "typed")  # the quotient of two integers is an integer in any case
         return self._calculation(sign, node, [node.args["this"], node.args["expression"]])
 
     def _negation(self, node: exp.Neg) -> Expr:
@@ -235,7 +235,7 @@ class Binder:
         return Expr("call", TEXT, texts, FUNCTIONS["||"][0].call)
 
     def _concat(self, node: exp.Concat) -> Expr:
-        """concat(…): nulls count as empty."""
+        """Bind concat(…), in which nulls count as empty texts."""
         without_meaning(node, "safe", "coalesce")
         args = [cast(self.text, part, self.bind(part), TEXT) for part in parts_of(node)]
         empty = literal("", TEXT)
@@ -248,7 +248,7 @@ class Binder:
         return cast(self.text, node, self.bind(node.args["this"]), type_of(self.text, node.args["to"], node))
 
     def _case(self, node: exp.Case) -> Expr:
-        """CASE: the values have one type; a CASE x WHEN y compares."""
+        """Bind CASE. Its values are cast to one type; CASE x WHEN y compares x with y."""
         subject = node.args.get("this")
         whens: list[Expr] = []
         values = [arm.args["true"] for arm in node.args["ifs"]]
@@ -273,7 +273,7 @@ class Binder:
         return Expr("case", left.type, (equal, literal(None, left.type), left))
 
     def _extreme(self, node: exp.Greatest | exp.Least) -> Expr:
-        """greatest and least: nulls do not count."""
+        """Bind greatest or least, which ignore nulls."""
         without_meaning(node, "ignore_nulls")
         what = "greatest" if isinstance(node, exp.Greatest) else "least"
         args = self._alike([node.args["this"], *parts_of(node)], what)
@@ -341,7 +341,7 @@ class Binder:
 
 
 def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The operands of a chain of ANDs, or of ORs, in order."""
+    """Yield the operands of a chain of ANDs, or of ORs, in order."""
     todo = [node]
     while todo:
         part = todo.pop()
@@ -352,7 +352,7 @@ def _operands(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _number(text: StatementText, node: exp.Expr, digits: str) -> Expr:
-    """A number literal: the smallest of integer, bigint and numeric that holds it. Raises: TopologyError for none."""
+    """Return a number literal, of the smallest of integer, bigint and numeric that holds it. Raises: TopologyError."""
     where = text.where(node)
     try:
         whole = int(digits)
@@ -365,7 +365,7 @@ def _number(text: StatementText, node: exp.Expr, digits: str) -> Expr:
 
 
 def name_for_people(node: exp.Expr, name: str) -> str:
-    """The name of an unsupported feature in messages."""
+    """Return the name of an unsupported feature for messages."""
     return (
         f"the function {name}()"
         if isinstance(node, exp.Func)

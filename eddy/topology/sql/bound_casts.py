@@ -1,4 +1,4 @@
-"""The casts of a statement, explicit and implicit, and the types that it names.
+"""The explicit and implicit casts in a statement, and the names of types in it.
 
 `casts.py` has the functions that convert values.
 """
@@ -17,7 +17,7 @@ __all__ = ["assign", "cast", "coerce", "constant_cast", "type_of"]
 
 
 def cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An explicit cast of an expression. Raises: TopologyError if there is no such cast."""
+    """Cast an expression explicitly. Raises: TopologyError if there is no such cast."""
     if expr.op == "literal" and expr.type == UNKNOWN:
         return constant_cast(text, node, expr, target)
     function = cast_function(expr.type, target)
@@ -29,7 +29,7 @@ def cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
 
 
 def constant_cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """The value of a literal as text, in a type. Raises: TopologyError if the type has no such value."""
+    """Return a text literal as a literal of a type. Raises: TopologyError if the text is no value of the type."""
     if expr.value is None or target == UNKNOWN:
         return literal(expr.value, target, expr.where)
     function = cast_function(TEXT, target)
@@ -41,12 +41,12 @@ def constant_cast(text: StatementText, node: exp.Expr, expr: Expr, target: Type)
 
 
 def coerce(text: StatementText, node: exp.Expr, expr: Expr, target: Type) -> Expr:
-    """An implicit cast of an expression."""
+    """Cast an expression implicitly."""
     return expr if expr.type == target else cast(text, node, expr, target)
 
 
 def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, column: str) -> Expr:
-    """An expression cast to the declared type of its column. Raises: TopologyError if it cannot be assigned."""
+    """Cast an expression to the declared type of its column. Raises: TopologyError if it cannot be assigned."""
     if not assignable(expr.type, target):
         raise text.error(
             node,
@@ -58,7 +58,7 @@ def assign(text: StatementText, node: exp.Expr | int, expr: Expr, target: Type, 
 
 
 def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
-    """The type with a name in the text. Raises: TopologyError."""
+    """Return the type that the text names. Raises: TopologyError for an unknown name."""
     found = parse_type(_type_name(node))
     if found is None:
         raise text.unsupported(
@@ -70,7 +70,7 @@ def type_of(text: StatementText, node: exp.DataType, around: exp.Expr) -> Type:
 
 
 def _type_name(node: exp.Expr) -> str:
-    """The name of a type with its numbers, read from the parts of its node; empty if the node has other parts."""
+    """Return the name of a type with its numbers, read from the node's parts; empty if the node has other parts."""
     numbers = [part.args["this"] for part in parts_of(node) if isinstance(part, exp.DataTypeParam)]
     if not isinstance(node, exp.DataType) or len(numbers) != len(parts_of(node)):
         return ""

@@ -1,7 +1,7 @@
-"""Casts: a Python function for each pair of SQL types with a cast.
+"""Casts: a Python function for each pair of SQL types between which there is a cast.
 
-Numbers round as in PostgreSQL: floats to even, numerics away from zero. A value that does not fit raises DataError,
-since the row is at fault, not the statement.
+Rounding is as in PostgreSQL: halves of floats are rounded to even, halves of numerics away from zero. A value that does
+not fit raises DataError, because the fault is in the row, not in the statement.
 """
 
 import datetime
@@ -39,17 +39,17 @@ _SINGLE = struct.Struct(">f")
 
 
 def out_of_range(kind: str) -> Any:
-    """Raise the error for a number that does not fit. Raises: DataError."""
+    """Raise the error for a number that does not fit the type `kind`. Raises: DataError."""
     raise DataError(f"{kind} out of range; a wider type is needed. Cast its operands: x::numeric")
 
 
 def unchanged(value: Any) -> Any:
-    """The cast between types with the same Python values."""
+    """Return the value: this is the cast between types with the same Python values."""
     return value
 
 
 def cast_function(source: Type, target: Type) -> Cast | None:
-    """The function that casts non-null values; `unchanged` if the values are equal; None if there is no such cast."""
+    """Return the function that casts non-null values; `unchanged` if no change is needed; None if there is no cast."""
     if source == target or source.kind == target.kind != "numeric":
         return unchanged
     if source.kind == target.kind and target.precision is None:
@@ -79,14 +79,14 @@ def _to_text(source: Type) -> Cast:
 
 
 def numeric_text(value: decimal.Decimal, scale: int | None = None) -> str:
-    """A numeric as text: with its type's scale, or without trailing zeros."""
+    """Return a numeric as text: with `scale` decimals, or without trailing zeros if `scale` is None."""
     if scale is not None:
         return format(value.quantize(decimal.Decimal(1).scaleb(-scale), context=CONTEXT), "f")
     return format(value.normalize(CONTEXT), "f") if value else "0"
 
 
 def _float_text(value: float) -> str:
-    """The shortest text that is read as the same number, in PostgreSQL's form; 0 for -0, which is equal to it."""
+    """Return the shortest text that is read as the same number, in PostgreSQL's form; -0 is written as 0."""
     if not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     text = repr(value or 0.0)
@@ -119,7 +119,7 @@ def _to_integer(source: Type, kind: str) -> Cast | None:
 
 def _parsed(parse: Callable[[str], Any], text: str, kind: str) -> Any:
     try:
-        if "_" in text or not text.isascii():  # Python reads 1_0 and digits of other scripts
+        if "_" in text or not text.isascii():  # Python would read 1_0 and digits of other scripts, too
             raise ValueError(text)
         return parse(text.strip())
     except (ValueError, decimal.InvalidOperation) as error:
@@ -148,7 +148,7 @@ def _to_numeric(source: Type, target: Type) -> Cast | None:
 
 
 def finite_numeric(number: decimal.Decimal) -> decimal.Decimal:
-    """The number, with 0 for -0. Raises: DataError if it is not finite, or has more digits than a numeric may have."""
+    """Return the number, or 0 for -0. Raises: DataError if it is not finite, or has too many digits for a numeric."""
     if not number.is_finite():
         raise DataError(f"{number} is not a valid numeric; a finite value is needed. double precision has it")
     if number and number.adjusted() >= MOST_DIGITS:
@@ -170,7 +170,7 @@ def _to_float(source: Type, target: Type) -> Cast | None:
 
 
 def _single(value: float) -> float:
-    """The nearest number that a float of four bytes can represent."""
+    """Return the nearest number that a four-byte float can represent."""
     try:
         return one_nan(_SINGLE.unpack(_SINGLE.pack(value))[0])
     except OverflowError:
@@ -178,7 +178,7 @@ def _single(value: float) -> float:
 
 
 def one_nan(value: float) -> float:
-    """The same object for every NaN: tuples are compared by identity first, so that a row with NaN can be retracted."""
+    """Return one object for every NaN. Tuples compare by identity first, so a row with NaN can be retracted."""
     return value if value == value else math.nan
 
 

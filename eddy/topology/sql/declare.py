@@ -1,4 +1,4 @@
-"""CREATE TABLE, which declares the tables of a file of statements. SQL's other definitions are not supported."""
+"""Reads CREATE TABLE, which declares the tables of a file of statements. SQL's other definitions are not supported."""
 
 from sqlglot import exp
 
@@ -12,7 +12,7 @@ __all__ = ["declared_table"]
 
 
 def declared_table(text: StatementText) -> tuple[str, tuple[NamedColumn, ...]]:
-    """The name and the columns of CREATE TABLE name (column type, …). Raises: TopologyError for another CREATE."""
+    """Return the name and columns of CREATE TABLE name (column type, …). Raises: TopologyError for another CREATE."""
     node = parse(text)
     if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
         raise text.unsupported(0, "this form of CREATE", "CREATE TABLE name (column type, …) is needed")

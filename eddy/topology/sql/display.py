@@ -9,7 +9,7 @@ __all__ = ["shown"]
 
 
 def shown(value: Any, type: str) -> str | None:
-    """A value as text, by its type in SQL's words; None for null.
+    """Return a value as text, by its type in SQL's words; None for null.
 
     >>> shown(1.0, "double"), shown(True, "boolean"), shown(None, "text")
     ('1', 'true', None)

@@ -1,13 +1,13 @@
-"""Typed expressions over the columns of a row, and the Python functions that they become.
+"""Typed expressions over the columns of a row, and the Python functions that are made from them.
 
-An expression is a tree of `Expr`. It becomes a function of Python source that is compiled once, without a closure for
-each node or a dispatch for each row. Null is None. The three truth values are True, False and None:
+An expression is a tree of `Expr`. It is turned into the source of one Python function and compiled once, so a row needs
+no call for each node. Null is None. The three truth values are True, False and None:
 
     strict call   None if an argument is None
-    and           False if one is False, else None if one is None, else True
-    or            True if one is True, else None if one is None, else False
+    and           False if an operand is False, else None if an operand is None, else True
+    or            True if an operand is True, else None if an operand is None, else False
 
-In a filter only truth matters: Python's own `and` and `or` suffice, since None is not true.
+A filter only asks whether a condition is true. Python's own `and` and `or` suffice for it, since None is not true.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """One node.
+    """One node of an expression.
 
-    `value` is a column's index, a literal's value, or the `Call` of a call; `where` is its place in the text.
+    `value` is a column's index, a literal's value, or the `Call` of a call. `where` is the node's place in the text.
 
-    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct; aggregate, which is
-    computed by its group only; and subquery, which a join replaces with a column.
+    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct. There are also
+    aggregate, which only its group computes, and subquery, which a join replaces by a column.
     """
 
     op: str
@@ -55,9 +55,9 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The expressions of a function, as its attribute `written`: another engine evaluates them by itself.
+    """The expressions of a function, as its attribute `written`, for other engines that evaluate them themselves.
 
-    `shape` and `columns` are those of `rows_of`; a `test` says whether all of its expressions are true.
+    `shape` and `columns` are as in `rows_of`. `test` says that the function tests if all its expressions are true.
     """
 
     parameters: str
@@ -67,18 +67,19 @@ class Written:
 
 
 def column(index: int, type: Type, where: str = "") -> Expr:
-    """The value of a column."""
+    """Return an expression for the value of a column."""
     return Expr("column", type, (), index, where)
 
 
 def literal(value: Any, type: Type, where: str = "") -> Expr:
-    """A constant."""
+    """Return an expression for a constant."""
     return Expr("literal", type, (), value, where)
 
 
 def transform(expr: Expr, function: Callable[[Expr], Expr | None]) -> Expr:
-    """The tree with each node replaced by `function(node)`, from the top down; if that is None, the node's parts are
-    replaced.
+    """Replace each node of the tree by `function(node)`, from the top down.
+
+    Where the function returns None, the node is kept and its parts are replaced.
     """
     found = function(expr)
     if found is not None:
@@ -87,41 +88,41 @@ def transform(expr: Expr, function: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def replace_columns(expr: Expr, by: Sequence[Expr] | dict[int, Expr]) -> Expr:
-    """The tree with column i replaced by `by[i]`."""
+    """Replace column i in the tree by `by[i]`."""
     return transform(expr, lambda node: by[node.value] if node.op == "column" else None)
 
 
 def shifted(expr: Expr, by: int) -> Expr:
-    """The tree with each column moved `by` places to the right."""
+    """Move each column in the tree `by` places to the right."""
     return transform(expr, lambda node: replace(node, value=node.value + by) if node.op == "column" else None)
 
 
 def columns_of(expr: Expr) -> frozenset[int]:
-    """The columns that an expression reads."""
+    """Return the columns that an expression reads."""
     return frozenset(node.value for node in walk(expr) if node.op == "column")
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Each node of the tree."""
+    """Yield each node of the tree, from the top down."""
     yield expr
     for arg in expr.args:
         yield from walk(arg)
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
-    """The conditions whose conjunction is `expr`."""
+    """Return the conditions whose conjunction is `expr`."""
     return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
 
 
 def is_cheap(expr: Expr) -> bool:
-    """Whether computing it twice costs nothing."""
+    """Return whether an expression can be computed twice at no cost."""
     return expr.op in {"column", "literal"}
 
 
 def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | None) -> Callable[..., Any]:
-    """A function of `parameters` that returns a tuple for each of `shape`, and `row` itself for None.
+    """Make a function of `parameters` that returns a tuple of values for each of `shape`, and `row` itself for None.
 
-    `columns` has the Python for each column. One shape gives the tuple itself, two a pair of tuples.
+    `columns` has the Python code of each column. With one shape the function returns the tuple, with two a pair.
     """
     writer = PythonWriter(parameters, columns)
     parts = ["row" if exprs is None else writer.tuple(exprs) for exprs in shape]
@@ -131,7 +132,7 @@ def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | No
 
 
 def predicate_of(parameters: str, columns: Sequence[str], exprs: Sequence[Expr]) -> Callable[..., Any]:
-    """A function of `parameters` that returns whether all of `exprs` are true."""
+    """Make a function of `parameters` that returns whether all of `exprs` are true."""
     writer = PythonWriter(parameters, columns)
     made = writer.function(" and ".join(writer.truth(expr) for expr in exprs) or "True")
     made.written = Written(parameters, tuple(columns), (tuple(exprs),), test=True)
@@ -142,9 +143,9 @@ _DEEPEST = 30  # Python's parser allows at most 200 nested parentheses
 
 
 class PythonWriter:
-    """Generates Python for expressions; constants and functions are bound by name, never written as text.
+    """Writes expressions as Python code. Constants and functions are given to the code under names, not as text.
 
-    `columns` has the Python for each column, which reads `parameters`. `names` gets what is bound.
+    `columns` has the Python code of each column, which reads `parameters`. `names` has the objects by their names.
     """
 
     def __init__(
@@ -156,15 +157,15 @@ class PythonWriter:
         self._temporaries = 0
 
     def function(self, body: str) -> Any:
-        """The function of the parameters that returns `body`."""
+        """Return the function of the parameters that returns `body`."""
         return eval(f"lambda {self._parameters}: {body}", self._names)
 
     def tuple(self, exprs: Sequence[Expr]) -> str:
-        """The tuple of the values of expressions."""
+        """Return the code of a tuple of the values of expressions."""
         return f"({''.join(self.value(expr) + ', ' for expr in exprs)})"
 
     def value(self, expr: Expr) -> str:
-        """The value of an expression."""
+        """Return the code of the value of an expression."""
         if self._depth == _DEEPEST:
             below = PythonWriter(self._parameters, self._columns)
             return f"{self._bound(below.function(below.value(expr)))}({self._parameters})"
@@ -175,7 +176,7 @@ class PythonWriter:
         return code
 
     def truth(self, expr: Expr) -> str:
-        """Python that is true if the expression is true, and false if it is false or null."""
+        """Return code that is true if the expression is true, and false if it is false or null."""
         if expr.op in {"and", "or"}:
             return f"({f' {expr.op} '.join(self.truth(arg) for arg in expr.args)})"
         return self.value(expr)
@@ -188,7 +189,7 @@ class PythonWriter:
         return repr(value) if value is None or type(value) is bool else self._bound(value)
 
     def _call(self, expr: Expr) -> str:
-        """A call that is None if an argument is None, except for functions that accept nulls."""
+        """Return the code of a call: None if an argument is None, unless the function accepts nulls."""
         call = expr.value
         tests, names = [], []
         for arg in expr.args:
@@ -245,7 +246,7 @@ class PythonWriter:
         return f"(({one} := {left}) is not ({other} := {right}) and {one} != {other})"
 
     def _case(self, expr: Expr) -> str:
-        """CASE: pairs of condition and value, then the value if no condition is true."""
+        """Return the code of CASE: pairs of condition and value, then the value if no condition is true."""
         *pairs, otherwise = expr.args
         arms = [
             f"{self.value(value)} if {self.truth(when)} else"
@@ -257,7 +258,7 @@ class PythonWriter:
         *first, last = expr.args
         names = [self._temporary() for _ in first]
         arms = [f"{n} if ({n} := {self.value(a)}) is not None else" for n, a in zip(names, first, strict=True)]
-        # The test runs before the value that it guards.
+        # The code tests a condition before it computes the value of that condition.
         return f"({' '.join(arms)} {self.value(last)})"
 
     def _temporary(self) -> str:
@@ -283,7 +284,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """The function, with errors that name the place in the text."""
+    """Return the function with a change: its errors name the place in the text."""
 
     def called(*args: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Aggregates that a row can be added to and retracted from: count, sum and avg of exact numbers.
+"""Aggregates whose state a row can be added to and retracted from: count, and sum and avg of exact numbers.
 
 The state of a group is counts and totals, so a change costs the same however large the group is. Totals are exact, so
 subtracting undoes adding in any order.
@@ -21,14 +21,14 @@ _State = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """The aggregates whose state a function makes a row of, as its attribute `written`."""
+    """The aggregates whose row a function makes from their state, as its attribute `written`."""
 
     grouped: Grouped
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A state for each group: for each aggregate a count, followed by a total for sum and avg."""
+    """The functions over a group's state: a count for each aggregate, followed by a total for sum and avg."""
 
     types: tuple[Type, ...]
     initial: Callable[[], _State]
@@ -39,7 +39,7 @@ class Fold:
 
 
 def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fold | None:
-    """The fold of these aggregates over arguments of these types; None if one of them cannot be folded."""
+    """Return the fold of these aggregates over arguments of these types; None if an aggregate cannot be folded."""
     for aggregate, type in zip(aggregates, types, strict=True):
         if aggregate.function not in _FOLDED or aggregate.distinct or (type is not None and type.floating):
             return None
@@ -59,7 +59,7 @@ def fold_of(aggregates: Sequence[Aggregate], types: Sequence[Type | None]) -> Fo
 
 
 def _places(parts: Sequence[tuple[bool, bool]]) -> list[int]:
-    """The place of each aggregate's number in the state: of its count, or of its total."""
+    """Return the place of each aggregate's number in the state: its total, or its count if it has no total."""
     places, place = [], 0
     for totalled, _ in parts:
         places.append(place + totalled)
@@ -68,7 +68,7 @@ def _places(parts: Sequence[tuple[bool, bool]]) -> list[int]:
 
 
 def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any, _State], _State]:
-    """A function that adds the arguments of one row to the state, or subtracts them."""
+    """Return a function that adds the arguments of one row to the state, or subtracts them if `sign` is negative."""
     add = EXACT.add if sign > 0 else EXACT.subtract
 
     def fold(key: Any, arguments: Any, state: _State) -> _State:
@@ -90,7 +90,7 @@ def _folded(parts: Sequence[tuple[bool, bool]], sign: int) -> Callable[[Any, Any
 
 
 def _finish(aggregate: Aggregate, type: Type | None) -> Callable[[Any], Any]:
-    """A function from the rest of a state to an aggregate's result."""
+    """Return a function that reads an aggregate's numbers from an iterator over the state, and returns its result."""
     if aggregate.function == "count":
         return next
     finish = sum_of if aggregate.function == "sum" else average_of

@@ -29,8 +29,9 @@ __all__ = ["FUNCTIONS", "Call", "Overload", "arithmetic_call", "cast_call", "com
 class Call:
     """The implementation of a call: a Python function, or Python source with `{0}`, `{1}` for its arguments.
 
-    A result of `template` outside of -limit … limit - 1 is out of range. `raises`: the function may raise DataError, to
-    which the place in the text is added. `target` is the type of a cast; the type of its expression may be wider.
+    A result of `template` that is not from -limit to limit - 1 is out of range. `raises` says that the function may
+    raise DataError, to which the place in the text is then added. `target` is the type of a cast; the type of the
+    cast's expression may be wider.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """A function for arguments of these types; the last `optional` of them may be left out."""
+    """A function for arguments of these types; the last `optional` arguments may be omitted."""
 
     parameters: tuple[Type, ...]
     result: Type
@@ -53,12 +54,12 @@ class Overload:
 
 
 def cast_call(cast: Cast, target: Type) -> Call:
-    """The call of a cast."""
+    """Return the call of a cast."""
     return Call("cast", cast, raises=True, target=target)
 
 
 def comparison_call(sign: str, type: Type) -> Call:
-    """A comparison of two values of one type: =, <>, <, <=, >, >=."""
+    """Return the call that compares two values of one type: =, <>, <, <=, > or >=."""
     if type.floating:
         return _FLOAT_COMPARISONS[sign]
     return Call(sign, template=f"{{0}} {_PYTHON_SIGNS.get(sign, sign)} {{1}}")
@@ -76,7 +77,7 @@ _FLOAT_COMPARISONS = {
 
 
 def arithmetic_call(sign: str, type: Type) -> Call:
-    """+, -, *, / or % of two numbers of one type, or `neg` of one."""
+    """Return the call of +, -, *, / or % for two numbers of one type, or of `neg` for one number."""
     return _ARITHMETIC[sign, type.kind]
 
 
@@ -101,12 +102,12 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
 
 
 def _of_numerics(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
-    """The function, with an error for a result that is out of range."""
+    """Return the function with a change: a result that is out of range is an error."""
     return lambda one, other: arithmetic.in_range(function(one, other))
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
-    """The function, with an error for the only quotient that is out of range: the least number divided by -1."""
+    """Return the function with a change: the one quotient out of range, the least number divided by -1, is an error."""
 
     def divide(dividend: int, divisor: int) -> int:
         found = function(dividend, divisor)
@@ -126,7 +127,7 @@ _FLOATING: dict[str, Callable[[float, float], float]] = {
 
 
 def _rounded(function: Callable[[float, float], float], single: bool) -> Callable[[float, float], float]:
-    """The function, with its result rounded to the type's precision, and with one NaN object for all NaNs."""
+    """Return the function with a change: its result has the type's precision, and every NaN is the same object."""
     if single:
         fit = cast_function(DOUBLE, REAL)
         assert fit is not None
@@ -139,7 +140,7 @@ _ARITHMETIC = dict(_arithmetic())
 
 
 def overload_for(overloads: Sequence[Overload], types: Sequence[Type]) -> Overload | None:
-    """The overload that accepts arguments of these types, unchanged or after widening numbers."""
+    """Return the overload that accepts arguments of these types, unchanged or after widening numbers; else None."""
     fitting = [o for o in overloads if len(o.parameters) - o.optional <= len(types) <= len(o.parameters)]
     for fits in (_equal, _widens):
         for found in fitting:
@@ -161,7 +162,7 @@ def _one(name: str, function: Callable[..., Any], result: Type, *parameters: Typ
 
 
 def _each(name: str, **functions: Callable[..., Any]) -> list[Overload]:
-    """An overload for each type, in this order, from the type to itself. The result for NaN is the one NaN object."""
+    """Return an overload for each type, in this order, from the type to itself. Every NaN is the same object."""
     types = {Type(kind): function for kind, function in functions.items()}
     return [
         Overload((type,), type, Call(name, _of_float(function) if type.floating else function, raises=True))

@@ -1,10 +1,10 @@
-"""Whether the step of WITH RECURSIVE is linear in the recursive table, decided from the step's algebra.
+"""Decides from the algebra of a WITH RECURSIVE's step whether the step is linear in the recursive table.
 
     step(A + B) = step(A) + step(B)
 
-PostgreSQL runs the step over the rows of the previous iteration. Only for a linear step this gives the least X = seed +
-step(X), which eddy maintains as rows are added and removed. The check follows every path from the recursive table to
-the step's rows, through queries, common table expressions and joins.
+PostgreSQL applies the step to the rows of the previous iteration. Only if the step is linear, the result is the least X
+= seed + step(X), which eddy keeps up to date as rows are added and removed. The check follows every path from the
+recursive table to the step's rows, through queries, common table expressions and joins.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,9 @@ Refuse = Callable[[Variable, str], TopologyError]
 
 
 def linear_references(step: Node, of: object, refuse: Refuse) -> list[Variable]:
-    """The references of a step to the recursive table `of`.
+    """Return the references of a step to the recursive table `of`.
 
-    `refuse` returns the error for a reference and its place in the step. Raises: this error if the step is not linear.
+    `refuse` makes the error for a reference and its place in the step. Raises: this error if the step is not linear.
     """
     return _Step(of, refuse).references(step)
 
@@ -50,7 +50,7 @@ class _Step:
         self._blocks: set[Block] = set()
 
     def references(self, node: Node) -> list[Variable]:
-        """The references below a node. Raises: the refusal, if its rows are not linear in them."""
+        """Return the references below a node. Raises: the error of `refuse` if the node is not linear in them."""
         match node:
             case Variable():
                 return [node] if node.of is self._of else []
@@ -69,7 +69,7 @@ class _Step:
         return [reference for found in below for reference in found]
 
     def _product(self, node: Product) -> list[Variable]:
-        """The references in a product, which is linear in each input while the others do not change."""
+        """Return the references in a product, which is linear in one input while the others do not change."""
         first, *others = [found for found in map(self.references, node.inputs) if found] or [[]]
         if others:
             raise self._refuse(others[0][0], "named twice in its step")
@@ -85,7 +85,7 @@ class _Step:
 
 
 def _nonlinear(node: Node) -> tuple[str, ...]:
-    """The inputs in which the rows of a node are not linear, each with its place in the step."""
+    """Return a text for each input of a node: its place in the step if the node is not linear in it, else empty."""
     match node:
         case Distinct():
             return (f"{'inside of UNION' if isinstance(node.input, Union) else 'below DISTINCT'} of its step",)

@@ -1,4 +1,4 @@
-"""The moments of a row that conditions on the present time read, as functions for a step."""
+"""The moments of a row at which its conditions on the present time begin and end to be true, as functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ __all__ = ["MomentOfRow"]
 
 @dataclass(frozen=True)
 class MomentOfRow:
-    """The earliest or the latest of the moments that `values` has for a row in the keys of a relation, ignoring nulls.
+    """Returns the earliest of the moments in `values(row, value)` if `first`, else the latest.
 
-    A row without the moment is never there. A moment before 1970 or after the year 9999 is the nearest one.
+    A null among them means that the row is never true. Moments are limited to the years from 1970 to 9999.
     """
 
     values: Callable[[Any, Any], tuple[int | None, ...]]
     first: bool
 
     def __call__(self, row: Any, value: Any) -> int | None:
-        """The moment; None for no bound."""
+        """Return the moment; None for no bound."""
         moments = self.values(row, value)
         if None in moments:
             return 0 if self.first else LATEST_MS

@@ -1,7 +1,7 @@
-"""The names of stateful steps: the author's names, in characters that a topic name allows.
+"""The names of stateful steps: the author's names, in characters that are allowed in a topic's name.
 
-A statement's steps are named after the author's words and places in the text, so two of them, or one of them and
-another step of the topology, may have the same name. The later step then gets a number: `reach-join-2`. Every name is
+Steps are named after the author's words and places in the text. So two steps of a statement, or a step of it and
+another step of the topology, may get the same name. The later step then gets a number: `reach-join-2`. Every name is
 used once.
 """
 
@@ -25,7 +25,7 @@ _TRIES = 100
 
 
 def step_name(*parts: str) -> str:
-    """The non-empty parts, joined by dashes; a long name ends with its digest instead.
+    """Join the non-empty parts by dashes. The end of a long name is replaced by its digest.
 
     >>> step_name("reach-edges", "join")
     'reach-edges-join'
@@ -38,14 +38,14 @@ def step_name(*parts: str) -> str:
 
 
 class StepNames:
-    """Chooses names of steps, each once. `mark` and `reset` forget the names of steps that were removed again."""
+    """Chooses each step's name, and each name once. `reset` forgets the names of removed steps, chosen after `mark`."""
 
     def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
         self._avoided = avoided
         self._given: set[str] = set()
 
     def take(self, *parts: str) -> str:
-        """A name made from these parts that no other step has."""
+        """Return a name made from these parts that no other step has."""
         base = name = step_name(*parts)
         number = 1
         while name in self._given or name in self._avoided:
@@ -55,7 +55,7 @@ class StepNames:
         return name
 
     def mark(self) -> frozenset[str]:
-        """The names given so far."""
+        """Return the names chosen so far."""
         return frozenset(self._given)
 
     def reset(self, mark: frozenset[str]) -> None:
@@ -63,15 +63,15 @@ class StepNames:
         self._given = set(mark)
 
     def of(self, taken: str) -> str | None:
-        """The name of the step from which `taken`, the name of a state or topic, derives; None if there is no step."""
+        """Return the step from whose name the name `taken` of a state or topic is made; None if there is no step."""
         fitting = [name for name in self._given if taken == name or taken.startswith(f"{name}-")]
         return max(fitting, key=len, default=None)
 
 
 def built(plan: Plan, make: Callable[[StepNames], T]) -> T:
-    """The result of `make`. It is called again with other names if another step has one of its names.
+    """Return the result of `make`. If another step has one of its names, `make` is called again with other names.
 
-    Raises: NameTakenError if `make` took a name that was not chosen here.
+    Raises: NameTakenError if `make` has used a name that was not chosen here.
     """
     length = len(plan.nodes)
     avoided: frozenset[str] = frozenset()

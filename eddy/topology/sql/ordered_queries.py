@@ -1,4 +1,4 @@
-"""ORDER BY, LIMIT and OFFSET: of a whole one-off query, whose answer has an order; elsewhere they choose rows.
+"""ORDER BY, LIMIT and OFFSET. A one-off query's answer has an order; elsewhere these clauses only choose rows.
 
 A view and an inner query are bags, so ORDER BY there needs LIMIT, and LIMIT needs ORDER BY.
 """
@@ -31,12 +31,12 @@ class Ordering:
 
 
 def is_limited(node: exp.Expr) -> bool:
-    """Whether a query has both ORDER BY and LIMIT, so that it chooses rows."""
+    """Return whether a query has both ORDER BY and LIMIT, so that it chooses rows."""
     return has(node, "order") and has(node, "limit")
 
 
 def limited_query(queries: QueryBinding, query: exp.Expr, path: str, environment: QueryContext) -> Node:
-    """The rows that ORDER BY … LIMIT of a query inside of another one, or of a view, keeps. Raises: TopologyError."""
+    """Bind an inner query, or a view's query, with ORDER BY and LIMIT; return its node. Raises: TopologyError."""
     node, visible, ordering = ordered_query(queries, query, path, environment)
     if environment.correlated:
         raise queries.text.unsupported(
@@ -61,7 +61,7 @@ def limited_query(queries: QueryBinding, query: exp.Expr, path: str, environment
 def ordered_query(
     queries: QueryBinding, query: exp.Expr, path: str, environment: QueryContext
 ) -> tuple[Node, int, Ordering]:
-    """The rows of a query, the number of their columns that it shows, and its order. Raises: TopologyError."""
+    """Bind a one-off query; return its node, the number of visible columns, and its order. Raises: TopologyError."""
     found, limit, offset = (query.args.get(part) for part in ("order", "limit", "offset"))
     order: Sequence[exp.Ordered] = parts_of(found) if found is not None else ()
     if isinstance(limit, exp.Fetch):
@@ -83,7 +83,7 @@ def ordered_query(
 
 
 def _each_once(node: Node, visible: int, keys: Keys) -> tuple[Node, Keys]:
-    """A query without the columns of ORDER BY that are equal to others, and its order."""
+    """Return a query and its order, without columns of ORDER BY that repeat other columns."""
     if not isinstance(node, Project):
         return node, keys
     places = list(range(visible))

@@ -1,10 +1,10 @@
-"""Parsing: splits a text into statements, and reads the clause that sqlglot's parser does not know.
+"""Parsing: splits a text into statements, and reads a clause that sqlglot's parser does not know.
 
     WITH MUTUALLY RECURSIVE [(RETURN AT | ERROR AT RECURSION LIMIT n)] name (column type, …) AS (query), … query
 
-The clause is read from tokens. Each of its queries is parsed from the whole text with blanks in place of the text
-before the query, so that positions refer to the whole text. For a block inside a query the parser gets WITH RECURSIVE,
-blanks for the rest of the clause, and the queries; then the declarations are attached to the parser's result.
+The clause is read from tokens. Each of its queries is parsed from the whole text, with blanks for the text before the
+query, so that positions refer to the whole text. If the clause is inside a query, the parser gets WITH RECURSIVE, the
+clause's queries, and blanks for the rest of the clause. The declarations are then attached to the parser's result.
 """
 
 import re
@@ -50,7 +50,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Mutual:
-    """A query WITH MUTUALLY RECURSIVE."""
+    """A query WITH MUTUALLY RECURSIVE: its definitions, its limit, and the query after the clause."""
 
     definitions: list[Definition]
     bound: RecursionLimit | None
@@ -59,7 +59,7 @@ class Mutual:
 
 @dataclass(frozen=True)
 class _Declared:
-    """The declaration of a binding; its query is at `start` to `end` in the text."""
+    """The declaration of a binding. Its query is in the text from `start` to `end`."""
 
     name: str
     columns: tuple[NamedColumn, ...]
@@ -70,7 +70,7 @@ class _Declared:
 
 @dataclass(frozen=True)
 class _Heading:
-    """A WITH clause. `body` is the offset after it, `blanks` are the parts that the parser does not know."""
+    """A WITH clause. `body` is the offset of its end; `blanks` are its parts that the parser does not know."""
 
     bindings: list[_Declared]
     bound: RecursionLimit | None
@@ -79,7 +79,7 @@ class _Heading:
 
 
 def split(text: StatementText) -> list[StatementText]:
-    """The statements of a text. Earlier statements are replaced by blanks, so that positions do not change."""
+    """Return the statements of a text. Each has blanks for the statements before it, so positions do not change."""
     found, start = [], 0
     tokens = _tokens(text)
     for index, token in enumerate(tokens):
@@ -93,7 +93,7 @@ def split(text: StatementText) -> list[StatementText]:
 
 
 def parse(text: StatementText) -> exp.Expr | Mutual:
-    """The one statement of a text. Raises: TopologyError with the place of the first unreadable part."""
+    """Parse the one statement of a text. Raises: TopologyError with the place of the first unreadable part."""
     tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
     if not tokens:
         raise text.error(0, "there is no statement; one is needed: SELECT …")
@@ -110,7 +110,7 @@ def parse(text: StatementText) -> exp.Expr | Mutual:
 
 
 def mutual_of(found: exp.With) -> Mutual | None:
-    """The recursive block of a WITH inside a query; None for any other WITH."""
+    """Return the recursive block of a WITH inside a query; None for any other WITH."""
     heading = found.meta.get(_DECLARED)
     if heading is None:
         return None
@@ -124,8 +124,9 @@ def mutual_of(found: exp.With) -> Mutual | None:
 
 
 def created_query(text: StatementText) -> tuple[str, StatementText | None]:
-    """The name and the query of CREATE VIEW name AS query; for any other CREATE its name and None, otherwise ("",
-    None).
+    """Return the name and the query of CREATE VIEW name AS query.
+
+    The query is None for any other CREATE. Without a CREATE the name is empty, too.
     """
     tokens = [token for token in _tokens(text) if token.token_type is not TokenType.SEMICOLON]
     if not tokens or not _is(tokens[0], "CREATE"):
@@ -145,8 +146,9 @@ def created_query(text: StatementText) -> tuple[str, StatementText | None]:
 
 @dataclass
 class _Level:
-    """The tokens of an open bracket so far: whether there was a SELECT, whose FROM names tables, unlike the one of
-    `extract(year FROM t)`; whether a list of tables is open.
+    """A bracket that is open, outermost first: `selects` if it has a SELECT, `listed` while a list of tables is open.
+
+    Only after a SELECT does FROM name tables, in contrast to `extract(year FROM t)`.
     """
 
     selects: bool = False
@@ -154,10 +156,10 @@ class _Level:
 
 
 def named_tables(text: StatementText) -> list[str]:
-    """The names after FROM and JOIN, and after commas there, of tables that the text itself does not define."""
+    """Return the names after FROM and JOIN, and after commas there, of tables that the text itself does not define."""
     tokens = _tokens(text)
     found: list[str] = []
-    levels, awaited = [_Level()], False  # of open brackets, from the outermost one
+    levels, awaited = [_Level()], False  # a level for each open bracket, the outermost first
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         level = levels[-1]
         if token.token_type in _OPENING:
@@ -167,7 +169,7 @@ def named_tables(text: StatementText) -> list[str]:
         elif _is(token, "JOIN") or (_is(token, "FROM") and level.selects and not (before and _is(before, "DISTINCT"))):
             level.listed = awaited = True
         elif awaited and token.token_type in _NAMES:
-            if after is None or after.token_type is not _OPEN:  # no function
+            if after is None or after.token_type is not _OPEN:  # the name is not a function's
                 found.append(token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower())
             awaited = False
         else:
@@ -179,7 +181,7 @@ def named_tables(text: StatementText) -> list[str]:
 
 
 def _defines(after: Sequence[Token]) -> bool:
-    """Whether the tokens after a name define it: [(columns)] AS (."""
+    """Return whether the tokens after a name define it: [(columns)] AS (."""
     rest = list(after)
     if rest and rest[0].token_type is TokenType.L_PAREN:
         end = next((i for i, token in enumerate(rest) if token.token_type is TokenType.R_PAREN), len(rest))
@@ -200,13 +202,13 @@ def _tokens(text: StatementText) -> list[Token]:
 
 
 def _is_whole(number: Token, after: Token | None) -> bool:
-    """Whether a token is a whole number that ends there: 1_000 is split into 1 and the alias _000."""
+    """Return whether a token is a whole number and no word follows it at once, such as _000 in 1_000."""
     is_apart = after is None or after.start > number.end + 1 or not _WORD.match(after.text)
     return is_apart and _NUMBER.fullmatch(number.text) is not None
 
 
 class _Source:
-    """The text for the parser: with blanks in place of the declarations of inner blocks."""
+    """The text for the parser. The declarations of inner blocks are replaced by blanks."""
 
     def __init__(self, text: StatementText, inner: Sequence[_Heading]) -> None:
         self._text, self._source = text, text.text
@@ -255,14 +257,14 @@ def _is_one(token: Token, words: Sequence[str]) -> bool:
 
 
 class _Head:
-    """Reads the clause of a block from the token after WITH."""
+    """Reads the clause of a block, from the token after WITH on."""
 
     def __init__(self, text: StatementText, tokens: Sequence[Token], at: int) -> None:
         self._text, self._tokens, self._at = text, tokens, at
         self._blanks: list[tuple[int, int]] = []
 
     def heading(self) -> _Heading:
-        """Read the whole clause."""
+        """Read the whole clause; return its parts."""
         first = self._tokens[self._at - 1]
         self._blanks.append((first.start, first.end + 1))
         self._expect("RECURSIVE")
@@ -288,7 +290,7 @@ class _Head:
         self._at += 1
 
     def _bound(self) -> RecursionLimit:
-        """(RETURN AT | ERROR AT RECURSION LIMIT [=] n), or (RECURSION LIMIT [=] n), which means ERROR AT."""
+        """Read (RETURN AT | ERROR AT RECURSION LIMIT [=] n), or (RECURSION LIMIT [=] n), which means ERROR AT."""
         start = self._token().start
         self._expect("(")
         word = self._token().text.upper()
@@ -365,7 +367,7 @@ class _Head:
         return NamedColumn(name, type)
 
     def _skip(self, until: set[TokenType]) -> int:
-        """Skip to the next of these tokens outside of parentheses; return its offset."""
+        """Skip to the next of these tokens outside parentheses; return its offset."""
         depth = 0
         for token in self._rest():
             if depth == 0 and token.token_type in until:

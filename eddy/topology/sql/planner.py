@@ -1,7 +1,7 @@
 """The planner: pushes conditions down to the rows that they test, and turns products into joins.
 
-The planner does not change the answer; it makes joins and states smaller. An outer join becomes the union of the inner
-join and the unmatched rows.
+The planner does not change the answer, but makes joins and states smaller. It turns an outer join into the union of the
+inner join and the unmatched rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,11 +45,11 @@ class Planner:
         self._blocks: set[Block] = set()
 
     def plan(self, node: Node) -> Node:
-        """The planned node."""
+        """Return a node that has the same rows and is planned."""
         return self._push(node, ())
 
     def _push(self, node: Node, conditions: Sequence[Expr]) -> Node:
-        """The rows of `node` for which all of `conditions` are true."""
+        """Return a planned node with the rows of `node` for which all of `conditions` are true."""
         match node:
             case Filter():
                 return self._push(node.input, (*node.conditions, *conditions))
@@ -81,7 +81,7 @@ class Planner:
     def _planned_once(self, node: Shared) -> Node:
         if id(node) not in self._shared:
             self._shared[id(node)] = replace(node, input=self.plan(node.input))
-            self._kept.append(node)  # an id is unique while its object lives
+            self._kept.append(node)  # so that no other object gets its id
         return self._shared[id(node)]
 
     def _plan_block(self, block: Block) -> None:
@@ -90,7 +90,7 @@ class Planner:
             block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
 
     def _through(self, node: Series | InWindows | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
-        """Push conditions over input columns down; `passed` are the input's expressions for them."""
+        """Push conditions below a node. `passed` has the input's expression for each column that it passes on."""
         below: list[Expr] = []
         above: list[Expr] = []
         for condition in conditions:
@@ -100,7 +100,7 @@ class Planner:
         return _filtered(replace(node, input=self._push(node.input, pushed)), above)
 
     def _outer(self, node: Outer, conditions: Sequence[Expr]) -> Node:
-        """The union of the inner join and the unmatched rows, with nulls for the other side."""
+        """Return the union of the inner join and the unmatched rows, with nulls for the other side."""
         width = len(node.left.columns)
         left_only, right_only, above = [], [], []
         for condition in conditions:
@@ -128,7 +128,7 @@ class Planner:
         return _filtered(Union(columns=node.columns, name=node.name, inputs=tuple(parts)), above)
 
     def _product(self, node: Product, conditions: Sequence[Expr]) -> Node:
-        """A chain of joins in the order of the inputs; inputs linked by a condition are joined first."""
+        """Return a chain of joins in the order of the inputs; inputs linked by a condition are joined first."""
         starts, width = [], 0
         for found in node.inputs:
             starts.append(width)
@@ -148,7 +148,7 @@ class Planner:
 
 
 class _Chain:
-    """The joins of one product. `places` maps a column of the product to its place in the rows so far."""
+    """The joins of one product. `places` maps a column of the product to its place in the rows joined so far."""
 
     def __init__(
         self, node: Product, inputs: list[Node], starts: list[int], owner: list[int], conditions: list[Expr]
@@ -160,7 +160,7 @@ class _Chain:
         self._places = {i: i for i in range(len(inputs[0].columns))}
 
     def joined(self) -> Node:
-        """The rows of the product, with their columns in its order."""
+        """Join all inputs; return the rows of the product, with the columns in the product's order."""
         rest = list(range(1, len(self._inputs)))
         while rest:
             k = next((k for k in rest if any(self._link(c, k) for c in self._conditions)), rest[0])
@@ -177,7 +177,7 @@ class _Chain:
         return {self._owner[i] for i in columns_of(expr)}
 
     def _link(self, condition: Expr, k: int) -> tuple[Expr, Expr] | None:
-        """The two sides of an equality between the rows so far and input k, in this order."""
+        """Return an equality's side over the rows joined so far and its side over input k; else None."""
         if condition.op != "call" or condition.value.name != "=":
             return None
         for ours, theirs in (condition.args, condition.args[::-1]):
@@ -211,7 +211,7 @@ class _Chain:
 
 
 def _unmatched(node: Outer, inner: Node, kept: Node, other: Node, width: int, *, at_left: bool) -> Node:
-    """The unmatched rows of one side of an outer join, with nulls for the other side."""
+    """Return the unmatched rows of one side of an outer join, with nulls for the other side."""
     first = 0 if at_left else width
     links = _equalities(node.conditions, width)
     name = f"{node.name}-{'left' if at_left else 'right'}"
@@ -236,7 +236,7 @@ def _unmatched(node: Outer, inner: Node, kept: Node, other: Node, width: int, *,
 
 
 def _equalities(conditions: Iterable[Expr], width: int) -> list[tuple[Expr, Expr]] | None:
-    """Conditions as pairs of equal left and right expressions; None if one is not an equality."""
+    """Return conditions as pairs of equal left and right expressions; None if a condition is not such an equality."""
     found = []
     for condition in conditions:
         if condition.op != "call" or condition.value.name != "=":

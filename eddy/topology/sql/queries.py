@@ -1,4 +1,4 @@
-"""The port through which the clauses of a query bind the queries inside them."""
+"""The interface by which the clauses of a query bind the queries inside them."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,24 +20,24 @@ class QueryBinding(Protocol):
     definitions: list[str]
 
     def query(self, node: exp.Expr, path: str, environment: QueryContext) -> Node:
-        """The node of a query. `path` begins the names of its stateful steps. Raises: TopologyError."""
+        """Return the node of a query. `path` begins the names of its stateful steps. Raises: TopologyError."""
 
     def without_order(
         self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()
     ) -> Node:
-        """The node of a query without its ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
+        """Return the node of a query without ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
 
     def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
-        """The context with one more common table expression."""
+        """Return the context with one more common table expression."""
 
     def resolved(self, node: Node) -> Node:
-        """The same node, with columns of unknown type cast to text."""
+        """Return the node with columns of unknown type cast to text."""
 
     def as_types(self, node: Node, types: Sequence[Type], at: exp.Expr) -> Node:
-        """The same node, with its columns implicitly cast to `types`."""
+        """Return the node with its columns implicitly cast to `types`."""
 
     def with_clause(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
-        """The context with the common table expressions of a query."""
+        """Return the context with the common table expressions of a query."""
 
     def called(self, block: str) -> str:
-        """The name of a recursive block in errors."""
+        """Return the name of a recursive block for errors."""

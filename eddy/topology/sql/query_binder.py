@@ -1,4 +1,4 @@
-"""Queries: SELECT, set operations, VALUES and WITH, bound to the algebra."""
+"""Binds queries to the algebra: SELECT, set operations, VALUES and WITH."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,10 +29,10 @@ _ONE_OFF = "a one-off query has no time that passes; write the time as a number 
 
 
 class QueryBinder(QueryBinding):
-    """Binds the queries of one statement. `name` begins the names of all their states.
+    """Binds the queries of one statement. `name` begins the names of all states of these queries.
 
-    `once`: it is a one-off query. `definitions` are the recursive bindings whose definitions are being bound, outermost
-    first.
+    `once` says that the statement is a one-off query. `definitions` are the recursive bindings whose definitions are
+    being bound, the outermost first.
     """
 
     def __init__(self, text: StatementText, name: str, once: bool = False) -> None:
@@ -41,14 +41,14 @@ class QueryBinder(QueryBinding):
         self._blocks: set[str] = set()
 
     def query(self, node: exp.Expr, path: str, environment: QueryContext) -> Node:
-        """The rows of a query. `path` begins the names of its stateful steps."""
+        """Return the node of a query. `path` begins the names of its stateful steps."""
         query = limited_query if is_limited(node) else QueryBinder.without_order
         return query(self, node, path, environment)
 
     def without_order(
         self, node: exp.Expr, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()
     ) -> Node:
-        """The rows of a query without its ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
+        """Return the node of a query without ORDER BY and LIMIT; `order` is appended to the columns of a SELECT."""
         environment = self.with_clause(node, path, environment)
         if isinstance(node, exp.Select):
             return self.select(node, path, environment, order)
@@ -61,12 +61,12 @@ class QueryBinder(QueryBinding):
         raise self.text.unsupported(node, f"{node.key.upper()}", "a query is needed: SELECT …")
 
     def resolved(self, node: Node) -> Node:
-        """The same node, with columns of unknown type cast to text."""
+        """Return the node with columns of unknown type cast to text."""
         types = [TEXT if found.type == UNKNOWN else found.type for found in node.columns]
         return self.as_types(node, types, exp.Null())
 
     def as_types(self, node: Node, types: Sequence[Type], at: exp.Expr) -> Node:
-        """The same node, with its columns implicitly cast to `types`."""
+        """Return the node with its columns implicitly cast to `types`."""
         if all(found.type == type for found, type in zip(node.columns, types, strict=True)):
             return node
         columns = tuple(NamedColumn(found.name, type) for found, type in zip(node.columns, types, strict=True))
@@ -83,7 +83,7 @@ class QueryBinder(QueryBinding):
         return Project(columns=columns, name=node.name, input=node, exprs=exprs)
 
     def with_clause(self, node: exp.Expr, path: str, environment: QueryContext) -> QueryContext:
-        """The context in which the body of a query is bound: its common table expressions are tables."""
+        """Return the context for the query after WITH, in which its common table expressions are tables."""
         found = node.args.get("with_")
         if found is None:
             return environment
@@ -100,15 +100,16 @@ class QueryBinder(QueryBinding):
         return environment
 
     def _inner_block(self, path: str) -> str:
-        """The name of a block in the query at `path`; parentheses may hold a second one."""
+        """Return the name of a block in the query at `path`; a second one may be in parentheses."""
         taken = sum(name.startswith(f"{path}-block") for name in self._blocks)
         name = f"{path}-block-{taken + 1}" if taken else f"{path}-block"
         self._blocks.add(name)
         return name
 
     def called(self, block: str) -> str:
-        """The name of a block in errors: the names of the bindings whose definitions contain it, or its position if
-        ambiguous.
+        """Return the name of a block for errors: the names of the bindings whose definitions contain it.
+
+        If several blocks have this name, it is the block's position.
         """
         name = ".".join(self.definitions)
         if name in self._blocks:
@@ -117,7 +118,7 @@ class QueryBinder(QueryBinding):
         return name
 
     def common_table(self, cte: exp.CTE, path: str, environment: QueryContext) -> QueryContext:
-        """The context with one more common table expression."""
+        """Return the context with one more common table expression."""
         name = folded(cte.args["alias"].args["this"])
         without_meaning(cte, "materialized")
         inner = QueryContext(environment.tables)
@@ -125,7 +126,7 @@ class QueryBinder(QueryBinding):
         return environment.with_tables({name: self.shared(cte, name, body)})
 
     def shared(self, cte: exp.CTE, name: str, body: Node) -> Shared:
-        """A query under the name, and with the column names, of a common table expression."""
+        """Return a query's node under the name, and with the column names, of a common table expression."""
         names = [folded(found) for found in cte.args["alias"].args.get("columns") or ()]
         if len(names) > len(body.columns):
             raise self.text.error(
@@ -138,7 +139,7 @@ class QueryBinder(QueryBinding):
         return Shared(columns=body.columns, name=body.name, input=body)
 
     def select(self, node: exp.Select, path: str, environment: QueryContext, order: Sequence[exp.Expr] = ()) -> Node:
-        """A SELECT; the expressions of `order` are appended to its columns."""
+        """Bind a SELECT; the expressions of `order` are appended to its columns."""
         source, scope = from_clause(self, node, path, environment)
         correlation = Correlation(self.text)
         applied = Applied(self.text, source)
@@ -173,7 +174,7 @@ class QueryBinder(QueryBinding):
         return kind(columns=columns, name=name, left=left, right=right, all=every)
 
     def alike(self, node: exp.Expr, word: str, left: Node, right: Node) -> tuple[Node, Node]:
-        """Two sides of a set operation with columns of the same types."""
+        """Return both sides of a set operation, with columns cast to the same types."""
         if len(left.columns) != len(right.columns):
             raise self.text.error(
                 node.args["expression"],
@@ -194,7 +195,7 @@ class QueryBinder(QueryBinding):
 
 
 class _Subqueries:
-    """Binds the subqueries in the expressions of one query, numbered in their order."""
+    """Binds the subqueries in the expressions of one query, and numbers them in their order."""
 
     def __init__(self, queries: QueryBinding, path: str, environment: QueryContext) -> None:
         self._queries, self._path, self._environment = queries, path, environment
@@ -207,7 +208,7 @@ class _Subqueries:
 
 
 class _Select:
-    """The clauses of a SELECT after FROM and WHERE: groups, columns, DISTINCT."""
+    """Binds the clauses of a SELECT after FROM and WHERE: groups, columns, DISTINCT."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class _Select:
         self._plain = Binder(scope, "GROUP BY", subqueries)
 
     def bound(self, applied: Applied, correlation: Correlation, environment: QueryContext) -> Node:
-        """The node of the whole SELECT. Correlated columns are appended and noted in `environment`."""
+        """Return the SELECT's node. Correlated columns are appended, and their outer sides put in `environment`."""
         names, exprs = self._columns()
         extra = [self._ordering(part, names, exprs) for part in self._order]
         exprs += extra
@@ -277,7 +278,7 @@ class _Select:
         return names, exprs
 
     def _ordering(self, part: exp.Expr, names: list[str], exprs: list[Expr]) -> Expr:
-        """The expression of an ORDER BY item: a column of the SELECT by name or number, or an expression over FROM."""
+        """Return the expression of an ORDER BY item: a SELECT column by name or number, or an expression over FROM."""
         index = position_of(self._text, part, names, "ORDER BY")
         return exprs[index] if index is not None else self._binder.bind(part)
 
@@ -289,7 +290,7 @@ class _Select:
         conditions: list[Expr],
         links: Sequence[Expr],
     ) -> tuple[list[Expr], list[Expr]]:
-        """Insert a Group by its keys and by `links` to the enclosing query; return the expressions over it."""
+        """Add a Group by its keys and by `links` to the enclosing query; return columns and conditions over it."""
         keys = [*links, *applied.values(self._keys(names, exprs))]
         refuse_outer(self._text, *keys)
         found: list[Expr] = []
@@ -328,7 +329,7 @@ class _Select:
 
 
 class _OverGroup:
-    """Rewrites expressions over FROM to expressions over the columns of a Group: its keys, then its aggregates."""
+    """Rewrites an expression over FROM as an expression over a Group's columns: its keys, then its aggregates."""
 
     def __init__(self, scope: ColumnScope, keys: list[Expr], aggregates: list[Expr], start: int) -> None:
         self._scope = scope
@@ -351,7 +352,7 @@ class _OverGroup:
 
 
 def _of_no_rows(expr: Expr, group: Node) -> Expr:
-    """The value of an expression over a group without rows: count is 0, all other aggregates are null."""
+    """Return an expression's value over a group without rows: count is 0, all other aggregates are null."""
     assert isinstance(group, Group)
     values = [literal(None, key.type) for key in group.keys]
     values += [literal(0 if found.function == "count" else None, found.type) for found in group.aggregates]
@@ -359,7 +360,7 @@ def _of_no_rows(expr: Expr, group: Node) -> Expr:
 
 
 def _name(part: exp.Expr) -> str:
-    """The name of a SELECT column: its alias, or the name of its column or function."""
+    """Return the name of a SELECT column: its alias, or the name of its column or function."""
     if isinstance(part, exp.Alias):
         return folded(part.args["alias"])
     while isinstance(part, exp.Paren | exp.Cast):

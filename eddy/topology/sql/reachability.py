@@ -1,9 +1,9 @@
-"""Recognizes a WITH RECURSIVE that is reachability only, which `recursive_fixpoint` computes at lower cost.
+"""Recognizes a WITH RECURSIVE that only computes reachability, since `recursive_fixpoint` is cheaper for it.
 
     WITH RECURSIVE t(n) AS (seed UNION SELECT e.y FROM t JOIN e ON t.n = e.x)
 
-has one column, is a set, and follows one edge in each iteration. A node is a value with a flag. One additional root
-node has an edge to each value of the seed, so that there is only one root.
+Such a query has one column, is a set, and follows one edge in each iteration. A node is a value with a flag. A root
+node is added, with an edge to each value of the seed, so that there is only one root.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Edges:
 
 
 def edges_of(loop: Loop) -> Edges | None:
-    """The edges that a recursion follows; None if its step is not reachability."""
+    """Return the edges that a recursion follows; None if its step is not reachability."""
     if not loop.distinct or len(loop.columns) != 1:
         return None
     step: Node = loop.step
@@ -57,7 +57,7 @@ def edges_of(loop: Loop) -> Edges | None:
 
 
 def _is_variable(node: Node, key: Expr) -> bool:
-    """Whether a side of the join is the recursive variable, joined by its only column."""
+    """Return whether a side of the join is the recursive variable, joined by its only column."""
     while isinstance(node, Project):
         if len(node.exprs) != 1 or node.exprs[0].op != "column":
             return False
@@ -66,15 +66,15 @@ def _is_variable(node: Node, key: Expr) -> bool:
 
 
 def link(key: tuple[Any], value: tuple[Any]) -> tuple[Any, Any]:
-    """An edge between two values."""
+    """Return an edge between two values."""
     return (True, key[0]), (True, value[0])
 
 
 def from_start(key: tuple[()], value: tuple[Any]) -> tuple[Any, Any]:
-    """The edge from the root to a value of the seed."""
+    """Return the edge from the root to a value of the seed."""
     return START, (True, value[0])
 
 
 def reached(key: Any, row: "Reached") -> tuple[Any, Any]:
-    """A reached node as a row of a set."""
+    """Return a reached node as a row of a set, without a value."""
     return (row.node[1],), ()

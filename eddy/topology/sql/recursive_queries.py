@@ -1,8 +1,8 @@
-"""The two recursive forms: the standard's WITH RECURSIVE and Materialize's WITH MUTUALLY RECURSIVE.
+"""Binds the two recursive forms: the standard's WITH RECURSIVE and Materialize's WITH MUTUALLY RECURSIVE.
 
-WITH RECURSIVE t AS (seed UNION [ALL] step): PostgreSQL runs the step over the rows of the previous iteration only. For
-a linear step, which PostgreSQL requires too, this gives the least X = seed + step(X). Any other step is refused; the
-error names the part that is not linear.
+In WITH RECURSIVE t AS (seed UNION [ALL] step), PostgreSQL applies the step to the rows of the previous iteration only.
+If the step is linear, which PostgreSQL requires, too, this gives the least X = seed + step(X). A step that is not
+linear is refused; the error names the part that is not linear.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ __all__ = ["mutually_recursive", "with_recursive"]
 
 
 def mutually_recursive(queries: QueryBinding, found: Mutual, path: str, environment: QueryContext) -> QueryContext:
-    """The environment of the body of a block. Raises: TopologyError if a definition does not fit its declaration."""
+    """Return the context of the query after a block. Raises: TopologyError if a definition breaks its declaration."""
     text, block = queries.text, Block(path, queries.called(path), [], found.bound)
     variables: dict[str, Node] = {}
     for definition in found.definitions:
@@ -60,7 +60,7 @@ def mutually_recursive(queries: QueryBinding, found: Mutual, path: str, environm
 
 
 def _definition(queries: QueryBinding, definition: Definition, path: str, environment: QueryContext) -> Node:
-    """The query of a binding, with its columns cast to the declared types."""
+    """Return the node of a binding's query, with its columns cast to the declared types."""
     text, query = queries.text, definition.query
     queries.definitions.append(definition.name)
     node = queries.query(query, f"{path}-{definition.name}", QueryContext(environment.tables))
@@ -84,7 +84,7 @@ def _definition(queries: QueryBinding, definition: Definition, path: str, enviro
 
 
 def with_recursive(queries: QueryBinding, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
-    """The context after WITH RECURSIVE, some of whose queries name themselves."""
+    """Return the context of the query after WITH RECURSIVE, some of whose queries name themselves."""
     names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
     for index, cte in enumerate(parts_of(found)):
         own, later = names[index], set(names[index + 1 :])
@@ -145,7 +145,7 @@ def _loop(queries: QueryBinding, cte: exp.CTE, name: str, path: str, environment
 
 
 def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[NamedColumn], name: str) -> Node:
-    """The step, with its columns cast to the types of the seed."""
+    """Return the step with its columns cast to the types of the seed. Raises: TopologyError if the types differ."""
     text = queries.text
     if len(step.columns) != len(columns):
         raise text.error(
@@ -165,7 +165,7 @@ def _fitted(queries: QueryBinding, at: exp.Expr, step: Node, columns: Sequence[N
 
 
 def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], TopologyError]:
-    """A function that makes the error for a reference to the recursive table `name` at some place."""
+    """Return a function that makes the error for a reference to the recursive table `name` at a place in the step."""
 
     def refused(reference: Variable, place: str) -> TopologyError:
         return queries.text.unsupported(
@@ -176,8 +176,9 @@ def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], Topo
 
 
 def _union(seed: Node, step: Node, name: str, distinct: bool) -> Shared:
-    """The plain union of seed and step, for a step that does not read its own table, because a query in it has the same
-    name.
+    """Return the union of seed and step without a recursion, for a step that does not read its own table.
+
+    The table that its text names is then a query inside the step with the same name.
     """
     both: Node = Union(columns=seed.columns, name=name, inputs=(seed, step))
     if distinct:

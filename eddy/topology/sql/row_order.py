@@ -1,9 +1,9 @@
-"""The order of rows by which ORDER BY … LIMIT keeps the first ones.
+"""The order by which ORDER BY … LIMIT keeps the first rows.
 
     position(row)    by ORDER BY, then by the other columns from left to right, ascending, nulls last
 
-The greater position comes first, as in `top_k`. Rows with equal positions are equal, so the rows that are kept are a
-function of all rows. NaN is above all other numbers; texts are in order by code points.
+The row with the greatest position is first, as in `top_k`. Rows with equal positions are equal, so the kept rows depend
+only on the set of all rows. NaN is above all other numbers. Texts are ordered by their code points.
 """
 
 import datetime
@@ -26,12 +26,12 @@ _TURNED = bytes((254 - byte) % 256 for byte in range(256))
 
 @dataclass(frozen=True)
 class RowOrder:
-    """The position of a row by `keys`: columns by index, each whether it is descending and whether nulls are first."""
+    """The order of rows by `keys`: for each column its index, whether it is descending, whether nulls are first."""
 
     keys: tuple[tuple[int, bool, bool], ...]
 
     def __call__(self, row: Row) -> tuple[Any, ...]:
-        """The position: a tuple of numbers, texts, bytes and times, greater for a row that comes earlier."""
+        """Return the row's position: a tuple of numbers, texts, bytes and times, greater for an earlier row."""
         place: list[Any] = []
         for index, descending, nulls_first in self.keys:
             value = row[index]
@@ -46,7 +46,7 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class RowLimit:
-    """At most `limit` rows after the first `offset` rows, by `order`; a row counts as often as it is present."""
+    """At most `limit` rows after the first `offset` rows, in `order`. A row counts as often as it is present."""
 
     order: RowOrder
     limit: int
@@ -54,27 +54,27 @@ class RowLimit:
 
     @property
     def most(self) -> int:
-        """The number of first rows that are read to choose the kept ones."""
+        """The number of first rows that have to be known in order to choose the kept rows."""
         return self.offset + self.limit
 
     def of(self, rows: Iterable[tuple[Row, int]]) -> Sequence[Row]:
-        """The rows that are kept of rows with their weights."""
+        """Return the kept rows, given all rows with their weights."""
         each = chain.from_iterable(repeat(row, min(weight, self.most)) for row, weight in rows)
         return self.shown(heapq.nlargest(self.most, each, key=self.order))
 
     def shown(self, first: Sequence[Row]) -> Sequence[Row]:
-        """The rows that are kept of the first `most` ones."""
+        """Return the kept rows, given the first `most` rows."""
         return first[self.offset :]
 
 
 def _turned(value: Any) -> Any:
-    """A value for descending order: it is less for greater values."""
+    """Return a value whose order is reversed: it is less for a greater value."""
     match value:
         case str():
-            # The end is greater than any byte: the turned text is above those of its continuations.
+            # The last byte is greater than any other, so a text's reversed form is above those of longer texts.
             return value.encode().translate(_TURNED) + b"\xff"
         case Decimal():
-            return value.copy_negate()  # a minus would round
+            return value.copy_negate()  # the minus operator would round
         case datetime.datetime():
             return (datetime.datetime.min - value) // _MICROSECOND
         case _:

@@ -1,7 +1,7 @@
-"""TUMBLE, HOP and SESSION: rows with the windows of their times, as the bounds `start` and `end` appended.
+"""TUMBLE, HOP and SESSION: each row with the windows of its time, whose bounds `start` and `end` are appended.
 
-Times are whole numbers of milliseconds since 1970, or timestamps. A window is from `start` on, and before `end`. A row
-without a time is in no window. No row is late: windows are a function of the rows that are there.
+Times are whole numbers of milliseconds since 1970, or timestamps. A window includes its start but not its end. A row
+without a time is in no window. No row is late, because windows depend only on the rows that are present.
 """
 
 import datetime
@@ -23,9 +23,9 @@ _BIGINT = LIMITS["bigint"]
 
 @dataclass(frozen=True, slots=True)
 class FixedWindows:
-    """Windows of `size` that begin every `advance`, one of them at `offset`; in milliseconds.
+    """Windows of `size` that begin every `advance`, one of them at `offset`; all three in milliseconds.
 
-    `place` is that of the time in a row; `timestamps` says that it is a timestamp; `where` is the call in the text.
+    `place` is the place of the time in a row, `timestamps` says that it is a timestamp, `where` is the call's place.
     """
 
     place: int
@@ -38,7 +38,7 @@ class FixedWindows:
 
 @dataclass(frozen=True, slots=True)
 class SessionsOfRows:
-    """Sessions of rows that follow each other within `gap` milliseconds; the other fields are those of FixedWindows."""
+    """Sessions of rows, each within `gap` milliseconds of the row before. The other fields are as in FixedWindows."""
 
     place: int
     gap: int
@@ -47,9 +47,9 @@ class SessionsOfRows:
 
 
 def fixed_windows(windows: FixedWindows) -> Callable[[Any], Iterator[Any]]:
-    """A function from a row to that row in each of its windows, earliest first. Its attribute `written` is `windows`.
+    """Return a function that yields a row once in each of its windows, earliest first. It has `windows` as `written`.
 
-    Raises: DataError for a window that begins or ends beyond the times that there are.
+    Raises: DataError for a window whose start or end cannot be represented as a time.
     """
     number, bounds = _conversions(windows)
     place, unit = windows.place, 1_000 if windows.timestamps else 1
@@ -70,10 +70,11 @@ def fixed_windows(windows: FixedWindows) -> Callable[[Any], Iterator[Any]]:
 
 
 def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int]], list[Any]]:
-    """The function for `Relation.reduce`: the rows of a partition, each with its session. Its attribute `written` is
-    `sessions`, `row_of` takes the session from a row again, and `chains` says that sessions are chains of rows.
+    """Return the function for `Relation.reduce` that makes a partition's rows, each with its session.
 
-    A session ends a gap after its last row; a row at that moment begins another one. Raises: as `fixed_windows`.
+    Its attribute `written` is `sessions`, `row_of` removes the session from a row, and `chains` says that sessions are
+    chains of rows. A session ends a gap after its last row; a row at that moment begins another session.
+    Raises: DataError for a session whose start or end cannot be represented as a time.
     """
     number, bounds = _conversions(sessions)
     place, gap = sessions.place, sessions.gap * (1_000 if sessions.timestamps else 1)
@@ -99,7 +100,7 @@ def session_windows(sessions: SessionsOfRows) -> Callable[[Any, Mapping[Any, int
 
 
 def _conversions(windows: FixedWindows | SessionsOfRows) -> tuple[Callable[[Any], int], Callable[[int, int], Any]]:
-    """From a time to a number, and from two numbers to the bounds of a window."""
+    """Return two functions: from a time to a number, and from two numbers to the bounds of a window."""
 
     def refused(error: Exception | None = None) -> DataError:
         return DataError(

@@ -1,7 +1,7 @@
-"""Rows of SQL as bytes: one serde for each list of column types.
+"""SQL's rows as bytes: one serde for each list of column types.
 
-A row is a tuple, and None means no row. In MessagePack numerics and timestamps are text, so that a reader needs the
-types of the columns.
+A row is a tuple, and None means no row. Rows are MessagePack, in which numerics and timestamps are texts. So a reader
+needs the types of the columns.
 """
 
 import datetime
@@ -35,7 +35,7 @@ _PYTHON: dict[str, type] = {
 
 @lru_cache(1024)
 def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
-    """The serde of rows of these types. Equal rows have equal bytes, also with 1.50 and 1.5."""
+    """Return the serde of rows of these types. Equal rows have equal bytes, even if one has 1.50 and the other 1.5."""
     cells = tuple(_PYTHON.get(found.kind, str) | None for found in types)
     fields: Any = types_module.GenericAlias(tuple, cells)
     encode = msgspec.msgpack.Encoder().encode
@@ -53,7 +53,7 @@ def row_serde(types: tuple[Type, ...]) -> Serde[Any]:
 
 
 def key_serde(type: Type) -> Serde[Any] | None:
-    """The serde of a key of one column, for the types without a native form: numerics and timestamps, as text.
+    """Return the serde of a key of one column whose type has no native form: numerics and timestamps, as text.
 
     >>> serde = key_serde(Type("numeric"))
     >>> serde.encode(decimal.Decimal("1.50")), serde.decode(b"1.5")
@@ -81,14 +81,14 @@ _AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
 
 
 def _one_nan(row: Any, places: Sequence[int]) -> Any:
-    """The row with one NaN object for all NaNs: Python compares tuple elements by identity first."""
+    """Return the row with one object for all NaNs, because Python compares tuple items by identity first."""
     if row is None or all(row[i] == row[i] for i in places):
         return row
     return tuple(math.nan if value != value else value for value in row)
 
 
 def _identity(row: Any, floats: Sequence[int], numerics: Sequence[int]) -> Any:
-    """The canonical row among those equal to `row`."""
+    """Return the one row that represents all rows equal to `row`."""
     if row is None:
         return None
     cells = list(row)

@@ -1,4 +1,4 @@
-"""Resolves the names in a query: columns of the tables in its FROM, or of the enclosing query."""
+"""Resolves the names in a query: they are columns of the tables in its FROM, or of the enclosing query."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ __all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "position_of", "refu
 
 
 def folded(identifier: exp.Expr) -> str:
-    """A name in its canonical form: unchanged if quoted, otherwise in lower case."""
+    """Return a name in its canonical form: unchanged if quoted, else in lower case."""
     name = text_of(identifier)
     return name if isinstance(identifier, exp.Identifier) and identifier.args.get("quoted") else name.lower()
 
@@ -27,7 +27,7 @@ _NO_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A visible column. Its name is `table.name`, and also `name`, unless it is `hidden` because USING merged it."""
+    """A column that a name can mean: `table.name`, and also `name`, unless it is `hidden` because USING merged it."""
 
     table: str
     name: str
@@ -49,7 +49,7 @@ class QueryContext:
     """The value of a scalar subquery without matching rows; null if the list is empty."""
 
     def with_tables(self, tables: dict[str, Node]) -> "QueryContext":
-        """The same context with these tables added."""
+        """Return the context with these tables added."""
         return replace(self, tables={**self.tables, **tables})
 
 
@@ -60,7 +60,7 @@ class ColumnScope:
         self.text, self.seen, self.environment = text, list(seen), environment
 
     def resolve(self, node: exp.Column) -> Expr:
-        """The column of a name. A column of the enclosing query has the operation `outer`. Raises: TopologyError."""
+        """Return the column of a name; of the enclosing query, as operation `outer`. Raises: TopologyError."""
         found = self.find(node)
         if found is not None:
             return replace(found, where=self.text.where(node))
@@ -70,7 +70,7 @@ class ColumnScope:
         raise self._unknown(node)
 
     def find(self, node: exp.Column) -> Expr | None:
-        """The column of this FROM with that name, or None. Raises: TopologyError if there are several."""
+        """Return the column of this FROM with that name, or None. Raises: TopologyError if there are several."""
         name, table = folded(node.args["this"]), node.args.get("table")
         wanted = folded(table) if table is not None else None
         fitting = [s for s in self.seen if (s.table == wanted if wanted is not None else not s.hidden)]
@@ -85,7 +85,7 @@ class ColumnScope:
         return exact[0].expr if exact else None
 
     def star(self, node: exp.Expr, table: str | None) -> list[Seen]:
-        """The columns of `*` or `table.*`. Raises: TopologyError if there is no such table."""
+        """Return the columns of `*` or `table.*`. Raises: TopologyError if there is no such table."""
         found = [s for s in self.seen if (not s.hidden if table is None else s.table == table)]
         if not found and table is None:
             raise self.text.error(node, f"SELECT * without a column: {_NO_COLUMNS}")
@@ -110,17 +110,17 @@ class ColumnScope:
         return self.text.error(node, message)
 
     def moved(self, change: Callable[[Expr], Expr]) -> "ColumnScope":
-        """The same names over other expressions."""
+        """Return a scope with the same names, whose expressions are changed by `change`."""
         seen = [Seen(s.table, s.name, change(s.expr), s.hidden) for s in self.seen]
         return ColumnScope(self.text, seen, self.environment)
 
     def shifted(self, by: int) -> "ColumnScope":
-        """The same columns, moved `by` places to the right."""
+        """Return a scope with the same columns, moved `by` places to the right."""
         return self.moved(lambda expr: shifted(expr, by))
 
 
 def refuse_outer(text: StatementText, *exprs: Expr) -> None:
-    """Refuse a column of the enclosing query anywhere but in an equality of WHERE."""
+    """Refuse columns of the enclosing query in expressions. They are allowed only in equalities of WHERE."""
     for expr in exprs:
         for part in walk(expr):
             if part.op == "outer":
@@ -132,13 +132,13 @@ def refuse_outer(text: StatementText, *exprs: Expr) -> None:
 
 
 def scope_of(text: StatementText, node: Node, alias: str, environment: QueryContext) -> ColumnScope:
-    """The columns of one table in FROM."""
+    """Return a scope with the columns of one table in FROM."""
     seen = [Seen(alias, found.name, column(i, found.type)) for i, found in enumerate(node.columns)]
     return ColumnScope(text, seen, environment)
 
 
 def position_of(text: StatementText, part: exp.Expr, names: Sequence[str], clause: str) -> int | None:
-    """The index of the column to which a clause refers by number or by name; None if it is an expression."""
+    """Return the index of the column that a clause names by number or by name; None if it is an expression."""
     number = whole_number(part)
     if number is not None:
         if not 1 <= number <= len(names):

@@ -1,4 +1,4 @@
-"""generate_series: the whole numbers from a first to a last, as rows."""
+"""generate_series: the whole numbers from a first to a last number, as rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class SeriesBounds:
 
 
 def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
-    """A function from a row to that row with each number of its series appended; no rows if a bound is null."""
+    """Return a function that yields a row with each number of its series appended; none if a bound is null."""
 
     def series(row: Any) -> Iterator[Any]:
         first, last, step = bounds(row)

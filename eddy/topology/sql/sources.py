@@ -1,4 +1,4 @@
-"""FROM: tables, queries, functions and joins, bound to one node over all of their columns."""
+"""Binds FROM: tables, queries, functions and joins become one node with all their columns."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ _SIDES: dict[str, Literal["left", "right", "both"]] = {"LEFT": "left", "RIGHT": 
 
 
 def from_clause(queries: QueryBinding, select: exp.Select, path: str, environment: QueryContext) -> Source:
-    """The node of a FROM, and the scope with the names of its columns."""
+    """Return the node of a FROM, and the scope with the names of its columns."""
     first = select.args.get("from_")
     if first is None:
         return ONE_ROW, ColumnScope(queries.text, [], environment)
@@ -56,7 +56,7 @@ def from_clause(queries: QueryBinding, select: exp.Select, path: str, environmen
 def _joined(
     queries: QueryBinding, first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: QueryContext
 ) -> Source:
-    """Tables followed by joins; a comma binds less tightly than JOIN."""
+    """Bind tables followed by joins. A comma binds less tightly than JOIN."""
     left = _item(queries, first, path, environment)
     before: Source | None = None
     for join in joins:
@@ -69,9 +69,9 @@ def _joined(
 
 
 def _is_comma(text: StatementText, join: exp.Join) -> bool:
-    """Whether a table follows a comma.
+    """Return whether a table follows a comma.
 
-    Raises: TopologyError for JOIN without a condition, which the parser represents alike.
+    Raises: TopologyError for JOIN without a condition, since the parser gives it the same form.
     """
     if has(join, "on", "using", "side", "kind", "method"):
         return False
@@ -81,7 +81,7 @@ def _is_comma(text: StatementText, join: exp.Join) -> bool:
 
 
 def _both(left: Source | None, right: Source, at: exp.Expr) -> Source:
-    """All combinations of the rows of two sources."""
+    """Return all combinations of the rows of two sources."""
     if left is None:
         return right
     node, width = _product(left[0], right[0]), len(left[0].columns)
@@ -98,7 +98,7 @@ def _beside(left: ColumnScope, right: ColumnScope, width: int, at: exp.Expr) -> 
 
 
 def _product(left: Node, right: Node, conditions: tuple[Expr, ...] = ()) -> Product:
-    """An inner join; nested products are merged, so that the planner sees one."""
+    """Return an inner join. Nested products are merged, so that the planner sees a single product."""
     parts: list[Node] = []
     names: list[str] = []
     width, found = 0, list(conditions)
@@ -149,7 +149,7 @@ def _join(queries: QueryBinding, left: Source, right: Source, join: exp.Join, pa
 def _using(
     left: ColumnScope, right: ColumnScope, both: ColumnScope, join: exp.Join, width: int, side: str
 ) -> tuple[ColumnScope, list[Expr]]:
-    """USING: each pair of equal columns becomes one column, named without a table."""
+    """Bind USING: each pair of equal columns becomes one column, which is named without a table."""
     merged: list[Seen] = []
     hidden: set[Expr] = set()
     conditions = []
@@ -175,7 +175,7 @@ def _using(
 
 
 def _item(queries: QueryBinding, node: exp.Expr, path: str, environment: QueryContext) -> Source:
-    """One table, query or function in FROM."""
+    """Bind one table, query or function in FROM."""
     text = queries.text
     if isinstance(node, exp.Table) and isinstance(node.args["this"], exp.ExplodingGenerateSeries | exp.GenerateSeries):
         return _series(queries, node, environment)
@@ -228,7 +228,7 @@ def _alias(node: exp.Expr) -> str:
 def _aliased(
     queries: QueryBinding, node: exp.Expr, found: Node, alias: str, environment: QueryContext, step: str = ""
 ) -> Source:
-    """A source under its alias, with the alias's column names. `step` names the join that reads it."""
+    """Return a source under its alias, with the alias's column names. `step` names the join that reads the source."""
     names = (node.args["alias"].args.get("columns") or []) if node.args.get("alias") else []
     if len(names) > len(found.columns):
         raise queries.text.error(names[0], f"{len(names)} names for the {len(found.columns)} columns of '{alias}'")
@@ -238,7 +238,7 @@ def _aliased(
 
 
 def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
-    """The same rows with the first columns renamed."""
+    """Return the same rows with the first columns renamed."""
     columns = tuple(
         NamedColumn(names[i] if i < len(names) else found.name, found.type) for i, found in enumerate(node.columns)
     )
@@ -246,7 +246,7 @@ def renamed(node: Node, names: Sequence[str], step: str = "") -> Node:
 
 
 def _series(queries: QueryBinding, node: exp.Table, environment: QueryContext) -> Source:
-    """generate_series(first, last[, step]) of whole numbers, from constants."""
+    """Bind generate_series(first, last[, step]) of whole numbers that are constants."""
     call, text = node.args["this"], queries.text
     if node.args.get("ordinality"):
         raise text.unsupported(node, "WITH ORDINALITY")
@@ -269,7 +269,7 @@ def _series(queries: QueryBinding, node: exp.Table, environment: QueryContext) -
 
 
 def _in_windows(queries: QueryBinding, node: exp.Table, path: str, environment: QueryContext) -> Source:
-    """TUMBLE, HOP or SESSION of a table or a query."""
+    """Bind TUMBLE, HOP or SESSION of a table or a query."""
     call = node.args["this"]
     alias = _alias(node) or call.args["this"].lower()
     step = f"{path}-{alias}"
@@ -279,7 +279,7 @@ def _in_windows(queries: QueryBinding, node: exp.Table, path: str, environment: 
 
 
 def values(queries: QueryBinding, node: exp.Values, path: str, environment: QueryContext) -> Node:
-    """VALUES: rows of expressions, with columns named column1, column2, …"""
+    """Bind VALUES: rows of expressions, with columns named column1, column2, …"""
     text = queries.text
     rows = [parts_of(row) if isinstance(row, exp.Tuple) else [row] for row in parts_of(node)]
     width = len(rows[0])

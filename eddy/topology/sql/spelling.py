@@ -1,4 +1,4 @@
-"""SQL's names for the parser's node types, and the arguments in SQL's order."""
+"""SQL's names for the parser's node types, and the arguments of a node in SQL's order."""
 
 from sqlglot import exp
 from sqlglot.dialects import Postgres
@@ -60,7 +60,7 @@ _TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
 
 
 def name_of(node: exp.Expr) -> str:
-    """SQL's name of the function of a node."""
+    """Return SQL's name of the function that a node calls."""
     if isinstance(node, exp.Anonymous):
         return text_of(node).lower()
     if isinstance(node, exp.Trim):
@@ -75,7 +75,7 @@ def name_of(node: exp.Expr) -> str:
 
 
 def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
-    """The arguments in SQL's order; None if the node is not a function."""
+    """Return the arguments in SQL's order; None if the node is not a function."""
     if isinstance(node, exp.Anonymous):
         return list(parts_of(node))
     if type(node) not in _FUNCTIONS:
@@ -91,7 +91,7 @@ def arguments_of(node: exp.Expr) -> list[exp.Expr] | None:
 
 
 def instead_of(name: str) -> str:
-    """What to write in place of an aggregate or a function that is not supported; empty if nothing is near."""
+    """Return a text to write instead of an unsupported aggregate or function; empty if there is none like it."""
     if name in _LISTS:
         return (
             "a column has no lists. count(DISTINCT x) counts the values, and a topology lists them, of windows, too: "

@@ -1,4 +1,4 @@
-"""A statement, bound: from its text and the columns of its tables to the algebra that computes it."""
+"""Binds a statement: its text and the columns of its tables become the algebra that computes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["Statement", "bind_statement", "too_deep"]
 
 @dataclass(frozen=True)
 class Statement:
-    """The plan of a statement. Only the first `visible` columns are part of the result; the others serve ORDER BY."""
+    """The plan of a statement. Only its first `visible` columns are in the result; the others serve ORDER BY."""
 
     node: Node
     visible: int
@@ -36,7 +36,7 @@ def bind_statement(
 ) -> Statement:
     """Bind and plan the one statement of a text over tables with these columns.
 
-    With `ordered`, the statement's own ORDER BY, LIMIT and OFFSET are left to the caller, as its ordering.
+    With `ordered`, the caller applies the statement's own ORDER BY, LIMIT and OFFSET, which are in `ordering`.
     Raises: TopologyError with the place of the error.
     """
     try:
@@ -46,7 +46,7 @@ def bind_statement(
 
 
 def too_deep(text: StatementText) -> TopologyError:
-    """The error for a statement whose parts are nested deeper than Python calls functions."""
+    """Return the error for a statement whose parts are nested more deeply than Python's calls can be."""
     return text.unsupported(0, "nesting so deep", "put parts into common table expressions, or write IN (…)")
 
 

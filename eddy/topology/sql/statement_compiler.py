@@ -1,8 +1,8 @@
-"""From the algebra to eddy's relations: the steps of a topology that compute a statement.
+"""Compiles the algebra of a statement to eddy's relations, the steps of a topology.
 
-A node is emitted as rows (key, value) for its consumer, with the key that a join or a group needs, and with the columns
-that are read downstream. Conditions and projections become Python functions, and a projection of a join is computed by
-the join's merge function.
+A node becomes rows (key, value) for the step that reads it, with the key that a join or a group needs, and with the
+columns that are read downstream. Conditions and projections become Python functions. A projection of a join is computed
+by the join's merge function.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ Only rows of the first kind are under the empty key.
 
 
 class StatementCompiler:
-    """Compiles the nodes of one statement. `tables` maps each table to its relation, with rows in the values."""
+    """Compiles the nodes of one statement. `tables` has a relation for each table, with SQL's rows as values."""
 
     def __init__(self, builder: Builder, tables: Mapping[str, Rows], name: str, names: StepNames) -> None:
         self._builder, self._tables, self._name, self._names = builder, tables, name, names
@@ -80,17 +80,17 @@ class StatementCompiler:
         return [(block, rows) for block, rows in self._errors if rows._node in there and rows._node not in inside]
 
     def limit(self, block: algebra.Block, binding: str) -> int:
-        """The limit that applies to a binding, given its name in the errors of `block`."""
+        """Return the limit that applies to a binding, given the binding's name in the errors of `block`."""
         inner = {f"{found.label}.": found for found, _ in self._errors if found is not block}
         found = next((one for label, one in inner.items() if binding.startswith(label)), block)
         return found.bound.iterations if found.bound else 0
 
     def rows(self, node: Node) -> Rows:
-        """The rows of a node, under the empty key."""
+        """Return the rows of a node, under the empty key."""
         return self._emit(node, (), all_columns(node))
 
     def _emit(self, node: Node, key: Exprs, value: Exprs) -> Rows:
-        """A relation of rows (key, value), computed from each row of a node."""
+        """Return a relation of rows (key, value), whose expressions are computed from each row of a node."""
         match node:
             case algebra.Project():
                 inner = [replace_columns(expr, node.exprs) for expr in (*key, *value)]
@@ -111,7 +111,7 @@ class StatementCompiler:
                 return self._mapped(relation, node, key, value, side)
 
     def _mapped(self, relation: Rows, node: Node, key: Exprs, value: Exprs, side: str = _BY_VALUE) -> Rows:
-        """The mapped rows of a relation; the relation itself if the mapping changes nothing."""
+        """Return the mapped rows of a relation, or the relation itself if the mapping changes nothing."""
         if side == _BY_VALUE and not key and _is_whole(value, len(node.columns)):
             return relation
         whole = None if _is_whole(value, len(node.columns)) else value
@@ -133,7 +133,7 @@ class StatementCompiler:
         return self._mapped(kept, narrow, moved[: len(key)], moved[len(key) :])
 
     def _join(self, node: algebra.Join, key: Exprs, value: Exprs) -> Rows:
-        """The join; its merge function computes the requested key and value."""
+        """Return the join. Its merge function computes the requested key and value."""
         width = len(node.left.columns)
         used = {i for expr in (*key, *value) for i in columns_of(expr)}
         ours, theirs = sorted(i for i in used if i < width), sorted(i for i in used if i >= width)
@@ -145,12 +145,12 @@ class StatementCompiler:
         return left.join(right, merge, self._names.take(node.name, "join"), _serde(key), _serde(value))
 
     def _keyed(self, node: Node, key: Exprs, value: Exprs, nulls: bool = False) -> Rows:
-        """The rows of a node under a key; without rows whose key has a null, which equals nothing."""
+        """Return the rows of a node under a key. Rows whose key has a null are dropped, unless `nulls`."""
         found = self._emit(node, key, value)
         return found if nulls or not key or all(_never_null(expr) for expr in key) else found.filter(_without_null)
 
     def _semi(self, node: algebra.Semi, key: Exprs, value: Exprs) -> Rows:
-        """Semi: the join with each key once. Anti: all rows, less the semi join's rows."""
+        """Return a Semi as a join with each key once, and an Anti as all rows minus the rows of the Semi."""
         name = self._names.take(node.name, "match")
         needed = sorted({i for expr in (*key, *value, *node.left_key) for i in columns_of(expr)})
         base = algebra.Project(
@@ -177,7 +177,7 @@ class StatementCompiler:
         return self._mapped(rows, base, out_key, out_value).union(_negated(semi))
 
     def _plain(self, node: Node) -> tuple[Rows, str]:
-        """The relation of a node, and whether SQL's columns are in its keys or in its values."""
+        """Return the relation of a node, and whether SQL's columns are in its keys or in its values."""
         match node:
             case algebra.NamedTable():
                 return self._tables[node.table], _BY_VALUE
@@ -210,7 +210,7 @@ class StatementCompiler:
         return self._done[key]
 
     def _constant(self, node: algebra.Rows) -> Rows:
-        """Rows written in the statement. A query without FROM has one row without columns."""
+        """Return rows written in the statement. A query without FROM has one row without columns."""
 
         def make() -> tuple[Rows, str]:
             name = self._names.take(node.name or f"{self._name}-one-row", "rows" if node.name else "")
@@ -223,7 +223,7 @@ class StatementCompiler:
         return constant(self._builder, rows, name, row_serde(()), serde).at_one_owner(name)
 
     def _repeated(self, node: algebra.Series | algebra.InWindows | algebra.Limit) -> Rows:
-        """Each row with each number of its series, or with the bounds of each of its windows; or each first row."""
+        """Return each row with each number of its series or each of its windows; for Limit, the first rows."""
         function: Any
         match node:
             case algebra.Limit():
@@ -236,7 +236,7 @@ class StatementCompiler:
         return rows.flat_map_values(function, None, _serde(all_columns(node)))
 
     def _first(self, node: algebra.Limit) -> Rows:
-        """The tuple of the first rows, of one group that has all rows."""
+        """Return a relation with one row, whose value is the tuple of the first rows of all."""
         groups = self.rows(node.input).group_by_key(row_serde(()))
         return groups.top_k(node.first.most, self._names.take(node.name), node.first.order).to_relation()
 
@@ -246,11 +246,11 @@ class StatementCompiler:
         return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node))), _BY_GROUP
 
     def _set(self, node: Node) -> Rows:
-        """The rows of a node as keys, without a value."""
+        """Return the rows of a node as keys, without a value."""
         return self._emit(node, all_columns(node), ())
 
     def _valid(self, node: algebra.Valid) -> Rows:
-        """The rows in keys, each at its own owner, while the present time is between their moments."""
+        """Return the rows as keys, each at its key's owner, while the present time is between its moments."""
         if self._loops:
             raise TopologyError(
                 f"sql '{self._name}' {node.where}: now() inside a recursive table, where no time passes; put the "
@@ -271,7 +271,7 @@ class StatementCompiler:
         return (left if node.all else left.distinct(f"{name}-left")).minus(right, name)
 
     def _intersect(self, node: algebra.Intersect) -> Rows:
-        """The left side minus the rows that it has more often than the right side."""
+        """Return the left side minus the rows that it has more often than the right side."""
         left, right, name = self._set(node.left), self._set(node.right), self._names.take(node.name)
         left = left if node.all else left.distinct(f"{name}-left")
         return left.union(_negated(left.minus(right, name)))
@@ -294,7 +294,7 @@ class StatementCompiler:
         return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node))), _BY_GROUP
 
     def _loop(self, node: algebra.Loop) -> tuple[Rows, str]:
-        """WITH RECURSIVE: a bag whose weights add up, or a set for UNION."""
+        """Return WITH RECURSIVE: a set for UNION, else a bag whose weights add up."""
         name = self._names.take(node.name)
         edges = edges_of(node) if not self._loops else None
         if edges is not None:
@@ -326,7 +326,7 @@ class StatementCompiler:
         return (found.distinct(f"{name}-distinct"), _BY_KEY) if node.distinct else (found, _BY_VALUE)
 
     def _reachable(self, node: algebra.Loop, edges: Edges, name: str) -> Rows:
-        """The nodes reachable from the seed over edges."""
+        """Return the nodes that are reachable from the seed over edges."""
         nodes = row_serde((Type("boolean"), node.columns[0].type))
         links = self._keyed(edges.node, (edges.key,), (edges.to,)).map(link, None, nodes, nodes)
         starts = self.rows(node.seed).map(from_start, None, nodes, nodes)
@@ -339,18 +339,18 @@ class StatementCompiler:
         return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
     def _so_far(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
-        """The present steps and taken names, before a loop's body is built."""
+        """Return the present steps and taken names, before the steps inside a loop are built."""
         return dict(self._done), self._names.mark()
 
     def _go_back(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:
-        """Forget the body that an earlier call built, whose steps have been removed."""
+        """Forget the steps inside a loop that an earlier call has built, since the plan has removed them."""
         done, names = outside
         self._done = dict(done)
         self._names.reset(names)
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        """Marks that the body of a loop is being built."""
+        """Mark, until the block ends, that the steps inside a loop are being built."""
         self._loops += 1
         try:
             yield
@@ -358,7 +358,7 @@ class StatementCompiler:
             self._loops -= 1
 
     def _block(self, block: algebra.Block) -> dict[str, Rows]:
-        """WITH MUTUALLY RECURSIVE: the relations of its bindings."""
+        """Return the relations of the bindings of WITH MUTUALLY RECURSIVE, by name."""
         if block not in self._done:
             block_name, outside = self._names.take(block.name), self._so_far()
 
@@ -415,12 +415,12 @@ def _names(row: str, width: int) -> list[str]:
 
 
 def _is_whole(value: Exprs, width: int) -> bool:
-    """Whether the expressions are all columns of a row, in their order."""
+    """Return whether the expressions are all columns of a row, in their order."""
     return len(value) == width and all(expr.op == "column" and expr.value == i for i, expr in enumerate(value))
 
 
 def _costs_no_more(exprs: Exprs, users: Exprs) -> bool:
-    """Whether inlining the expressions would compute no expensive expression more than once."""
+    """Return whether `users` would compute no expensive expression more than once if `exprs` were inlined in them."""
     read: dict[int, int] = {}
     for user in users:
         for part in walk(user):
@@ -438,7 +438,7 @@ def _without_null(key: tuple[Any, ...], _: Any) -> bool:
 
 
 def _parameters(names: Sequence[str]) -> list[str]:
-    """The bindings' names as parameter names; an invalid name is replaced by its position."""
+    """Return the bindings' names as parameter names; an invalid name is replaced by one with its position."""
     possible = {name for name in names if name.isidentifier() and name.isascii() and not iskeyword(name)} - _TAKEN
     made: list[str] = []
     for i, name in enumerate(names):

@@ -1,10 +1,10 @@
 """Tables of a statement: a collection of the topology, and the SQL columns of its rows (key, value).
 
-If the serdes have types, the columns follow from them: a key that is a struct gives a column for each field, any other
-key the column `key`; the same for the value and `value`. For serdes without types, or for other names, the author
-declares the columns: (collection, {"name": "type", …}). Fields of the value (a struct's, a dict's) fill the declared
-columns of their names, and the key fills the others. A value without field names fills columns in order, after the key;
-a tuple fills one for each element.
+If the serdes have types, the columns follow from the types. A key that is a struct gives a column for each field; any
+other key gives the column `key`. The value gives its fields, or the column `value`, in the same way. For serdes without
+types, or for other names, the author declares the columns: (collection, {"name": "type", …}). Then the fields of the
+value (a struct's, a dict's) fill the declared columns with their names, and the key fills the others. A value without
+field names fills the columns in order, after the key; a tuple fills one column with each element.
 """
 
 import types
@@ -27,7 +27,7 @@ __all__ = ["as_relation", "rows_relation"]
 
 
 def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
-    """A table's rows as tuples of its columns, at one owner. Raises: TopologyError if `source` is not a table."""
+    """Return a table's rows as tuples of its columns, at one owner. Raises: TopologyError if `source` is no table."""
     collection, given = source if isinstance(source, tuple) and len(source) == 2 else (source, None)
     relation = as_relation(name, collection)
     named = _columns_of_rows(relation)
@@ -51,7 +51,7 @@ def rows_relation(name: str, source: Any, where: str) -> tuple[Relation[Any, Any
 def _renamed(
     name: str, relation: Relation[Any, Any], named: tuple[NamedColumn, ...], given: Columns | None, where: str
 ) -> tuple[Relation[Any, Any], tuple[NamedColumn, ...]]:
-    """The rows of another statement, under any key, with its own column names or new ones."""
+    """Return the rows of another statement, under any key, with their own column names or with new ones."""
     columns = named if given is None else columns_named(name, given, named)
     read = _row_function(name, columns, None, None) if columns != named else lambda _, row: row
     rows = relation.map(lambda _, row: ((), read((), row)), None, row_serde(()), row_serde(_types(columns)))
@@ -63,7 +63,7 @@ def _types(columns: Sequence[NamedColumn]) -> tuple[Type, ...]:
 
 
 def _columns_of_rows(relation: Relation[Any, Any]) -> tuple[NamedColumn, ...] | None:
-    """The columns of a view, or of a relation made from one by steps that keep rows; None for anything else."""
+    """Return the columns of a view, or of a relation made from a view by steps that keep rows; else None."""
     node, known = relation._node, relation._builder.columns
     while node not in known and isinstance(node, _KEEP_ROWS) and getattr(node, "verb", "filter") in _KEEPING:
         node = node.inputs[0]
@@ -75,7 +75,7 @@ _KEEPING = {"filter", "filter-not", "peek", "select-key"}
 
 
 def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
-    """A collection as a relation. Raises: TopologyError for any other object."""
+    """Return a collection as a relation. Raises: TopologyError for any other object."""
     if isinstance(collection, Relation):
         return collection
     builder, node = getattr(collection, "_builder", None), getattr(collection, "_node", None)
@@ -90,7 +90,7 @@ def as_relation(name: str, collection: Any) -> Relation[Any, Any]:
 def _known_columns(
     name: str, key: Serde[Any] | None, value: Serde[Any] | None, needed: bool
 ) -> list[NamedColumn] | None:
-    """The columns known from the serdes; None if unknown, or, if `needed`, an error."""
+    """Return the columns known from the serdes. If they are unknown, return None or, if `needed`, raise an error."""
     found: list[NamedColumn] = []
     for part, serde in (("key", key), ("value", value)):
         python = None if serde is None else serde.type
@@ -125,7 +125,7 @@ def _type_of(annotation: Any) -> Type | None:
 def _row_function(
     name: str, columns: Sequence[NamedColumn], key: Serde[Any] | None, value: Serde[Any] | None
 ) -> Callable[[Any, Any], tuple[Any, ...]]:
-    """The function from (key, value) to the row."""
+    """Return the function that makes a table's row from (key, value)."""
     names = [column.name for column in columns]
     readers = [reader_of(f"sql table '{name}' column '{column.name}'", column.type) for column in columns]
 
@@ -142,7 +142,7 @@ def _row_function(
 
 
 def _cells(names: Sequence[str], key: Any, value: Any) -> Sequence[Any]:
-    """A function that returns the cells of a row: named fields by name, other fields in order."""
+    """Return the values of the columns: named fields by their names, other fields in order."""
     if isinstance(value, msgspec.Struct):
         fields = value.__struct_fields__
         others = iter(_elements(key))

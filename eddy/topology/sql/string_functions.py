@@ -25,40 +25,40 @@ __all__ = [
 
 
 def substring_from(text: str, start: int) -> str:
-    """The rest of the text from the character `start`, counted from 1."""
+    """Return the rest of the text from the character with the number `start`, counted from 1."""
     return text[max(start - 1, 0) :]
 
 
 def substring(text: str, start: int, length: int) -> str:
-    """The characters from `start` to before `start + length`, as far as they exist."""
+    """Return the characters from `start` to before `start + length`, as far as they exist."""
     if length < 0:
         raise DataError(f"substring of length {length}; 0 or more is needed")
     return text[max(start - 1, 0) : max(start - 1 + length, 0)]
 
 
 def position(text: str, part: str) -> int:
-    """The position of `part`, or 0."""
+    """Return the position of `part`, counted from 1, or 0 if it is not in the text."""
     return text.find(part) + 1
 
 
 def left(text: str, count: int) -> str:
-    """The first `count` characters; if `count` is negative, all but the last ones."""
+    """Return the first `count` characters; if `count` is negative, all but the last `-count` characters."""
     return text[:count]
 
 
 def right(text: str, count: int) -> str:
-    """The last `count` characters; if `count` is negative, all but the first ones."""
+    """Return the last `count` characters; if `count` is negative, all but the first `-count` characters."""
     return text[max(len(text) - count, 0) :] if count > 0 else text[-count:] if count else ""
 
 
 def repeat(text: str, times: int) -> str:
-    """The text so many times."""
+    """Return the text repeated `times` times."""
     _check_size("repeat", len(text) * times)
     return text * times
 
 
 def replace(text: str, old: str, new: str) -> str:
-    """The text with `new` in each place of `old`."""
+    """Return the text with `new` in each place of `old`."""
     if not old:
         return text
     if len(new) > len(old):
@@ -73,7 +73,7 @@ def _check_size(name: str, characters: int) -> None:
 
 
 def pad(at_left: bool) -> Callable[..., str]:
-    """The function `lpad` or `rpad`: pads or cuts a text to a length."""
+    """Return the function `lpad` or `rpad`, which pads or cuts a text to a length."""
 
     def padded(text: str, length: int, fill: str = " ") -> str:
         missing = length - len(text)
@@ -87,7 +87,7 @@ def pad(at_left: bool) -> Callable[..., str]:
 
 
 def split_part(text: str, separator: str, index: int) -> str:
-    """The part with this number, counted from 1, or from -1 backwards; "" if there is none."""
+    """Return the part with this number, counted from 1, or from -1 backwards; "" if there is none."""
     if index == 0:
         raise DataError("split_part: part 0; a number from 1 on, or from -1 on backwards, is needed")
     parts = text.split(separator) if separator else [text]
@@ -95,7 +95,7 @@ def split_part(text: str, separator: str, index: int) -> str:
 
 
 def trimmed(method: Callable[[str, str], str]) -> Callable[..., str]:
-    """The function `trim`, `ltrim` or `rtrim`: removes these characters, by default spaces, from the ends of a text."""
+    """Return `trim`, `ltrim` or `rtrim`: it removes given characters, or spaces, from the ends of a text."""
 
     def trim(text: str, characters: str = " ") -> str:
         return method(text, characters) if characters else text
@@ -104,12 +104,12 @@ def trimmed(method: Callable[[str, str], str]) -> Callable[..., str]:
 
 
 def initcap(text: str) -> str:
-    """The text with the first letter of each word in upper case, and the others in lower case."""
+    """Return the text with the first letter of each word in upper case, and the others in lower case."""
     return re.sub(r"[^\W_]+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
 
 
 def like(ignore_case: bool) -> Callable[[str, str], bool]:
-    """`LIKE` or `ILIKE`: % matches any text, _ one character, \\ escapes the next character."""
+    """Return `LIKE` or `ILIKE`: % matches any text, _ one character, \\ escapes the next character."""
 
     return lambda text, pattern: _compiled(pattern, ignore_case).fullmatch(text) is not None
 

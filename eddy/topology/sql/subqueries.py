@@ -1,13 +1,13 @@
-"""Queries inside of expressions: EXISTS, IN, and a query as a value. Each becomes a join of the query around it.
+"""Queries inside expressions: EXISTS, IN, and a query as a value. Each becomes a join of the query around it.
 
     EXISTS (…)       the rows with a match                       Semi, and NOT EXISTS Anti
-    x IN (…)         true: with a match; unknown: without a match, if x or a row of the query is null, and the query has
+    x IN (…)         true with a match; unknown without a match, if x or a row of the query is null and the query has
                      rows; otherwise false
-    (SELECT …)       the one row, or null; several are an error
+    (SELECT …)       the value of the one row, or null if there is none; several rows are an error
 
-If such an expression is a condition by itself, the join is the filter; otherwise the join appends a column to the rows,
-which the expression reads. A subquery may name columns of the enclosing query in conditions inner = outer of its WHERE:
-these become the keys of the join.
+If such an expression is a condition by itself, the join is the filter. Otherwise the join appends a column to the rows,
+and the expression reads this column. A subquery may name columns of the enclosing query in conditions inner = outer of
+its WHERE; these columns become the keys of the join.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,10 +47,10 @@ __all__ = ["Applied", "Correlation", "Subquery", "bind_subquery"]
 
 @dataclass(frozen=True, eq=False)
 class Subquery:
-    """A query in an expression. Its first `width` columns are its result, the others are its correlated columns.
+    """A query in an expression. Its first `width` columns are its result; the others are its correlated columns.
 
-    The arguments of its `Expr` are the values before IN, then the outer values that the correlated columns have to
-    equal. `missing` is the value of a scalar subquery without matching rows.
+    The arguments of its `Expr` are the values before IN, then the outer values that the correlated columns must equal.
+    `missing` is the value of a scalar subquery that has no matching row.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Correlation:
         return rest
 
     def refuse(self, what: str) -> None:
-        """Refuse correlation in a clause where it would have another meaning."""
+        """Refuse correlated conditions in a query whose clause `what` would then have another meaning."""
         if self.outer:
             raise self._text.unsupported(
                 self.inner[0].where, f"{what} that names columns of the enclosing query", "write a join"
@@ -99,7 +99,7 @@ def _outer_in(expr: Expr) -> Iterable[Expr]:
 
 
 def _inside(expr: Expr) -> Iterable[Expr]:
-    """The nodes of an expression, without references to the enclosing query."""
+    """Yield the nodes of an expression, without references to the enclosing query."""
     if expr.op == "outer":
         return
     yield expr
@@ -108,7 +108,7 @@ def _inside(expr: Expr) -> Iterable[Expr]:
 
 
 def bind_subquery(queries: QueryBinding, node: exp.Expr, binder: Binder, path: str, environment: QueryContext) -> Expr:
-    """The expression of a query inside of an expression. Raises: TopologyError."""
+    """Return the expression of a query inside an expression. Raises: TopologyError."""
     kind = "exists" if isinstance(node, exp.Exists) else "in" if isinstance(node, exp.In) else "value"
     query = node.args["query"] if kind == "in" else node.args["this"] if kind == "exists" else node
     inner = QueryContext(environment.tables, binder.scope, value=kind == "value")
@@ -152,7 +152,7 @@ def _in(queries: QueryBinding, node: exp.Expr, binder: Binder, body: Node, outer
 
 
 class Applied:
-    """The rows of a query while conditions and expressions with subqueries are applied to them.
+    """The rows of a query, to which conditions and expressions with subqueries are applied one after another.
 
     Columns are appended, and never removed.
     """
@@ -177,13 +177,13 @@ class Applied:
                 self.node = _filter(self.node, value)
 
     def during(self, moments: Moments, name: str) -> None:
-        """Keep the rows whose moments the present time is between."""
+        """Keep the rows while the present time is between their moments."""
         node = self.node
         from_, until, where = moments.from_, moments.until, moments.where
         self.node = Valid(columns=node.columns, name=name, input=node, from_=from_, until=until, where=where)
 
     def values(self, exprs: Sequence[Expr]) -> list[Expr]:
-        """The expressions over the current rows, to which a column is appended for each subquery."""
+        """Return the expressions over the current rows, after a column is appended for each subquery in them."""
         places: dict[Expr, Expr] = {}
         for expr in exprs:
             for found in walk(expr):
@@ -193,7 +193,7 @@ class Applied:
         return [transform(expr, places.get) for expr in exprs]
 
     def _matching(self, expr: Expr, suffix: str = "") -> Node:
-        """The rows for which EXISTS or IN is true."""
+        """Return the rows for which EXISTS or IN is true."""
         found = expr.value
         theirs = all_columns(found.node)
         keys = theirs if found.kind == "in" else theirs[found.width :]
@@ -203,11 +203,11 @@ class Applied:
         return tuple(self.values(expr.args))
 
     def _refused(self, expr: Expr) -> Node:
-        """The rows for which EXISTS or IN is false."""
+        """Return the rows for which EXISTS or IN is false."""
         return self._split(expr)[1]
 
     def _split(self, expr: Expr) -> tuple[Node, Node, Node | None]:
-        """Three nodes: the rows for which EXISTS or IN is true, false, and unknown."""
+        """Return the rows for which EXISTS or IN is true, is false, and is unknown; None if none can be unknown."""
         found, ours = expr.value, self._arguments(expr)
         rows = self.node = Shared(columns=self.node.columns, input=self.node)
         theirs = all_columns(found.node)

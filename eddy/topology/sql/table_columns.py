@@ -1,4 +1,4 @@
-"""The columns of a statement's tables, as users write them, and the conversion of values to their types."""
+"""The columns of a statement's tables, as users declare them, and the conversion of values to the columns' types."""
 
 import datetime
 import decimal
@@ -18,7 +18,7 @@ Columns = Mapping[str, "str | type"] | Sequence[str]
 
 
 def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | None = None) -> tuple[NamedColumn, ...]:
-    """The columns given by a user. Raises: TopologyError for an unknown or missing type."""
+    """Return the columns that a user declares. Raises: TopologyError for an unknown or missing type."""
     if not isinstance(columns, Mapping):
         if known is None or len(known) != len(columns):
             there = "their types are not known" if known is None else f"there are {len(known)}"
@@ -43,7 +43,7 @@ def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | N
 
 
 def reader_of(where: str, type: Type) -> Callable[[Any], Any]:
-    """A function that converts a Python value to this type, and raises DataError if it cannot."""
+    """Return a function that converts a Python value to this type, or raises DataError if it cannot."""
     accepted = _ACCEPTED[type.kind]
     as_it_is = None if type.kind in _ALWAYS_CONVERTED else accepted[0]
     fit = cast_function(TEXT if type.kind == "text" else BIGINT, type) if type.kind in LIMITS else None

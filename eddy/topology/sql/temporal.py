@@ -1,10 +1,10 @@
-"""Conditions on the present time: rows that are true for a while.
+"""Conditions on the present time, which make rows true for a span of time.
 
     now() < e     until e          now() >= e     from e
     now() <= e    until e + 1      now() > e      from e + 1
 
-`e` is a number of milliseconds since 1970 that is computed from the row. The condition is one of WHERE, joined to the
-others by AND; `now() - INTERVAL '1 hour' < e` is the same as `now() < e + INTERVAL '1 hour'`.
+`e` is a number of milliseconds since 1970 that is computed from the row. The condition has to be one of the conditions
+that AND joins in WHERE; `now() - INTERVAL '1 hour' < e` is the same as `now() < e + INTERVAL '1 hour'`.
 """
 
 import re
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\d{1,12}")
 
 @dataclass(frozen=True)
 class Moments:
-    """The bounds of rows: each is there from all of `from_` on, until the first one of `until`."""
+    """The bounds of rows: each row is true from the last moment of `from_` on, until the first moment of `until`."""
 
     from_: tuple[Expr, ...]
     until: tuple[Expr, ...]
@@ -44,12 +44,12 @@ class Moments:
 
 
 def present(where: str) -> Expr:
-    """The present time."""
+    """Return the expression for the present time."""
     return Expr("now", BIGINT, where=where)
 
 
 def interval(text: StatementText, node: exp.Interval) -> Expr:
-    """A span of time, as a number of milliseconds. Raises: TopologyError."""
+    """Return a span of time as a number of milliseconds. Raises: TopologyError."""
     given, unit = node.args.get("this"), node.args.get("unit")
     number = given.args["this"] if isinstance(given, exp.Literal) and given.args["is_string"] else ""
     name = unit.args["this"].upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
@@ -63,7 +63,7 @@ def interval(text: StatementText, node: exp.Interval) -> Expr:
 
 
 def taken_apart(text: StatementText, parts: Sequence[Expr]) -> tuple[Moments | None, list[Expr]]:
-    """The conditions on the present time among some, and the others. Raises: TopologyError."""
+    """Split conditions into those on the present time (None if there are none) and others. Raises: TopologyError."""
     from_: list[Expr] = []
     until: list[Expr] = []
     others: list[Expr] = []
@@ -85,7 +85,7 @@ def taken_apart(text: StatementText, parts: Sequence[Expr]) -> tuple[Moments | N
 
 
 def _bound(text: StatementText, part: Expr, where: str) -> tuple[str, Expr]:
-    """A condition as the sign and the right side of now() < e."""
+    """Return (sign, e) of a condition now() < e, or with another sign."""
     if part.op == "call" and part.value.name in _TURNED and part.args[0].type == BIGINT:
         left, right = part.args
         for sign, ours, theirs in ((part.value.name, left, right), (_TURNED[part.value.name], right, left)):
@@ -95,7 +95,7 @@ def _bound(text: StatementText, part: Expr, where: str) -> tuple[str, Expr]:
 
 
 def _without_now(ours: Expr, theirs: Expr) -> Expr | None:
-    """The other side, once now() is alone on its side; None if it cannot be."""
+    """Return the other side of a condition after now() is alone on its side; None if that is impossible."""
     if any(expr.op in {"now", "subquery"} for expr in walk(theirs)):
         return None
     if ours.op == "now":

@@ -1,7 +1,7 @@
-"""SQL types: their names, the implicit casts between them, and the Python type of each.
+"""SQL types: their names, the implicit casts between them, and the Python type of each SQL type.
 
     boolean bool    smallint integer bigint int    numeric Decimal    real double float
-    text str        timestamp datetime (without a zone)        null: every type; None in each
+    text str        timestamp datetime (without a zone)        null of every type None
 
 A quoted string is `unknown` until its context gives it a type, as in PostgreSQL.
 """
@@ -51,7 +51,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `precision` and `scale` are p and s of numeric(p, s)."""
+    """A type. `precision` and `scale` are p and s of numeric(p, s)."""
 
     kind: str
     precision: int | None = None
@@ -62,7 +62,7 @@ class Type:
 
     @property
     def number(self) -> bool:
-        """Whether it is one of the numbers."""
+        """Whether it is a type of numbers."""
         return self.kind in _NUMBERS
 
     @property
@@ -72,14 +72,14 @@ class Type:
 
     @property
     def floating(self) -> bool:
-        """Whether it is a binary floating point number."""
+        """Whether it is a type of binary floating point numbers."""
         return self.kind in {"real", "double"}
 
     @property
     def rank(self) -> int:
         """The rank of a type of numbers.
 
-        Of two types, the one with the higher rank can represent the values of both.
+        A type can represent the values of all types with a lower rank.
         """
         return _NUMBERS.index(self.kind)
 
@@ -105,7 +105,7 @@ _KINDS = {*_NUMBERS, "boolean", "text", "timestamp"}
 
 
 def parse_type(name: str) -> Type | None:
-    """The type with this name, or None.
+    """Return the type with this name, or None.
 
     >>> str(parse_type("Numeric(10, 2)")), str(parse_type("int")), parse_type("money")
     ('numeric(10,2)', 'integer', None)
@@ -115,7 +115,7 @@ def parse_type(name: str) -> Type | None:
     if kind not in _KINDS:
         return None
     if not tail or kind == "text":
-        return Type(kind)  # varchar(n) also accepts longer texts, like Materialize's text
+        return Type(kind)  # varchar(n) accepts longer texts, as Materialize's text does
     numbers = [part.strip() for part in tail.rstrip(")").split(",")]
     if kind != "numeric" or not all(part.isdecimal() for part in numbers) or len(numbers) > 2:
         return None
@@ -124,7 +124,7 @@ def parse_type(name: str) -> Type | None:
 
 
 def common_type(types: Sequence[Type]) -> Type | None:
-    """The type that all of `types` are implicitly cast to, or None."""
+    """Return the type to which all of `types` can be implicitly cast, or None."""
     known = list(dict.fromkeys(found for found in types if found is not UNKNOWN and found.kind != "unknown"))
     if not known:
         return UNKNOWN
@@ -137,6 +137,6 @@ def common_type(types: Sequence[Type]) -> Type | None:
 
 
 def assignable(source: Type, target: Type) -> bool:
-    """Whether a value can be assigned to a declared column: a number to a column of numbers, any value to text."""
+    """Return whether values of `source` fit a declared column: numbers a column of numbers, any value a text."""
     same = source.kind in (target.kind, "unknown")
     return same or (source.number and target.number) or target.kind == "text"

@@ -1,8 +1,8 @@
-"""Refuses the parts of a statement that the binder has not read.
+"""Refuses the parts of a statement that the binder does not read.
 
-The parser supports more of SQL than eddy does. Every node of its tree keeps its arguments in a map that notes the
-reads. The binder reads each part that the answer depends on, so the answer would ignore an argument that has a value
-and was not read. Such a part is refused, and the error quotes it. No list of unsupported parts is needed.
+The parser supports more of SQL than eddy does. Every node of its tree keeps its arguments in a map that notes which
+arguments are read. The binder reads all parts on which the answer depends. An argument that has a value and was not
+read would be ignored, so it is refused, and the error quotes it. No list of unsupported parts is needed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ _OWN_QUERY = "put it into a query of its own: SELECT … FROM (…) AS q ORDER B
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a node. Reading all of them, as a walk over the tree does, is not noted."""
+    """The arguments of a node. It notes which are read, but not if all are read, as by a walk over the tree."""
 
     __slots__ = ("read",)
 
@@ -38,13 +38,13 @@ class _Arguments(dict[str, Any]):
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As `get` of a dict; the name counts as read."""
+        """Return an argument as `get` of a dict does, and note that it was read."""
         self.read.add(name)
         return super().get(name, default)
 
 
 class Unread:
-    """Notes the reads of the arguments in these trees from now on."""
+    """Notes, from now on, which arguments in these trees are read."""
 
     def __init__(self, text: StatementText, roots: Iterable[exp.Expr]) -> None:
         self._text = text
@@ -53,7 +53,7 @@ class Unread:
             node.args = _Arguments(node.args)
 
     def refuse(self) -> None:
-        """Refuse the first part that was not read. Raises: TopologyError with its words and its place."""
+        """Refuse the first part that was not read. Raises: TopologyError with the part's words and place."""
         for node in self._nodes:
             for name in self._unread(node):
                 raise self._refused(node, name)
@@ -74,43 +74,43 @@ class Unread:
 
 
 def without_meaning(node: exp.Expr, *names: str) -> None:
-    """Mark arguments that change no answer as read: flags that the parser sets by itself, and the author's hints."""
+    """Mark arguments that change no answer as read: flags that the parser itself sets, and hints of the author's."""
     for name in names:
         node.args.get(name)
 
 
 def parts_of(node: exp.Expr) -> list[Any]:
-    """The expressions of a node. The parser's own attribute may be compiled code, which does not note reads."""
+    """Return the expressions of a node. The parser's own property may be compiled code, which does not note reads."""
     return node.args.get("expressions") or []
 
 
 def text_of(node: exp.Expr) -> str:
-    """The text of a name or of a literal."""
+    """Return the text of a name or of a literal."""
     found = node.args.get("this")
     return text_of(found) if isinstance(found, exp.Expr) else str(found or "")
 
 
 def unnested(node: exp.Expr) -> Any:
-    """A query without the parentheses around it."""
+    """Return a query without the parentheses around it."""
     while isinstance(node, exp.Subquery | exp.Paren):
         node = node.args["this"]
     return node
 
 
 def whole_number(node: exp.Expr | None) -> int | None:
-    """The value of a literal of a whole number; None for any other node."""
+    """Return the value of a whole number literal; None for any other node."""
     if not isinstance(node, exp.Literal) or node.args.get("is_string") or not text_of(node).isdecimal():
         return None
     return int(text_of(node))
 
 
 def has(node: exp.Expr, *names: str) -> bool:
-    """Whether a node has a value for one of these arguments, which remain unread."""
+    """Return whether a node has a value for one of these arguments, without marking them as read."""
     return any(_says_something(peek(node, name)) for name in names)
 
 
 def peek(node: exp.Expr, name: str) -> Any:
-    """The value of an argument, which remains unread."""
+    """Return the value of an argument, without marking it as read."""
     return dict.get(node.args, name)
 
 
@@ -119,7 +119,7 @@ def _says_something(value: Any) -> bool:
 
 
 def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
-    """The part in SQL's words; for a flag, its name and the node that has it."""
+    """Return the part in SQL's words; for a flag, its name and its node."""
     word = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
     written = ", ".join(filter(None, (_written(part) for part in parts)))
     if not parts:
@@ -130,12 +130,12 @@ def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
 
 
 def _is_plain(part: exp.Expr) -> bool:
-    """Whether a part is an operand, not a clause. A clause begins with its own keyword."""
+    """Return whether a part is an operand. A clause is none, since it begins with a keyword of its own."""
     return isinstance(part, exp.Condition | exp.Identifier | exp.Var)
 
 
 def _written(node: exp.Expr) -> str:
-    """The SQL text of a node, cut if it is long; empty if the parser cannot write it."""
+    """Return the SQL text of a node, cut if it is long; empty if the parser cannot write it."""
     try:
         words = " ".join(node.sql(dialect="postgres", unsupported_level=ErrorLevel.IGNORE).split())
     except (SqlglotError, ValueError, TypeError, AttributeError, KeyError):
@@ -144,7 +144,7 @@ def _written(node: exp.Expr) -> str:
 
 
 def _recursive_table(node: exp.Expr) -> str:
-    """The innermost recursive table whose definition contains a node; empty if there is none."""
+    """Return the innermost recursive table whose definition contains a node; empty if there is none."""
     around: exp.Expr | None = node
     while around is not None:
         if isinstance(around, exp.CTE) and isinstance(around.parent, exp.With):

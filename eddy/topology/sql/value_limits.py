@@ -1,4 +1,4 @@
-"""The limits of SQL's values, in every engine. A value beyond one is an error of its row."""
+"""The limits of SQL's values, the same in every engine. A value beyond a limit is an error of its row."""
 
 __all__ = ["MOST_CHARACTERS", "MOST_DIGITS", "MOST_LIMITED", "MOST_NUMBERS"]
 

@@ -33,14 +33,14 @@ class View(Relation[Any, Row]):
         """Rows (binding, row as text) beyond an ERROR AT RECURSION LIMIT; None if the statement has no such limit."""
 
     def as_object(self, row: Row) -> dict[str, Any]:
-        """A row as a dict from column to value, for JSON."""
+        """Return a row as a dict from column to value, for JSON."""
         return dict(zip(self.columns, row, strict=True))
 
     def to_table(self, name: str | None = None) -> KTable[Any, Row]:  # type: ignore[override]  # two rows are an error
-        """The view as a table: the one row of each key.
+        """Return the view as a table, which has the one row of each key as its value.
 
-        The store is called `name`, by default as the view. Two rows with one key raise DataError: use a key of columns
-        that differ between the view's rows.
+        The store is called `name`, by default like the view. Two rows with one key raise DataError, so use a key of
+        columns whose values differ between the view's rows.
         """
         name, view = name_or(name, f"{self._name}-table"), self._name
 

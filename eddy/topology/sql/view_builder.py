@@ -1,4 +1,4 @@
-"""From a statement to the steps of a topology."""
+"""Turns a statement into the steps of a topology."""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
@@ -25,7 +25,7 @@ Row = tuple[Any, ...]
 def create_view(
     builder: Builder, text: str, tables: Mapping[str, Any], name: str, key: str | Sequence[str] | None
 ) -> View:
-    """Build the steps of a statement into a topology. Raises: TopologyError, with line and column."""
+    """Add the steps of a statement to a topology; return its view. Raises: TopologyError, with line and column."""
 
     def make(names: StepNames) -> tuple[Statement, Relation[Any, Row], StatementCompiler]:
         relations, columns = {}, {}
@@ -43,7 +43,7 @@ def create_view(
 def build(
     builder: Builder, statement: Statement, relations: Mapping[str, Relation[Any, Any]], name: str, names: StepNames
 ) -> tuple[Relation[Any, Row], StatementCompiler]:
-    """The rows of a statement over the rows of its tables, under the empty key."""
+    """Return the rows of a statement over its tables' rows, under the empty key, and the compiler that made them."""
     compiler = StatementCompiler(builder, relations, name, names)
     return compiler.rows(statement.node), compiler
 

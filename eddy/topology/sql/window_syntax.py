@@ -1,10 +1,10 @@
-"""The syntax of TUMBLE, HOP and SESSION in FROM, which the parser does not know.
+"""Parses TUMBLE, HOP and SESSION in FROM, which the parser does not know.
 
     TUMBLE(orders, at, INTERVAL '10 minutes')                                  RisingWave's
     TABLE(TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '10' MINUTES))         Flink's
     TABLE(SESSION(TABLE orders PARTITION BY customer, DESCRIPTOR(at), INTERVAL '5' MINUTES))
 
-A query in parentheses may stand in place of the table.
+The table may also be a query in parentheses.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ EXAMPLES = {
 
 
 class WindowTable(exp.Expression):
-    """A call of TUMBLE, HOP or SESSION: the rows of `table` with the windows of the times in the column `time`."""
+    """A call of TUMBLE, HOP or SESSION: the rows of `table` in the windows of the times in the column `time`."""
 
     arg_types = {"this": True, "table": True, "partition": False, "time": True, "spans": True}  # noqa: RUF012
 
 
 def _parsed(name: str) -> Callable[[Any], exp.Expr]:
-    """What follows `NAME (`, up to the closing parenthesis."""
+    """Return a parser method for the arguments after `NAME (`, up to the closing parenthesis."""
 
     def parse(parser: Any) -> exp.Expr:
         at = parser._tokens[parser._index - 2]  # NAME
@@ -52,7 +52,7 @@ def _parsed(name: str) -> Callable[[Any], exp.Expr]:
 
 
 def _partition(parser: Any) -> list[exp.Expr]:
-    """The columns of PARTITION BY, and the comma after them."""
+    """Parse the columns of PARTITION BY, and the comma after them."""
     columns: list[exp.Expr] = []
     if parser._match(TokenType.PARTITION_BY):
         inside = parser._match(TokenType.L_PAREN)
@@ -67,7 +67,7 @@ def _partition(parser: Any) -> list[exp.Expr]:
 
 
 def _time(parser: Any) -> exp.Expr | None:
-    """The column of times, perhaps in DESCRIPTOR(…)."""
+    """Parse the column of times, which may be inside DESCRIPTOR(…)."""
     if not parser._match_text_seq("DESCRIPTOR"):
         found: exp.Expr | None = parser._parse_column()
         return found
@@ -78,7 +78,7 @@ def _time(parser: Any) -> exp.Expr | None:
 
 
 def _parsed_in_table(parser: Any) -> exp.Expr:
-    """What follows `TABLE (`: one of the three calls."""
+    """Parse the text after `TABLE (`, which is one of the three calls."""
     name = parser._curr.text.upper()
     if name not in EXAMPLES or parser._next.token_type != TokenType.L_PAREN:
         parser.raise_error("TABLE(…) is for TUMBLE, HOP and SESSION")

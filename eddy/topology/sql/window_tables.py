@@ -1,4 +1,4 @@
-"""TUMBLE, HOP and SESSION in FROM, bound to nodes of the algebra."""
+"""Binds TUMBLE, HOP and SESSION in FROM to nodes of the algebra."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _SPANS = {"TUMBLE": (1, 2), "HOP": (2, 3), "SESSION": (1, 1)}
 
 
 def window_table(text: StatementText, call: WindowTable, table: Node, scope: ColumnScope, name: str) -> Node:
-    """The rows of a table with window_start and window_end; `name` names the step. Raises: TopologyError."""
+    """Return a table's rows with window_start and window_end; `name` is the step's name. Raises: TopologyError."""
     kind = call.args["this"]
     place, timestamps = _time(text, call.args["time"], scope, kind)
     spans = _spans(text, call, call.args["spans"], kind)
@@ -46,7 +46,7 @@ def window_table(text: StatementText, call: WindowTable, table: Node, scope: Col
             f"HOP every {advance:,} ms of windows of {size:,} ms, between which rows are in no window; the first span "
             "is how often a window begins, and may not be longer than the second, its size",
         )
-    # Imported only here, since it needs serdes, and most statements have no window.
+    # Imported only here, because it needs serdes, and most statements have no windows.
     from eddy.windows import MOST_WINDOWS
 
     if (many := -(-size // advance)) > MOST_WINDOWS:
@@ -61,7 +61,7 @@ def window_table(text: StatementText, call: WindowTable, table: Node, scope: Col
 
 
 def _time(text: StatementText, node: exp.Expr, scope: ColumnScope, kind: str) -> tuple[int, bool]:
-    """The place of the column of times, and whether it has timestamps."""
+    """Return the place of the column of times, and whether its values are timestamps."""
     found = Binder(scope, kind).bind(node)
     refuse_outer(text, found)
     if not found.type.integral and found.type != TIMESTAMP:
@@ -76,7 +76,7 @@ def _time(text: StatementText, node: exp.Expr, scope: ColumnScope, kind: str) ->
 
 
 def _spans(text: StatementText, call: exp.Expr, written: Sequence[exp.Expr], kind: str) -> list[int]:
-    """The spans of time, in milliseconds."""
+    """Return the call's spans of time, in milliseconds."""
     least, most = _SPANS[kind]
     if not least <= len(written) <= most:
         raise text.error(call, f"{kind} needs {least} {'spans' if least > 1 else 'span'} of time; {EXAMPLES[kind]}")

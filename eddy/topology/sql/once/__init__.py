@@ -1,1 +1,1 @@
-"""Statements that are asked once: each node of the algebra is one function over all rows of its inputs."""
+"""One-off statements: each node of the algebra is one function over all rows of its inputs."""

@@ -1,13 +1,13 @@
-"""From the planned algebra to functions over whole tables, for a statement that is asked once.
+"""Compiles the planned algebra of a one-off statement to functions over whole tables.
 
-    Filter, Project, Join, Semi, Anti, Series, InWindows    loops in the function of the node downstream
+    Filter, Project, Join, Semi, Anti, Series, InWindows    loops inside the function of the node downstream
     all other nodes                                         a function that makes a table
 
-A join loops over one side and looks its key up in an index of the other. Inside a recursion it loops over the side with
-the recursive table; tables that do not depend on it are made once, before the first wave. Rows with weights come from
-UNION ALL recursion, and from joins of which only the number of matches matters.
+A join loops over one side and looks up its key in an index of the other side. Inside a recursion the join loops over
+the side with the recursive table. Tables that do not depend on the recursive table are made once, before the first
+wave. Rows have weights in a UNION ALL recursion, and in joins of which only the number of matches matters.
 
-Columns that nobody reads are not computed, as in a circuit.
+Columns that no node reads are not computed, as in a circuit.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ _GIVEN = ("return made",)
 
 @dataclass(frozen=True)
 class _Made:
-    """A table that is made; rows with weights are pairs. `places` has the place of each column."""
+    """A table made by a function. If `weighted` its rows are pairs with weights. `places` has each column's place."""
 
     table: WholeTable
     weighted: bool = False
@@ -45,25 +45,25 @@ class _Made:
 
 
 class _Scope:
-    """The steps that make tables, in order; inside of a recursion the steps of each wave."""
+    """The steps that make tables, in order. Inside a recursion these are the steps of each wave."""
 
     def __init__(self, outside: "_Scope | None" = None, variable: algebra.Variable | None = None) -> None:
         self.steps: list[Callable[[], None]] = []
         self._outside, self.variable = outside, variable
 
     def of(self, node: Node) -> "_Scope":
-        """The outermost scope in which a node's rows can be made."""
+        """Return the outermost scope in which a node's rows can be made."""
         scope = self
         while scope._outside is not None and not scope.changes(node):
             scope = scope._outside
         return scope
 
     def changes(self, node: Node) -> bool:
-        """Whether the rows of a node differ from wave to wave."""
+        """Return whether a node's rows may differ from wave to wave."""
         return self.variable is not None and depends_on(node, self.variable)
 
     def make(self, function: Callable[[], Any], table: WholeTable | None = None) -> WholeTable:
-        """The table that a function fills."""
+        """Add a step that sets a table's rows to the result of `function`, and return the table."""
         made = WholeTable() if table is None else table
 
         def step() -> None:
@@ -73,13 +73,13 @@ class _Scope:
         return made
 
     def run(self) -> None:
-        """Make all tables."""
+        """Run all steps, which make the tables."""
         for step in self.steps:
             step()
 
 
 class BatchCompiler:
-    """Compiles the nodes of one suitable statement over the rows of its tables."""
+    """Compiles the nodes of one suitable statement to functions over the rows of its tables."""
 
     def __init__(self, tables: Mapping[str, Rows]) -> None:
         self._tables = tables
@@ -87,17 +87,17 @@ class BatchCompiler:
         self._variables: dict[tuple[int, str], _Made] = {}
 
     def answer(self, node: Node) -> list[tuple[Any, ...]]:
-        """The rows of a node. Raises: DataError for a row, UndecidedError if the rows of a recursion may not end."""
+        """Return the rows of a node. Raises: DataError for a row, UndecidedError if a recursion may not end."""
         scope = _Scope()
         made = self._whole(node, scope)
         scope.run()
         rows = made.table.rows
         return list(chain.from_iterable(repeat(row, weight) for row, weight in rows) if made.weighted else rows)
 
-    # Rows one by one
+    # Loops over single rows
 
     def _stream(self, function: RowFunction, node: Node, needed: Iterable[int], scope: _Scope) -> RowCode:
-        """Loops over the rows of a node, with the Python for the needed columns."""
+        """Write loops over a node's rows, and return the code of the needed columns."""
         match node:
             case algebra.Project():
                 return self._project(function, node, needed, scope)
@@ -123,7 +123,7 @@ class BatchCompiler:
                 return RowCode({i: f"{row}[{place}]" for i, place in made.places.items()}, weight)
 
     def _project(self, function: RowFunction, node: algebra.Project, needed: Iterable[int], scope: _Scope) -> RowCode:
-        """An expression that costs something is computed at once, and only once."""
+        """Write a projection. An expression that is not cheap is computed here, and only once."""
         exprs = {i: node.exprs[i] for i in needed}
         stream = self._stream(function, node.input, _read(exprs.values()), scope)
         columns = {i: function.value(expr, stream.columns) for i, expr in exprs.items()}
@@ -155,7 +155,7 @@ class BatchCompiler:
         return RowCode(columns, stream.times(f"{row}[-1]" if weighted else ""))
 
     def _cut(self, function: RowFunction, stream: RowCode, scope: _Scope) -> RowCode:
-        """The rows so far as a table, over which the function begins anew."""
+        """Make a table of the rows so far, and begin the function again with a loop over this table."""
         places = list(stream.columns)
         function.line(f"add({_with_weight(row_of([stream.columns[i] for i in places]), stream.weight)})")
         table = scope.make(function.function("", _ADDED, _GIVEN))
@@ -175,9 +175,9 @@ class BatchCompiler:
         return stream
 
     def _index(self, node: Node, key: Sequence[Expr], values: list[int], scope: _Scope) -> tuple[WholeTable, bool]:
-        """Rows by key: a list of values for each, or the number of rows if there are none.
+        """Index rows by key: a list of values for each key or, if no values are asked for, the number of rows.
 
-        Returns also whether the last value is a weight. Without a key it is a list of all values.
+        Returns the table, and whether each value ends with a weight. Without a key the table is a list of all values.
         """
         scope, function = scope.of(node), RowFunction()
         stream = self._stream(function, node, {*values, *_read(key)}, scope)
@@ -199,14 +199,14 @@ class BatchCompiler:
         return scope.make(function.function("", ("made = {}",), _GIVEN)), bool(stream.weight)
 
     def _row(self, function: RowFunction, stream: RowCode, node: Node) -> RowCode:
-        """The same with the row itself."""
+        """Return the code of the columns together with the code of the whole row."""
         whole = stream.whole or row_of([stream.columns[i] for i in range(len(node.columns))])
         return RowCode(stream.columns, stream.weight, whole)
 
-    # Tables
+    # Whole tables
 
     def _whole(self, node: Node, scope: _Scope) -> _Made:
-        """All columns of a node as a table, in their order."""
+        """Return a table of a node with all columns in their order."""
         while isinstance(node, algebra.Project) and _is_input(node):
             node = node.input
         if isinstance(node, _FLOWING):
@@ -214,7 +214,7 @@ class BatchCompiler:
         return self._made(node, _all(node), scope)
 
     def _listed(self, nodes: Sequence[Node], columns: Sequence[int], scope: _Scope) -> _Made:
-        """The rows of all of some nodes, with these columns only."""
+        """Return a table of the rows of all `nodes`, with these columns only."""
         parts = []
         for node in nodes:
             function = RowFunction()
@@ -237,7 +237,7 @@ class BatchCompiler:
         return row_of([stream.columns[i] for i in columns])
 
     def _made(self, node: Node, needed: Iterable[int], scope: _Scope) -> _Made:
-        """The table of a node, with the needed columns at least."""
+        """Return a table of a node, with at least the needed columns."""
         scope = scope.of(node)
         match node:
             case algebra.NamedTable():
@@ -266,14 +266,14 @@ class BatchCompiler:
                 raise NotImplementedError(type(node).__name__)
 
     def _set(self, node: Node, scope: _Scope) -> WholeTable:
-        """The rows of a node, each once."""
+        """Return a table of a node's rows, each once."""
         function = RowFunction()
         stream = self._row(function, self._stream(function, node, _all(node), scope), node)
         function.line(f"add({stream.whole})")
         return scope.make(function.function("", ("made = set()", "add = made.add"), _GIVEN))
 
     def _weights(self, node: Node, scope: _Scope) -> WholeTable:
-        """The rows of a node with their weights, as a dict."""
+        """Return a table of a node's rows with their weights, as a dict."""
         function = RowFunction()
         stream = self._row(function, self._stream(function, node, _all(node), scope), node)
         row = function.kept(stream.whole)
@@ -352,7 +352,7 @@ def _set_of_waves(seed: WholeTable, frontier: WholeTable, step: Any, texts: Sequ
 
 
 def _wave(scope: _Scope, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function after the tables that it needs have been made."""
+    """Return a function that first makes the tables of the scope and then calls `function`."""
     if not scope.steps:
         return function
 
@@ -364,12 +364,12 @@ def _wave(scope: _Scope, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduced(function: Callable[[Any, Mapping[Any, int]], list[Any]], groups: WholeTable, scope: _Scope) -> _Made:
-    """The rows that a function makes of each key and its values."""
+    """Return a table of the rows that a function makes from each key and its values."""
     return _Made(scope.make(lambda: [row for key, values in groups.rows.items() for row in function(key, values)]))
 
 
 def _gather(function: RowFunction, key: str, value: str, weight: str) -> None:
-    """Add a value to its group."""
+    """Write the code that adds a value with its weight to the group of its key."""
     function.line(f"values = made.get({key})")
     function.line("if values is None:")
     function.line(f"    values = made[{key}] = {{}}")
@@ -377,7 +377,7 @@ def _gather(function: RowFunction, key: str, value: str, weight: str) -> None:
 
 
 def _repeating(node: algebra.Series | algebra.InWindows) -> Callable[[Any], Iterable[Any]]:
-    """The function from a row of the input to the rows of the node."""
+    """Return the function that makes the node's rows from a row of its input."""
     if isinstance(node, algebra.InWindows):
         return fixed_windows(node.windows)
     names = [f"row[{i}]" for i in range(len(node.input.columns))]
@@ -385,7 +385,7 @@ def _repeating(node: algebra.Series | algebra.InWindows) -> Callable[[Any], Iter
 
 
 def _key(function: RowFunction, key: Sequence[Expr], stream: RowCode, nulls: bool = True) -> str:
-    """The Python for a key: the value if there is one, else a tuple. Without `nulls` rows with a null are skipped."""
+    """Return the code of a key: its only value, or a tuple. Unless `nulls`, rows whose key has a null are skipped."""
     codes = [function.value(expr, stream.columns) for expr in key]
     if not nulls:
         codes = [code if is_cheap(expr) else function.kept(code, "k") for code, expr in zip(codes, key, strict=True)]
@@ -412,12 +412,12 @@ def _all(node: Node) -> list[int]:
 
 
 def _read(exprs: Iterable[Expr]) -> set[int]:
-    """The columns that expressions read."""
+    """Return the columns that expressions read."""
     return {i for expr in exprs for i in columns_of(expr)}
 
 
 def _is_input(node: algebra.Project) -> bool:
-    """Whether a projection only renames columns."""
+    """Return whether a projection only renames columns."""
     return len(node.exprs) == len(node.input.columns) and all(
         expr.op == "column" and expr.value == i for i, expr in enumerate(node.exprs)
     )

@@ -1,4 +1,4 @@
-"""The plan of a statement as text, for EXPLAIN: how it is computed, and its nodes, inputs below."""
+"""The plan of a statement as text, for EXPLAIN: how it is computed, and its nodes, with their inputs below them."""
 
 import re
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ _WORDS = re.compile(r"(?<=.)(?=[A-Z])")
 
 
 def explained_query(text: StatementText) -> StatementText | None:
-    """The query of EXPLAIN query, with blanks in place of the word; None for any other statement."""
+    """Return the query of an EXPLAIN, with blanks for the word EXPLAIN; None for any other statement."""
     found = _EXPLAIN.match(text.text)
     return None if found is None else StatementText(" " * found.end() + text.text[found.end() :], text.name)
 
 
 def plan_lines(node: Node) -> list[str]:
-    """The lines of the answer to EXPLAIN."""
+    """Return the lines of the answer to EXPLAIN."""
     why = why_circuit(node)
     return [f"circuit: {why}" if why else "functions over whole tables", *_lines(node, 1, set())]
 
 
 def _lines(node: Node, depth: int, seen: set[Node]) -> Iterator[str]:
     while isinstance(node, Project) and all(expr.op == "column" for expr in node.exprs):
-        node = node.input  # it only chooses and renames columns
+        node = node.input  # this projection only chooses and renames columns
     again = " (as above)" if node in seen and inputs_of(node) else ""
     yield f"{'  ' * depth}{_title(node)}{again}"
     if not again:

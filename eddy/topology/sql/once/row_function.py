@@ -1,4 +1,4 @@
-"""A function over whole tables, generated as Python: nested loops that run a body for each combination of rows.
+"""Writes a Python function over whole tables: nested loops with a body that runs for each combination of rows.
 
     for r0 in c1.rows:              each(…)
         if not (r0[1] > 3):         unless(…)
@@ -21,7 +21,7 @@ MOST_LOOPS = 12
 
 
 class WholeTable:
-    """The rows of a step once it has run: a sequence, a set or, for look-ups, a dict."""
+    """The rows of a step, once it has run: a sequence, a set or, for look-ups, a dict."""
 
     __slots__ = ("rows",)
 
@@ -30,21 +30,21 @@ class WholeTable:
 
 
 class RowCode:
-    """The present row of a function: the Python for its columns and its weight.
+    """The Python code of a function's present row: the code of its columns and of its weight.
 
-    `whole` is the Python for the row itself if the columns are exactly its elements; `weight` is empty for 1.
+    `whole` is the code of the row itself if its elements are exactly the columns. `weight` is empty for weight 1.
     """
 
     def __init__(self, columns: Mapping[int, str], weight: str = "", whole: str = "") -> None:
         self.columns, self.weight, self.whole = columns, weight, whole
 
     def times(self, weight: str) -> str:
-        """The weight, multiplied."""
+        """Return the code of the present weight times `weight`."""
         return " * ".join(part for part in (self.weight, weight) if part)
 
 
 class RowFunction:
-    """A function that is being written."""
+    """A function that is being written, line by line."""
 
     def __init__(self) -> None:
         self.loops = 0
@@ -54,20 +54,20 @@ class RowFunction:
         self._there: list[str] = []
 
     def name(self, value: Any) -> str:
-        """A name for a value that does not change."""
+        """Return a name in the function for a value that does not change."""
         name = f"c{len(self._names)}"
         self._names[name] = value
         return name
 
     def table(self, table: WholeTable, attribute: str = "") -> str:
-        """A name for the rows of a table, or for an attribute of them, when the function is called."""
+        """Return a name for the rows of a table, or for an attribute of the rows, as they are at the call."""
         name = f"g{len(self._names)}"
         self._before.append(f"{name} = {self.name(table)}.rows{attribute}")
         self._names[name] = None
         return name
 
     def each(self, rows: str, *, weighted: bool = False) -> tuple[str, str]:
-        """Begin a loop over rows. Returns the Python for the row and, if they are weighted, for its weight."""
+        """Begin a loop over rows. Returns the code of the row and, if the rows are weighted, of its weight."""
         row, weight = self._new("r"), ""
         if weighted:
             weight = self._new("w")
@@ -76,36 +76,36 @@ class RowFunction:
         return row, weight
 
     def begin_again(self) -> None:
-        """Forget the loops, which are in another function."""
+        """Forget the loops, because another function has them now."""
         self.loops = 0
         self._names, self._before, self._lines, self._there = {}, [], [], []
 
     def line(self, text: str) -> None:
-        """Add a line of the innermost loop."""
+        """Add a line to the innermost loop."""
         self._lines.append("    " * (self.loops + 1) + text)
 
     def unless(self, condition: str) -> None:
-        """Go on with the next row if the condition is true."""
+        """Skip to the next row if the condition is true."""
         self.line(f"if {condition}:")
         self.line("    continue")
 
     def kept(self, code: str, prefix: str = "v") -> str:
-        """A variable with a value that is computed now."""
+        """Add a variable whose value is computed at this point, and return its name."""
         name = self._new(prefix)
         self.line(f"{name} = {code}")
         return name
 
     def value(self, expr: Expr, columns: Mapping[int, str]) -> str:
-        """The Python for an expression over columns."""
+        """Return the code of an expression over columns."""
         return self._writer(columns).value(expr)
 
     def truth(self, conditions: Sequence[Expr], columns: Mapping[int, str]) -> str:
-        """The Python for whether all conditions are true."""
+        """Return the code that tests if all conditions are true."""
         writer = self._writer(columns)
         return " and ".join(writer.truth(condition) for condition in conditions) or "True"
 
     def function(self, parameters: str, before: Sequence[str], after: Sequence[str]) -> Callable[..., Any]:
-        """The function, with lines before and after its loops."""
+        """Compile the function, with the lines `before` and `after` around its loops."""
         inside = [*self._before, *before]
         lines = [f"def run({parameters}):", *(f"    {line}" for line in inside), *self._lines]
         exec("\n".join([*lines, *(f"    {line}" for line in after)]), self._names)
@@ -123,5 +123,5 @@ class RowFunction:
 
 
 def row_of(codes: Sequence[str]) -> str:
-    """The Python for a tuple."""
+    """Return the code of a tuple."""
     return f"({''.join(code + ', ' for code in codes)})"

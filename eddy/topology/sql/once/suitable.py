@@ -1,7 +1,7 @@
-"""Which statements are asked once by waves over whole tables; the circuit answers all others.
+"""Decides which one-off statements are answered by functions over whole tables; the circuit answers all others.
 
-A statement is suitable if all its nodes are. Blocks WITH MUTUALLY RECURSIVE are evaluated in turn, by iterations of
-nested time, and so are recursions inside the step of another one.
+A statement is suitable if all its nodes are. Not suitable are blocks WITH MUTUALLY RECURSIVE, and recursions inside the
+step of another recursion, because both are evaluated by iterations of nested time.
 """
 
 from collections.abc import Iterator
@@ -25,12 +25,12 @@ __all__ = ["depends_on", "why_circuit"]
 
 
 def why_circuit(node: Node) -> str:
-    """Why a statement is left to the circuit; empty if it can be asked once."""
+    """Return why the circuit has to answer a statement; empty if functions over whole tables can."""
     return next((why for found in _nodes(node, set()) if (why := _why(found))), "")
 
 
 def depends_on(node: Node, variable: Variable) -> bool:
-    """Whether the rows of a node are made of the rows of a recursive table."""
+    """Return whether a node's rows are made from the rows of a recursive table."""
     return any(
         isinstance(found, Variable) and found.of is variable.of and found.binding == variable.binding
         for found in _nodes(node, set())
@@ -70,7 +70,7 @@ def _why_loop(loop: Loop) -> str:
 
 
 def _repeats(node: Node, variable: Variable) -> bool:
-    """Whether some path from the recursive table to a node's rows has no step that can drop a row."""
+    """Return whether some path from the recursive table to a node's rows has no step that can drop a row."""
     if isinstance(node, Filter | Join | Semi | Series | InWindows) or not depends_on(node, variable):
         return False
     return isinstance(node, Variable) or any(_repeats(found, variable) for found in inputs_of(node))

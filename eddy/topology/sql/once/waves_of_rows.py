@@ -1,10 +1,11 @@
-"""WITH RECURSIVE over whole tables: semi-naive waves, in which the step is applied to the rows of the last wave only.
+"""WITH RECURSIVE over whole tables, by semi-naive waves: the step is applied to the rows of the last wave only.
 
-    UNION       F(n+1) = step(F(n)) without the rows that are there,   X = all rows, each once
-    UNION ALL   F(n+1) = step(F(n)),                                   X = the sum of the weights of all F(n)
+    UNION       F(n+1) = step(F(n)) without the rows of earlier waves,   X = all rows, each once
+    UNION ALL   F(n+1) = step(F(n)),                                     X = the sum of the weights of all F(n)
 
-The step is linear, and weights are above 0. Rows that may not end are left to the circuit, which searches for a cycle
-or an endless path and names it: rows that come again after many waves, many waves, many rows, long texts.
+The step is linear, and weights are above 0. If there are signs that the waves may not end, the statement is left to the
+circuit, which searches for a cycle or an endless path and names it. The signs are rows that occur again after many
+waves, very many waves, very many rows, and long texts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -25,7 +26,7 @@ _GLANCE, _LONG = 8, 10_000
 
 
 class UndecidedError(Exception):
-    """These waves may not end."""
+    """The waves may not end, so the circuit has to answer the statement."""
 
 
 def set_of_waves(
@@ -36,9 +37,9 @@ def set_of_waves(
     *,
     ends: bool,
 ) -> set[Any]:
-    """The rows of UNION. `step` adds the new rows made of `frontier` to a set, and returns them.
+    """Return the rows of UNION. `step` returns the new rows made from `frontier`, and adds them to its argument.
 
-    `ends`: the waves end, however many they are. `texts`: the columns of texts. Raises: UndecidedError.
+    `ends` says that the waves end, however many there are. `texts` has the columns of texts. Raises: UndecidedError.
     """
     found = set(seed)
     frontier.rows = list(found)
@@ -56,7 +57,7 @@ def set_of_waves(
 def bag_of_waves(
     seed: dict[Any, int], frontier: WholeTable, step: Callable[[], dict[Any, int]], texts: Sequence[int]
 ) -> dict[Any, int]:
-    """The rows of UNION ALL with their weights. `step` returns the rows made of `frontier`. Raises: UndecidedError."""
+    """Return the rows of UNION ALL with weights. `step` makes rows from `frontier`. Raises: UndecidedError."""
     found: dict[Any, int] = {}
     most = max(MOST_ROWS, _GROWN * len(seed))
     made, wave, look = seed, 0, _FIRST_LOOK

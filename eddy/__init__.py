@@ -11,8 +11,8 @@ import importlib
 import warnings
 
 TYPE_CHECKING = False
-"""As in `typing`, which takes longer to import than this module: until the command line handles signals, Ctrl-C shows
-a traceback.
+"""As in `typing`, which takes longer to import than this module. Until the command line handles signals, Ctrl-C shows
+a traceback, so imports before that have to be short.
 """
 
 if TYPE_CHECKING:

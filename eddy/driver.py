@@ -206,7 +206,7 @@ class _KeptStore(MemoryStore):
     """A store whose rows survive a restart."""
 
     def close(self) -> None:
-        """Keep the rows: the driver closes a worker to start another one."""
+        """Keep the rows, because the driver closes a worker in order to start another one with this store."""
 
 
 class InputTopic(Generic[K, V]):

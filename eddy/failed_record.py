@@ -11,7 +11,7 @@ __all__ = ["DECISIONS", "LONGEST_S", "FailedRecord", "OnError", "Retry"]
 
 DECISIONS = ("fail", "skip", "dead-letter", "retry")
 LONGEST_S = 60
-"""A worker that waits takes no part in a rebalance, for which a group waits five minutes."""
+"""The longest wait of a retry. A worker that waits takes no part in a rebalance; a group waits five minutes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +62,4 @@ class FailedRecord(NamedTuple):
 
 
 OnError = Literal["fail", "skip", "dead-letter"] | Callable[[FailedRecord], str | Retry]
-"""One policy for all records, or a function that returns one of `DECISIONS`, or a `Retry`, for each record."""
+"""One policy for all records, or a function from a record to one of `DECISIONS` or to a `Retry`."""

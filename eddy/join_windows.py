@@ -83,7 +83,7 @@ class JoinSide:
 
 
 EVENT_TIMES = JoinSide(0, 0, -1)
-"""Moments that are over as soon as event time reaches them: their frontiers are the event times themselves."""
+"""Windows of one moment that are over as soon as event time reaches it. So their frontiers are the event times."""
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from struct import unpack_from
 __all__ = ["Partitioner", "partition_of", "partitions_of"]
 
 Partitioner = Callable[[bytes, int], int]
-"""The partition of an encoded key among a number of partitions."""
+"""A function from an encoded key and a number of partitions to the key's partition."""
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 _MANY = 1_000
-"""For at least this many keys Kafka's client is imported, which takes as long as 25,000 keys in Python."""
+"""The number of keys from which on Kafka's client is imported; the import takes as long as 25,000 keys in Python."""
 _WORDS = [f"<{words}I" for words in range(64)]
 
 

@@ -40,7 +40,7 @@ __all__ = [
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 Part = Literal["key", "value"]
-"""The part of a record."""
+"""A part of a record."""
 _Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -71,9 +71,9 @@ class Serde(Generic[T]):
     canonical: bool = field(default=False, compare=False, repr=False)
     """Whether `encode` itself gives equal values equal bytes, so that `identify` only serves comparisons."""
     id_header: str = field(default="", compare=False, repr=False)
-    """The header that may have the first bytes of the data, the id of its schema, in their place; see `with_ids`."""
+    """The header that may have the id of the data's schema, in place of the first bytes of the data; see `with_ids`."""
     id_end: Callable[[bytes], int] | None = field(default=None, compare=False, repr=False)
-    """The number of the first bytes of encoded data that are written into that header; None if none are."""
+    """Returns how many of the first bytes of encoded data are written into that header; None if none ever are."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and callable(self.encode) and callable(self.decode)):

@@ -18,7 +18,7 @@ from eddy.windows import Span, windowed
 __all__ = ["FOREVER_MS", "UnlimitedWindows"]
 
 FOREVER_MS = (1 << 63) - 1
-"""The end of a window without one: the latest moment that there is."""
+"""The end of a window without an end: the latest moment that can be represented."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 

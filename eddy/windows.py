@@ -46,7 +46,7 @@ Unit = Literal["day", "week", "month"]
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST = timedelta(days=36_525)
 MOST_WINDOWS = 10_000
-"""The most hopping windows that a row may be in, since it is counted in each."""
+"""The most hopping windows that a row may be in, because each of them counts the row."""
 LATEST_MS = 253_370_764_800_000
 """The first moment of the year 9999: later ones have no calendar windows."""
 _START, _END_START = Struct(">q"), Struct(">qq")
@@ -256,7 +256,7 @@ class CalendarWindows(_Fixed):
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Sessions: records of a key in which each timestamp is at most `gap` after the one before, in order of time.
+    """Sessions: records of a key, ordered by time, in which each is at most `gap` after the record before it.
 
     A record is late if its source partition already has a timestamp of more than `gap + grace` after the record's own.
 

@@ -22,11 +22,11 @@ from eddy.topology.plan.plan import Plan
 __all__ = ["Content", "FoundRecord", "LetterPage", "ShownRecord", "dead_letters", "record_of_row"]
 
 LOOK_S = 0.5
-"""Seconds that a call reads records."""
+"""The seconds for which a call reads records."""
 WINDOW = 1_000
-"""Offsets that are read at a time."""
+"""The number of offsets that are read at a time."""
 MOST_SHOWN = 64 << 10
-"""The bytes of a key, a value or a header that are shown; `size` has their number."""
+"""The most bytes of a key, a value or a header that are shown; `size` says how many there are."""
 
 
 class Content(msgspec.Struct, omit_defaults=True):

@@ -46,8 +46,8 @@ __all__ = ["Tables", "TablesSnapshot", "open_tables"]
 _log = logging.getLogger("eddy.tables")
 _POLL_S, _PAUSE_S, _STOP_S = 0.2, 0.2, 10.0
 _LOOK_S, _LOOK_AT_LEAST_S = 0.002, 0.1
-"""The pauses in which a waiting coroutine checks the version: they become longer, so that hundreds of coroutines do not
-occupy a core.
+"""The shortest and the longest pause between two checks of the version by a waiting coroutine, in seconds. The pauses
+grow, so that hundreds of coroutines do not occupy a core.
 """
 
 

@@ -16,7 +16,7 @@ from eddy.errors import FencedError
 __all__ = ["OwnWorkers", "Place", "own_workers", "place_of"]
 
 Place = tuple[str, object]
-"""An application on a log."""
+"""The name of an application, and the log that it runs on."""
 
 
 def place_of(application: str, log: Log) -> Place:
@@ -92,4 +92,4 @@ class OwnWorkers:
 
 
 own_workers = OwnWorkers()
-"""Those of this process."""
+"""The workers of this process."""

@@ -77,7 +77,7 @@ class _Computed(NamedTuple):
     evaluation: Evaluation
     ways: Ways
     uncertain: list[str]
-    """Why a worker's rows may be others."""
+    """The reasons why a worker's rows may differ."""
 
     def rows(self, node: Node, identities: Sequence[Any]) -> list[Row]:
         """Return the rows of the step whose keys have these identities."""

@@ -103,7 +103,7 @@ class RunningWorker:
         self._worker: Worker | None = None
         self._place = place_of(topology.name, log)
         self.error: BaseException | None = None
-        """The error that has ended the worker."""
+        """The error that has ended the worker; None if none has."""
         self._told = False
         own_workers.begin(self._place)
         self._thread = threading.Thread(target=self._run, name=f"eddy-worker-{topology.name}", daemon=True)

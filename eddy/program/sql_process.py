@@ -27,14 +27,14 @@ from eddy.topology.sql.answer import AnswerTable
 __all__ = ["MAX_ANSWERED", "Question", "SqlProcesses"]
 
 MAX_ANSWERED = 1_000
-"""The rows of an answer; of more, the first."""
+"""The most rows of an answer; further rows are left out."""
 _MAX_ANSWER_BYTES = 16 << 20
 _IDLE_S, _START_S = 300.0, 60.0
 _GRACE_S = 2
 _MAX_BYTES = 2 << 30
 _BEGUN = b"\n"
 _HINT = " Give it: tables="
-"""The beginning of a fix that is for programs."""
+"""The beginning of an advice in a message that is only useful in a program."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from eddy.topology.tracing.titles import cut, label
 __all__ = ["KeptSince", "Moves", "kept_since", "moves_text", "moves_to"]
 
 _LOOK_S = 2.0
-"""Seconds in which records are looked for."""
+"""The seconds for which records of changed rows are looked for."""
 _MAX_CHARS = 80
 
 

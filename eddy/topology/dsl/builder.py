@@ -37,7 +37,7 @@ class Builder:
         self.plan = plan
         self.open_loops: list[str] = []
         self.columns: dict[Node, Any] = {}
-        """The names and types of the columns of some nodes, set by the SQL layer."""
+        """The names and types of the columns of those nodes that the SQL layer has made."""
 
     @contextmanager
     def inside(self, where: str) -> Iterator[None]:
@@ -60,7 +60,7 @@ class Builder:
         return cast("N", self.plan.add(node_type(name=name, label=fields.pop("label", name), **fields)))
 
     def anonymous(self, node_type: type[N], word: str, kind: Kind, name: str | None, **fields: Any) -> N:
-        """Add a stateless step. Without a name it gets one with its number, since no stored state has the name."""
+        """Add a stateless step. Without a name it is named after its number, because no stored state has its name."""
         shown = {"stream": "KSTREAM", "table": "KTABLE", "relation": "RELATION"}[kind]
         name = name_or(name, f"{shown}-{word.upper()}-{len(self.plan.nodes):010d}")
         return self.add(node_type, name, kind=kind, **fields)

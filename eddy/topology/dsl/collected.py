@@ -21,7 +21,7 @@ class CollectedTable(KTable[K, tuple[V, ...]]):
     def __init__(
         self, builder: Builder, node: plan.Node, selection: Selection, counts: Callable[[str], KTable[K, int]]
     ) -> None:
-        """`counts` is a function that adds the table of the groups' numbers of values, under a given name."""
+        """Wrap the table of a selection. `counts` adds a table of the groups' numbers of values, given its name."""
         super().__init__(builder, node)
         self._selection, self._counts = selection, counts
 

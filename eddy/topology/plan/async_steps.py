@@ -24,9 +24,9 @@ class AsyncMapped(Node):
     function: Callable[..., Awaitable[Row]]
     limits: CallLimits
     where: str
-    """The step in the author's terms."""
+    """The name of the step in messages."""
     keeps_key: bool
-    """Whether the rows of `function` have the keys of the records."""
+    """Whether the rows that `function` returns have the keys of their records."""
 
     @property
     def kind_of_step(self) -> str:

@@ -23,7 +23,7 @@ from eddy.state.table_state import Table
 __all__ = ["CircuitBuilder", "LoopBody", "Spark", "States"]
 
 Node = Any
-"""A node of the plan, `topology/plan/node.py`, which imports this module."""
+"""The class `Node` of `topology/plan/node.py`, which cannot be imported here because it imports this module."""
 
 
 class States(Protocol):

@@ -1,4 +1,4 @@
-"""A step from scratch, for traces: its rows, computed from all rows of its inputs, without deltas and states."""
+"""A step evaluated from scratch, for traces: its rows are computed from all rows of its inputs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
@@ -10,14 +10,14 @@ __all__ = ["EvaluatedStep"]
 
 
 class EvaluatedStep:
-    """The rows of a step as a function of the rows of its inputs, independently of its operator."""
+    """The properties by which a step's rows are a function of its inputs' rows. This function is not its operator."""
 
     untraced: ClassVar[str] = "has an algorithm of its own"
-    """Why `rows_from` has no rows, if it has none."""
+    """Why `rows_from` returns None, as the end of a sentence that begins with "it"."""
     passes: ClassVar[bool] = False
     """Whether each row of the step is a row of an input, so that derivations skip the step."""
     explained_by_key: ClassVar[bool] = False
-    """Whether `ways` has the keys of the step's rows instead of rows."""
+    """Whether `ways` yields the keys of the step's rows instead of the rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted | None:
         """Return the step's rows, computed from all rows of its inputs; None if only its operator can compute them.
@@ -27,7 +27,7 @@ class EvaluatedStep:
         return None
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
-        """Each row of the step, or each key of its rows, with the rows from which it is made."""
+        """Yield each row of the step, or each key of its rows, with the input rows from which it is made."""
         return ()
 
     @property
@@ -44,7 +44,7 @@ class EvaluatedStep:
         return ()
 
     def forest(self, rows: Bag) -> Any:
-        """The step's rows as a `Forest`, each below the row from which it was made; None if they do not form one."""
+        """Return the rows as a `Forest`, each row below the row from which it was made; None if they form no forest."""
         return None
 
     def subtree_sums(self, *inputs: Bag) -> Any:
@@ -55,5 +55,5 @@ class EvaluatedStep:
         return None
 
     def outside(self, keys: Sequence[Any], inputs: Sequence[Bag]) -> str:
-        """Why the step has no row with one of these keys, as a verb with its object; empty if its inputs explain it."""
+        """Return why the step has no row with one of `keys`, as a verb and its object; empty if the inputs say why."""
         return ""

@@ -21,7 +21,7 @@ class GlobalTable(TopicRead):
     only_by_worker = "each worker reads a global table at its own pace"
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """Its topic."""
+        """Return the name of the topic, for `describe()`."""
         return f"Global table: {self.name} (topics: [{self.topic}], whole at every worker)"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int:

@@ -33,7 +33,7 @@ class Arc(NamedTuple):
 
 
 Arcs = Mapping[Any, Mapping[Any, Arc]]
-"""node -> child -> the link between them."""
+"""The links by node and child: node -> child -> link."""
 
 
 def arcs_of(

@@ -16,7 +16,7 @@ from eddy.topology.plan.plan import Plan
 __all__ = ["check_identity", "identity", "optional_states", "retired_states", "states_of", "topics_of"]
 
 _WITHOUT = " without changelog"
-"""The end of the line of a state whose rows are lost with their disk."""
+"""The end of the line of a state that has no changelog, whose rows are lost with its disk."""
 
 
 def identity(plan: Plan, circuit: Circuit) -> list[str]:

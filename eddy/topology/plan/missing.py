@@ -19,7 +19,7 @@ class _Unknown:
 
 
 UNKNOWN: Any = _Unknown()
-"""A key or a value that only a step with all of its inputs could compute."""
+"""A key or a value that only a step with all its inputs could compute."""
 
 
 def by_key(rows: Iterable[Missing], present: Iterable[Any]) -> Iterator[Missing]:

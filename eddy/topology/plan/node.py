@@ -51,22 +51,21 @@ Role = Literal[
     "call",
     "step",
 ]
-"""The part of a step that no other kind of step has, for the engine:
+"""The part that a step plays for an engine, if it differs from other steps:
 
 - *source* reads a topic of the user, *pattern* is the union of the sources of all matching topics, *global table* is
-whole
-  at every worker, from a topic that is read without a group; *constant* has fixed rows, *sink* writes to a topic;
+  whole at every worker and is read without a group, *constant* has fixed rows, *sink* writes to a topic;
 - *exchange* sends rows to the owners of their keys;
-- *variable* is X inside its recursion. It has no serde of its own that co-partitioned collections would have to share;
-- *block* has no rows itself: its bindings have them;
-- *sum* adds up its inputs, so that rows from outside of a loop are added once and not in each wave;
-- *changes* turns the changes of a table into facts, *errors* has the messages of its input, a recursion;
-- *call* has a function that the worker calls for the records of sources, before they are in an epoch;
-- *step*: all others.
+- *variable* is X inside its recursion. It has no serde that co-partitioned collections would have to share;
+- *block* has no rows itself, because its bindings have them;
+- *sum* adds up its inputs, so rows from outside a loop are added once and not in each wave;
+- *changes* turns the changes of a table into facts, *errors* has the messages of its input, which is a recursion;
+- *call* has a function that the worker calls for records before they are in an epoch;
+- *step* is every other step.
 """
 
 _MADE = StateKept("made", "trace", "results")
-"""The results of a step with a `grouping`, by iteration, in a loop by nested time."""
+"""The state with the results of a step with a `grouping`, by iteration, in a loop by nested time."""
 
 
 class Arrival(NamedTuple):
@@ -157,11 +156,11 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     keeps_records: ClassVar[bool] = False
     """Whether each row of the step is made from one input row, and has its timestamp."""
     crosses: ClassVar[bool] = False
-    """Whether the step's rows may derive from no record of the epoch, or from another worker's records."""
+    """Whether the step's rows may be made from no record of the epoch, or from another worker's records."""
     keeps_last: ClassVar[bool] = False
     """Whether the step turns facts into a table of the last value of each key."""
     takes_keyless = False
-    """Whether the step has results for records without a key."""
+    """Whether records without a key are in the step's results."""
 
     @property
     def begins(self) -> bool:
@@ -176,10 +175,11 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     timed_through: ClassVar[tuple["Node", ...]] = ()
     """The exchanges before the step through which records carry the event times of their source partitions to it."""
     only_by_worker: ClassVar[str] = ""
-    """Why no engine but a worker can compute it; empty if others can."""
+    """Why only a worker can compute the step's rows; empty if other engines can, too."""
     folds = False
-    """Whether the step folds rows in an undefined order, by an author's function that has to give the same result in
-    any order.
+    """Whether the step folds rows in an undefined order, by an author's function.
+
+    The function has to give the same result in any order.
     """
 
     @property
@@ -217,7 +217,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
     drops = False
     """Whether the step can drop a row, so that a recursion over it can end."""
     bilinear: ClassVar[bool] = False
-    """Whether the step is linear in each input alone, but not if several inputs are of the same recursion."""
+    """Whether the step is linear in each single input, but not if several inputs are made from the same recursion."""
     linear = True
     """Whether op(A + B) = op(A) + op(B), so that a recursion over it can be computed by waves."""
 

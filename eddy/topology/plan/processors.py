@@ -39,7 +39,7 @@ class DeclaredStore:
     size_ms: int = 0
     retention_ms: int = 0
     version: Serde[Any] | None = None
-    """The serde of a version's value, in a tuple, of kind "versioned"."""
+    """The serde of a version's value, in a tuple, for kind "versioned"; else None."""
 
     @property
     def states(self) -> "tuple[DeclaredStore, ...]":
@@ -96,7 +96,7 @@ class Process(Node):
     keeps_keys: bool = False
     weights: bool = False
     children: tuple[str, ...] = ()
-    """The names of the streams to which records are forwarded; empty if all records are in one, the step itself."""
+    """The names of the streams to which records are forwarded; empty if the step itself is their only stream."""
     sharing: tuple[Node, ...] = ()
 
     @property

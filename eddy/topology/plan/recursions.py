@@ -50,7 +50,7 @@ class Loop(Node):
     linear = False
     drawn_as: ClassVar[Form] = "recursion"
     seeded: ClassVar[bool] = False
-    """Whether the loop begins with its input, to which an iteration adds its results; otherwise it begins empty."""
+    """Whether the loop begins with its input and each iteration adds its results; otherwise it begins empty."""
 
     bound: Bound
     iterations: int

@@ -102,7 +102,7 @@ class Count(Reduction):
 
 
 TOTALS = StateKept("totals", "table", "others")
-"""The exact totals of sums and means."""
+"""The state with the exact totals of sums and means."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -227,7 +227,7 @@ class Aggregate(Reduction):
     selection: Selection | None = None
     reducers: tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None] | None = None
     plain_keys: ClassVar[bool] = False
-    """Whether the functions get keys without their windows."""
+    """Whether the functions get keys without windows."""
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]

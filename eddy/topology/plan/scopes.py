@@ -55,7 +55,7 @@ class Scopes:
         return [node for node in self.deep(self.body[loop]) if node.error_limit is not None]
 
     def withheld(self, loop: Loop) -> list[tuple[str, Node]]:
-        """Return (name in errors, variable) for an outermost loop's bindings, then for those of blocks in `limits`."""
+        """Return (name in errors, variable) for the bindings of an outermost loop, and of the blocks in `limits`."""
         inside = [(f"{block.label}.{v.label}", v) for block in self.limits(loop) for v in block.variables]
         return [*((variable.label, variable) for variable in loop.variables), *inside]
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 __all__ = ["TABLE", "Rows", "StateKept", "StatefulStep"]
 
 Rows = Literal["inputs", "results", "others"]
-"""The rows of a state: the step's inputs, its results, or, as `others`, input rows whose keys have no result."""
+"""The rows that a state has: the step's input rows (`inputs`), its results, or any other rows (`others`)."""
 
 
 class StateKept(NamedTuple):
@@ -25,12 +25,12 @@ TABLE = StateKept("", "table", "results")
 
 
 class StatefulStep:
-    """The states of a step: the usual ones in `keeps`, and others that it has only under some circumstances."""
+    """The states of a step: the usual states in `keeps`, and states that it has only under some circumstances."""
 
     keeps: ClassVar[tuple[StateKept, ...]] = ()
-    """The states of the step's operator outside of loops by nested time."""
+    """The states of the step's operator outside loops by nested time."""
     store_names: ClassVar[tuple[str, ...]] = ()
-    """The state stores of the topology that the step names."""
+    """The names of the topology's state stores that the step uses."""
 
     @property
     def has_table(self) -> bool:

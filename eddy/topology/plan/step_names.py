@@ -10,7 +10,7 @@ __all__ = ["NUMBERED", "Form", "NamedStep"]
 Form = Literal["topic", "recursion", "exchange", "variable", "step"]
 """The shape of a step in a picture."""
 NUMBERED = re.compile(r"[A-Z-]+-\d{10}")
-"""A pattern of the names of steps to which the author gave no name."""
+"""The pattern of a step's name if the author gave it none."""
 _BETWEEN_WORDS = re.compile(r"(?<=.)(?=[A-Z])")
 
 

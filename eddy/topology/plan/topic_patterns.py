@@ -75,7 +75,7 @@ class TopicPattern(Merge):
         return self.pattern.pattern
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """Its pattern."""
+        """Return the pattern, for `describe()`."""
         return f"Source: {self.name} (topics: {self.pattern.pattern})"
 
     def find(self, topics: Iterable[str]) -> tuple[Source, ...]:

@@ -70,19 +70,19 @@ class Source(TopicRead):
     role = "source"
 
     timestamp: Callable[[Any, Any], Any] | None = None
-    """The event time of a record, by its key and value; None for the timestamp of the log."""
+    """A function from key and value to the event time of a record; None for the timestamp of the log."""
     idle_after_ms: int = 0
-    """The time after which a partition without records is idle, in milliseconds; 0 for never."""
+    """The milliseconds after which a partition without records is idle; 0 for never."""
     pattern: str = ""
     """The pattern by which its topic was found; empty if the author has named the topic."""
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """Its topic."""
+        """Return the name of the topic, for `describe()`."""
         store = f", store: {', '.join(stores)}" if stores else ""
         return f"Source: {self.name} (topics: [{self.topic}]{store})"
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
-        """The partition count of its topic."""
+        """Return the partition count of the topic."""
         return topic_partitions[self.topic]
 
     @property
@@ -98,7 +98,7 @@ class Source(TopicRead):
         return circuit.emit(upsert.Upsert(self.name, circuit.table(self, self.name, self.topic)), slot)
 
     def on_spark(self, spark: Spark) -> None:
-        """The records, or their last values."""
+        """Read the records or, for a table, their last values."""
         spark.records(self)
 
 
@@ -129,7 +129,7 @@ class Constant(Node):
         spark.constant(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows."""
+        """Return the rows."""
         return ((row, 1) for row in self.rows)
 
 
@@ -220,7 +220,7 @@ class Sink(_OfTopic):
         return ()
 
     def headline(self, application: str, stores: Sequence[str]) -> str:
-        """Its topic."""
+        """Return the name of the topic, for `describe()`."""
         return f"Sink: {self.name} (topic: {self.topic})"
 
     def operator(self, states: States) -> Operator:

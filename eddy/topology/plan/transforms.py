@@ -31,7 +31,7 @@ _RETURNING: dict[str, Callable[[str, Any, str], RowWise]] = {
     "flat-map": stateless.FlatMap,
     "flat-map-values": stateless.FlatMapValues,
 }
-"""The operators whose function has to return rows or values, and whose errors say so in the author's terms."""
+"""The operators whose function has to return rows or values; their errors name the step as the author does."""
 _OPERATORS: dict[str, Callable[[str, Any], RowWise]] = {
     "select-key": stateless.SelectKey,
     "peek": stateless.Peek,
@@ -47,11 +47,11 @@ class Transform(Node):
     verb: Verb
     function: Callable[..., Any] | None = None
     keeps_key: bool = False
-    """Whether the pairs of `function` have the keys of the rows."""
+    """Whether the pairs that `function` returns have the keys of the input rows."""
     method: str = ""
     """The method of the DSL that the author has called, for messages."""
     with_record: bool = False
-    """Whether `function` is called with pairs of a value and its record in place of values."""
+    """Whether `function` is called with pairs (value, record) in place of values."""
 
     @property
     def where(self) -> str:
@@ -105,7 +105,7 @@ class Transform(Node):
         return self.applied()
 
     def applied(self) -> Operator:
-        """The operator of the step, which has no state."""
+        """Return the operator of the step, which has no state."""
         if self.verb == "negate":
             return stateless.Negate(self.name)
         operator = self._of_rows()
@@ -212,15 +212,15 @@ class Merge(Node):
         return [] if self.rekeyed else super().co_partitioned
 
     def operator(self, states: States) -> Operator:
-        """The sum of the inputs."""
+        """Return the operator that adds up the inputs."""
         return stateless.Union(self.name)
 
     def on_spark(self, spark: Spark) -> None:
-        """The sum of the inputs."""
+        """Add up the rows of the inputs."""
         spark.union(self)
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """The rows of all inputs."""
+        """Yield the rows of all inputs."""
         return (item for rows in inputs for item in rows)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
@@ -261,7 +261,7 @@ class Latest(Node):
         return self.inputs[0].final
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """The missing rows of the table."""
+        """Return the missing rows of the table."""
         return missing[0]
 
     def operator(self, states: States) -> Operator:

@@ -40,7 +40,7 @@ class AssignWindows(Node):
     inner_key: Serde[Any]
     """The serde of the keys without windows."""
     origins: tuple[Node, ...]
-    """The sources, and patterns of them, whose event times decide what is late."""
+    """The sources and topic patterns whose event times decide which records are late."""
 
     @property
     def timed_through(self) -> tuple[Node, ...]:  # type: ignore[override]

@@ -12,11 +12,11 @@ class TimedStep:
     """A step's use of event time. By default a step assigns no windows, waits for none and closes none."""
 
     topics_of_windows: ClassVar[tuple[str, ...]] = ()
-    """If the step assigns windows: the topics whose event times decide which windows are over for its records."""
+    """If the step assigns windows: the topics whose event times decide whether a record is late for a window."""
     placed_through: ClassVar[tuple[Any, ...]] = ()
-    """The exchanges before the step through which records carry their places to it, since it needs their order."""
+    """The exchanges through which records carry their places to the step, because it needs their order."""
     waits_for: ClassVar[tuple[Any, ...]] = ()
-    """The assignments of windows for whose source partitions its rows wait."""
+    """The steps that assigned windows, for the event times of whose source partitions this step's rows wait."""
     closes: ClassVar[bool] = False
     """Whether rows are removed from its table, without a retraction, when their windows are over."""
     final: ClassVar[bool] = False

@@ -22,7 +22,7 @@ from eddy.topology.plan.windowed_steps import OfSessions, OfWindows
 __all__ = ["VALUES", "SessionValues", "WindowedValues"]
 
 VALUES = StateKept("values", "arrangement", "others")
-"""The values of the windows to which some can be added."""
+"""The state with the values of windows that can still get values."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

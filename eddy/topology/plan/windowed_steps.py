@@ -405,7 +405,7 @@ class Suppressed(OfWindows):
     emit: Emit = "close"
     retention_ms: int = 0
     of: OfWindows
-    """The aggregate whose windows they are."""
+    """The aggregate that makes the windows."""
 
     @property
     def aggregate(self) -> OfWindows:

@@ -2,7 +2,7 @@
 
     late       the event time of the fact's partition, up to the fact, has reached the window's end + lag
     session    facts of a key in the order of time, each at most `gap_ms` after the fact before it
-    sliding    the windows that facts of a key make; a fact is in those that contain its time and are not over for it
+    sliding    the windows that facts of a key make; a fact is in each that has its time and is not over for it
 
 Nothing here reads a state or shares code with the operators.
 """
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Made = tuple[Row, Row]
-"""A row that a step makes, and the row that it is made of."""
+"""A row that a step makes, and the input row from which it is made."""
 _NAMED = 3
 
 

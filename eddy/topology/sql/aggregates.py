@@ -21,10 +21,10 @@ from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, Type
 __all__ = ["EXACT", "MARKER", "Grouped", "addends_of", "aggregate_type", "average_of", "group_function", "sum_of"]
 
 EXACT = decimal.Context(prec=2000, traps=[])
-"""Adds numerics without rounding."""
+"""A context in which numerics are added without rounding."""
 
 MARKER: None = None
-"""The value that keeps the only group of an aggregate without GROUP BY present when it has no rows."""
+"""A value that keeps the only group of an aggregate without GROUP BY present even if the group has no rows."""
 
 _Pairs = Iterable[tuple[Any, int]]
 

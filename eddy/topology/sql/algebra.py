@@ -214,7 +214,7 @@ class Distinct(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Except(Node):
-    """Each row with its weight in `left` minus its weight in `right`; without `all`, each row that only `left` has, once."""
+    """Each row with its weight in `left` minus its weight in `right`; without `all`, rows only in `left`, once."""
 
     left: Node
     right: Node

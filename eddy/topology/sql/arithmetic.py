@@ -31,7 +31,7 @@ __all__ = [
 
 
 _WIDE = decimal.Context(prec=4 * MOST_DIGITS, traps=[])
-"""The precision of results between, which have more digits than a numeric."""
+"""A context for intermediate results, which have more digits than a numeric."""
 
 
 def _check(divisor: Any) -> None:
@@ -47,7 +47,7 @@ def divide_int(dividend: int, divisor: int) -> int:
 
 
 def modulo(dividend: int, divisor: int) -> int:
-    """The remainder, with the sign of the dividend."""
+    """Return the remainder, with the sign of the dividend."""
     _check(divisor)
     rest = abs(dividend) % abs(divisor)
     return -rest if dividend < 0 else rest
@@ -61,20 +61,20 @@ def in_range(number: decimal.Decimal) -> decimal.Decimal:
 
 
 def divide_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decimal.Decimal:
-    """The quotient, to 39 digits."""
+    """Return the quotient, to 39 digits."""
     _check(divisor)
     return in_range(CONTEXT.divide(dividend, divisor))
 
 
 def modulo_numeric(dividend: decimal.Decimal, divisor: decimal.Decimal) -> decimal.Decimal:
-    """The remainder, with the sign of the dividend."""
+    """Return the remainder, with the sign of the dividend."""
     _check(divisor)
     found = CONTEXT.remainder(dividend, divisor)
     return found if found.is_finite() else in_range(CONTEXT.plus(_WIDE.remainder(dividend, divisor)))
 
 
 def divide_float(dividend: float, divisor: float) -> float:
-    """The quotient."""
+    """Return the quotient."""
     _check(divisor)
     return one_nan(dividend / divisor)
 
@@ -121,28 +121,28 @@ def round_float(value: float) -> float:
 
 
 def square_root(value: float) -> float:
-    """The square root."""
+    """Return the square root."""
     if value < 0:
         raise DataError(f"square root of {value}; 0 or more is needed")
     return math.sqrt(value)
 
 
 def square_root_numeric(value: decimal.Decimal) -> decimal.Decimal:
-    """The square root, to 39 digits."""
+    """Return the square root, to 39 digits."""
     if value < 0:
         raise DataError(f"square root of {value}; 0 or more is needed")
     return CONTEXT.sqrt(value)
 
 
 def logarithm(value: float) -> float:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     if value <= 0:
         raise DataError(f"logarithm of {value}; more than 0 is needed")
     return math.log(value)
 
 
 def exponential(value: float) -> float:
-    """The exponential function."""
+    """Return e to the power of the value."""
     try:
         return math.exp(value)
     except OverflowError as error:
@@ -150,7 +150,7 @@ def exponential(value: float) -> float:
 
 
 def power(base: float, exponent: float) -> float:
-    """The base to the power of the exponent."""
+    """Return the base to the power of the exponent."""
     try:
         found = base**exponent
     except (OverflowError, ZeroDivisionError) as error:
@@ -161,7 +161,7 @@ def power(base: float, exponent: float) -> float:
 
 
 def power_numeric(base: decimal.Decimal, exponent: decimal.Decimal) -> decimal.Decimal:
-    """The base to the power of the exponent, to 39 digits."""
+    """Return the base to the power of the exponent, to 39 digits."""
     found = CONTEXT.power(base, exponent)
     if not found.is_finite():
         raise DataError(f"power({base}, {exponent}) is not a number; a whole exponent or a base above 0 is needed")

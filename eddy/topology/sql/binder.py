@@ -431,4 +431,4 @@ _BINDERS: list[tuple[Any, _Method]] = [
 _METHODS: dict[type, _Method] = {
     type: method for types, method in _BINDERS for type in (types if isinstance(types, tuple) else (types,))
 }
-"""The method for each exact type of node: a subclass, such as the parser's CONCAT_WS of CONCAT, has another meaning."""
+"""The method for each class of node. A subclass has another meaning, such as the parser's CONCAT_WS for CONCAT."""

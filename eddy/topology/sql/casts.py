@@ -30,7 +30,7 @@ __all__ = [
 Cast = Callable[[Any], Any]
 
 CONTEXT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP, traps=[])
-"""The precision of numerics: the 39 digits of Materialize's type."""
+"""A context with the precision of numerics: the 39 digits of Materialize's type."""
 
 LIMITS = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 _TRUE = {"t", "true", "y", "yes", "on", "1"}

@@ -17,11 +17,11 @@ __all__ = ["StepNames", "built", "step_name"]
 T = TypeVar("T")
 _OTHERS = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST, _KEPT = 140, 120
-"""The most characters of a name, which leave room for the suffixes of states and topics; the number of characters kept
-of a longer name.
+"""The most characters of a name, and the characters that are kept of a longer name. They leave room for the suffixes of
+states and topics.
 """
 _TRIES = 100
-"""The most names of other steps that a statement avoids."""
+"""The most names of other steps that a statement avoids; a further conflict raises an error."""
 
 
 def step_name(*parts: str) -> str:

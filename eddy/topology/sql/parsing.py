@@ -33,7 +33,7 @@ _BEGINNINGS = {"SELECT", "WITH", "VALUES", "TABLE", "CREATE"}
 _OPEN, _CLOSE = TokenType.L_PAREN, TokenType.R_PAREN
 _OPENING, _CLOSING = {_OPEN, TokenType.L_BRACKET}, {_CLOSE, TokenType.R_BRACKET}
 _NAMES = WholePostgres.parser_class.ID_VAR_TOKENS | {TokenType.IDENTIFIER}
-"""The tokens that can be the name of a table: a keyword that is not reserved has a token of its own."""
+"""The tokens that can be a table's name. Keywords that are not reserved have tokens of their own."""
 _AFTER_TABLES = ("WHERE", "GROUP BY", "HAVING", "WINDOW", "ORDER BY", "LIMIT", "OFFSET", "FETCH", "SELECT")
 _DECLARED = "declared"
 

@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 _NULL_LAST, _VALUE, _NULL_FIRST = range(3)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _TURNED = bytes((254 - byte) % 256 for byte in range(256))
-"""Maps the bytes of UTF-8, which are below 255, to bytes below 255 in the opposite order."""
+"""A map from the bytes of UTF-8, which are below 255, to bytes below 255 in the opposite order."""
 
 
 @dataclass(frozen=True)

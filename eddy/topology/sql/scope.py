@@ -42,11 +42,11 @@ class QueryContext:
     tables: dict[str, Node]
     outer: "ColumnScope | None" = None
     correlated: list[Expr] = field(default_factory=list)
-    """The expressions of the enclosing query to which the query's appended columns have to be equal."""
+    """The expressions of the enclosing query that the query's appended columns have to equal."""
     value: bool = False
     """Whether the query is a scalar subquery."""
     missing: list[Expr] = field(default_factory=list)
-    """The value of a scalar subquery without matching rows; null if the list is empty."""
+    """The value of a scalar subquery without matching rows, as the only item; null if the list is empty."""
 
     def with_tables(self, tables: dict[str, Node]) -> "QueryContext":
         """Return the context with these tables added."""

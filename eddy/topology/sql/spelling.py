@@ -52,7 +52,7 @@ _NAMES: dict[type, str] = {
     exp.JSONObjectAgg: "json_object_agg",
     exp.ApproxDistinct: "approx_count_distinct",
 }
-"""The names of aggregates that the parser names otherwise."""
+"""SQL's names of aggregates for which the parser has other names."""
 _LISTS = {"array_agg", "string_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "list"}
 _DELIMITERS = Postgres.INITCAP_DEFAULT_DELIMITER_CHARS
 """The second argument that the parser adds to initcap."""

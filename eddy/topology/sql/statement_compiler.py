@@ -47,7 +47,7 @@ Exprs = Sequence[Expr]
 Rows = Relation[Any, Any]
 
 _HOWEVER_DEEP = 2**62
-"""The limit of queries for reachability. It is never met: over finitely many edges they always end."""
+"""The limit of queries for reachability. It is never reached, because they always end over finitely many edges."""
 _MORE = "raise the worker's max_nested_rows and max_nested_s if it needs more"
 _ADVICE = f"Let the step end: … WHERE depth < 100, mend the data, or {_MORE}"
 _ALL_ADVICE = "Write UNION, which has each row once, let the step end: … WHERE depth < 100, or mend the data"
@@ -56,7 +56,8 @@ _BLOCK_ADVICE = (
 )
 _TAKEN = {"errors", "held", "limit"}
 _BY_VALUE, _BY_KEY, _BY_GROUP = "_, row", "row, _", "group, row"
-"""The place of a relation's rows: in its values, in its keys (a set), or in its values under their group's key.
+"""The parameters of a function that gets SQL's rows as `row`: from the values of a relation, from its keys (a set), or
+from its values under the key of their group.
 
 Only rows of the first kind are under the empty key.
 """

@@ -69,7 +69,7 @@ class Correlation:
         self.outer: list[Expr] = []
 
     def take(self, parts: Iterable[Expr]) -> list[Expr]:
-        """Note the correlated conditions; return the others. Raises: TopologyError unless they are equalities."""
+        """Note the correlated conditions, and return all other conditions. Raises: TopologyError for no equality."""
         rest = []
         for part in parts:
             if not any(_outer_in(part)):

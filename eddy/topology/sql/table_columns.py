@@ -14,7 +14,7 @@ from eddy.topology.sql.types import BIGINT, DOUBLE, NUMERIC, PYTHON_TYPES, REAL,
 __all__ = ["Columns", "columns_named", "reader_of"]
 
 Columns = Mapping[str, "str | type"] | Sequence[str]
-"""Names with types, which are SQL's names of types or Python types; or names alone, if the types are known."""
+"""Names with types, which are SQL's names of types or Python types; or names alone if the types are known."""
 
 
 def columns_named(table: str, columns: Columns, known: Sequence[NamedColumn] | None = None) -> tuple[NamedColumn, ...]:
@@ -90,7 +90,7 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 
 
 _ALWAYS_CONVERTED = {"real", "numeric", "timestamp"}
-"""The types with fewer values than Python's: floats of four bytes, finite numbers, moments without a time zone."""
+"""The types that have fewer values than Python's: four-byte floats, finite numbers, moments without a time zone."""
 
 
 def _number(value: Any) -> decimal.Decimal:

@@ -63,7 +63,7 @@ def interval(text: StatementText, node: exp.Interval) -> Expr:
 
 
 def taken_apart(text: StatementText, parts: Sequence[Expr]) -> tuple[Moments | None, list[Expr]]:
-    """Split conditions into those on the present time (None if there are none) and others. Raises: TopologyError."""
+    """Split conditions into (bounds on the present time or None, all other conditions). Raises: TopologyError."""
     from_: list[Expr] = []
     until: list[Expr] = []
     others: list[Expr] = []

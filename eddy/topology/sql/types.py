@@ -137,6 +137,6 @@ def common_type(types: Sequence[Type]) -> Type | None:
 
 
 def assignable(source: Type, target: Type) -> bool:
-    """Return whether values of `source` fit a declared column: numbers a column of numbers, any value a text."""
+    """Return whether a value fits a declared column: a number fits any column of numbers, any value fits text."""
     same = source.kind in (target.kind, "unknown")
     return same or (source.number and target.number) or target.kind == "text"

@@ -18,7 +18,7 @@ __all__ = ["Unread", "has", "parts_of", "peek", "text_of", "unnested", "whole_nu
 
 _LONGEST = 60
 _WORDS = {"key_expressions": "USING KEY", "by_name": "BY NAME", "with_": "WITH", "from_": "FROM", "windows": "WINDOW"}
-"""The keywords of clauses whose values do not begin with them."""
+"""The keywords of clauses whose values do not begin with these keywords."""
 _ORDERS = (exp.Order, exp.Limit, exp.Offset, exp.Fetch)
 _NO_ORDER = "rows of a view and of an inner query have no order. Write both, ORDER BY … LIMIT n, for the first n rows"
 _OWN_QUERY = "put it into a query of its own: SELECT … FROM (…) AS q ORDER BY … LIMIT n"

@@ -3,10 +3,10 @@
 __all__ = ["MOST_CHARACTERS", "MOST_DIGITS", "MOST_LIMITED", "MOST_NUMBERS"]
 
 MOST_CHARACTERS = 1 << 26
-"""The characters of a text that `repeat`, `lpad`, `rpad` or `replace` makes."""
+"""The most characters of a text that `repeat`, `lpad`, `rpad` or `replace` makes."""
 MOST_DIGITS = 131_072
-"""The digits of a numeric before its point: PostgreSQL's."""
+"""The most digits of a numeric before its point, as in PostgreSQL."""
 MOST_LIMITED = 10_000
-"""The rows of LIMIT and OFFSET in a view or an inner query: all of them are one row of a store."""
+"""The most rows of LIMIT and OFFSET together in a view or an inner query, since one row of a store has them all."""
 MOST_NUMBERS = 10_000_000
-"""The numbers of one `generate_series`."""
+"""The most numbers of one `generate_series`."""

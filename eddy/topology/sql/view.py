@@ -28,7 +28,7 @@ class View(Relation[Any, Row]):
         self.columns = tuple(column.name for column in columns)
         """The names of the columns, in order."""
         self.types = tuple(str(column.type) for column in columns)
-        """Their types, in SQL's words."""
+        """The types of the columns, in SQL's words."""
         self.errors = errors
         """Rows (binding, row as text) beyond an ERROR AT RECURSION LIMIT; None if the statement has no such limit."""
 

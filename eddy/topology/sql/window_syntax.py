@@ -20,7 +20,7 @@ EXAMPLES = {
     "HOP": "HOP(orders, at, INTERVAL '5 minutes', INTERVAL '10 minutes'): every 5 minutes one of 10",
     "SESSION": "TABLE(SESSION(TABLE orders PARTITION BY customer, DESCRIPTOR(at), INTERVAL '5' MINUTES))",
 }
-"""By name, how to write a call."""
+"""An example of a call, by the function's name."""
 
 
 class WindowTable(exp.Expression):
@@ -93,4 +93,4 @@ WINDOW_PARSERS: dict[str, Callable[[Any], exp.Expr]] = {
     "HOP": _parsed("HOP"),
     "TABLE": _parsed_in_table,
 }
-"""By the name of a function, the parser of what follows its opening parenthesis."""
+"""The parser of the text after the opening parenthesis, by the function's name."""

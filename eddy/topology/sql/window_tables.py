@@ -18,7 +18,7 @@ __all__ = ["window_table"]
 
 _BOUNDS = ("window_start", "window_end")
 _SPANS = {"TUMBLE": (1, 2), "HOP": (2, 3), "SESSION": (1, 1)}
-"""By name, how many spans of time are needed, and how many there may be; an offset is the last one."""
+"""By the function's name, the least and the most spans of time; the last span may be an offset."""
 
 
 def window_table(text: StatementText, call: WindowTable, table: Node, scope: ColumnScope, name: str) -> Node:

@@ -1,1 +1,1 @@
-"""The derivation of a row: a plan is evaluated from scratch over tables, with the rows from which each row is made."""
+"""Derives a row: evaluates a plan from scratch over tables, and finds the rows from which each row is made."""

@@ -31,7 +31,7 @@ _PATIENCE = 10_000
 _MADE_EACH = 20
 _CHUNK = 10_000
 _SEARCHES = frozenset(64 * 2**n for n in range(8))
-"""The iterations after which cycles are looked for."""
+"""The iterations after which cycles are searched for."""
 _NONE_HELD = CyclicRows({}, ())
 _NAMED = 5
 

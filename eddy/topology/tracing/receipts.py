@@ -296,7 +296,7 @@ class Receipts:
         return [together, *not_zero(around.values())], loop
 
     def _in_trees(self, found: list[_End]) -> tuple[list[SubtreeSums], list[_End]]:
-        """Return the trees of those rows that are below one another, and the other rows."""
+        """Split rows: return the trees of rows that are below one another, and the rows that are in no tree."""
         trees, others = [], []
         for node in dict.fromkeys(end.node for end in found):
             ends = [end for end in found if end.node is node]

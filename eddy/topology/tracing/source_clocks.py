@@ -15,7 +15,7 @@ from eddy.unlimited_windows import FOREVER_MS
 __all__ = ["Slowest", "SourceClocks"]
 
 Slowest = tuple[int, str, int]
-"""The least event time, with its topic and partition."""
+"""The event time, topic and number of the partition with the least event time."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class SourceClocks:
                 self._times[place] = max(self._times.get(place, -1), row.record.event_time_ms)
 
     def slowest(self, closing: Closing) -> Slowest:
-        """Return the event time, topic and number of the partition that is furthest behind among those of a row."""
+        """Return the event time, topic and number of the row's source partition that is furthest behind in time."""
         places = [
             (topic, partition)
             for topic in closing.topics

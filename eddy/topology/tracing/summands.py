@@ -12,9 +12,9 @@ from eddy.topology.tracing.titles import label
 __all__ = ["DIRECT", "OWN", "RowGroup", "RowShare", "RowShares", "SubtreeSums", "add_share", "not_zero"]
 
 DIRECT = "direct"
-"""The rows of a recursion that its seed makes."""
+"""The title of the part for the rows of a recursion that its seed makes."""
 OWN = "own"
-"""The part of a subtree's sum that is its topmost node's."""
+"""The title of the part of a subtree's sum that is the own number of its topmost node."""
 
 
 class RowShare(NamedTuple):
@@ -26,7 +26,7 @@ class RowShare(NamedTuple):
 
 
 RowShares = dict[Any, RowShare]
-"""RowShares by the identities of their rows and keys."""
+"""Shares by the identities of their rows and of their keys in the join."""
 
 
 class RowGroup:
@@ -38,10 +38,10 @@ class RowGroup:
         self.number = Fraction(0)
         self.word = ""
         self.direct: list[RowGroup] = []
-        """The groups that it consists of, if its parts are the direct rows."""
+        """The groups that this group consists of, if it is the direct part."""
         self.tree: SubtreeSums | None = None
         self.at: Any = None
-        """The subtree that it is, if its rows are in a tree."""
+        """The item at the top of the subtree, if the group is a subtree."""
 
     def add(self, row: Row, share: Fraction, weight: int) -> None:
         """Add a row; each of its copies adds `share`."""
@@ -91,7 +91,7 @@ class SubtreeSums:
 
 
 def add_share(shares: RowShares, share: RowShare) -> None:
-    """Add a share to the share that its row already has, if it has one."""
+    """Add a row's share to the share that the row already has; without one, store it."""
     place = identity(share.row), identity(share.joined_by)
     before = shares.get(place)
     shares[place] = share if before is None else share._replace(number=before.number + share.number)

@@ -344,7 +344,7 @@ _FLOWING = (
     algebra.Series,
     algebra.InWindows,
 )
-"""The nodes without a table of their own."""
+"""The nodes that are loops in the function of the node downstream, and make no table."""
 
 
 def _set_of_waves(seed: WholeTable, frontier: WholeTable, step: Any, texts: Sequence[int], ends: bool) -> set[Any]:

@@ -17,7 +17,7 @@ from eddy.topology.sql.expressions import Expr, PythonWriter
 __all__ = ["MOST_LOOPS", "RowCode", "RowFunction", "WholeTable", "row_of"]
 
 MOST_LOOPS = 12
-"""The most loops that are nested: Python allows 20."""
+"""The most loops that are nested in one function. Python allows 20."""
 
 
 class WholeTable:

@@ -16,13 +16,13 @@ from eddy.topology.sql.once.row_function import WholeTable
 __all__ = ["MOST_ROWS", "MOST_WAVES", "UndecidedError", "bag_of_waves", "set_of_waves"]
 
 MOST_WAVES = 9_999
-"""After this many waves a circuit computes the query, since it can find out whether waves end."""
+"""The number of waves after which the circuit computes the query, because it can find out whether waves end."""
 _FIRST_LOOK = 64
-"""The wave at which rows of UNION ALL are first compared with earlier ones; then at 128, 256, …"""
+"""The wave at which rows of UNION ALL are first compared with earlier rows; the next are 128, 256, …"""
 MOST_ROWS, _GROWN = 1_000_000, 16
-"""If the rows of UNION ALL exceed this number, and this multiple of its seed, its waves may fill the memory."""
+"""If the rows of UNION ALL exceed this number, and this multiple of the seed, the waves may fill the memory."""
 _GLANCE, _LONG = 8, 10_000
-"""The waves between two looks at texts, and the characters of a text that may be growing."""
+"""The number of waves between two checks of texts, and the number of characters of a text that may be growing."""
 
 
 class UndecidedError(Exception):

@@ -295,7 +295,7 @@ class InputTopic(Generic[K, V]):
 
 
 class OutputTopic(Generic[K, V]):
-    """A topic of a driver. A read begins where the last one ended."""
+    """A topic of a driver. A read begins where the last read ended."""
 
     def __init__(self, driver: TopologyTestDriver, topic: str) -> None:
         self._driver, self._topic, self._where = driver, topic, f"driver: topic '{topic}'"

@@ -41,8 +41,8 @@ class FailedRecord(NamedTuple):
         topic: the topic of the record; None for a row that is made from several records.
         partition: its partition of the topic; None as for `topic`.
         offset: its offset in the partition; None as for `topic`.
-        key: the bytes of its key; of a row's key the bytes by the step's serde, None if the serde fails.
-        value: the bytes of its value, or of the row's value, in the same way.
+        key: the bytes of its key; for a row, its key's bytes by the step's serde, or None if the serde fails.
+        value: the bytes of its value; for a row as with `key`.
         error: the reason for the failure.
         timestamp_ms: the timestamp of the record, or the time of the row.
         headers: the headers of the record; a row has none.

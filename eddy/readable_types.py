@@ -12,7 +12,7 @@ __all__ = ["check_readable"]
 
 
 def check_readable(type: Any) -> None:
-    """Raises: TypeError or ValueError if no value of a type, or of a type inside it, can be read."""
+    """Check that values of a type, and of all types inside it, can be read. Raises: TypeError or ValueError."""
     found = inspect.type_info(type)
     for each in _all_within(found):
         if isinstance(each, inspect.CustomType):

@@ -178,7 +178,7 @@ def _encode_json(value: Any) -> bytes:
 
 
 def Json(type: Any = Any) -> Serde[Any]:  # noqa: N802 - a serde reads as a noun
-    """JSON, checked against `type` if given; without a type, decoded values may be dicts or lists.
+    """Return a serde of JSON. Values are checked against `type`, if given; else they may be dicts or lists.
 
     >>> Json().decode(b'{"a": [1]}')
     {'a': [1]}

@@ -70,7 +70,7 @@ class Windowed(NamedTuple, Generic[K]):
 
     @property
     def end(self) -> datetime:
-        """`end_ms`, in UTC; of a window without an end the beginning of the year 9999."""
+        """`end_ms`, in UTC; for a window without an end, the beginning of the year 9999."""
         return datetime.fromtimestamp(min(self.end_ms, LATEST_MS) / 1000, UTC)
 
 
@@ -432,7 +432,7 @@ class _WindowedSerde(Serde[Any]):
     key: Serde[Any] = field(default=String, compare=False)
 
     def identify_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:
-        """Canonical bytes of each value. Cost: loops in C."""
+        """Return canonical bytes of each value. Cost: loops in C."""
         return self._with_moments(self.key.identify_many(list(map(_key_of, values))), values)
 
     def encode_many(self, values: Sequence[Windowed[Any]]) -> list[bytes]:

@@ -20,7 +20,7 @@ Place = tuple[str, object]
 
 
 def place_of(application: str, log: Log) -> Place:
-    """Return the key of an application on a log. All clients of one log, or of one log in memory, give the same key."""
+    """Return a key for an application on a log. All clients of the same log give the same key."""
     path = getattr(log, "path", None)
     return application, getattr(log, "where", log) if path is None else Path(path).resolve()
 

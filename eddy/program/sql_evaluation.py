@@ -64,6 +64,6 @@ def _ordered(rows: list[tuple[Any, ...]], ordering: Ordering) -> list[tuple[Any,
 
 
 def _rank(index: int, nulls_low: bool) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Return a function that makes the sort key of a row. NaN is above all other numbers; nulls are at one end."""
+    """Return a function that makes a row's sort key. NaN is the greatest number; nulls are least if `nulls_low`."""
     null = (0 if nulls_low else 2, False, 0)
     return lambda row: null if row[index] is None else (1, row[index] != row[index], row[index])

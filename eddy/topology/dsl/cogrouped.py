@@ -126,11 +126,11 @@ class WindowedCogroupedKStream(Generic[K, A]):
 
 
 def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
-    """Return a function from a stream's value to (number of the stream, value), or to None: then it is in no group."""
+    """Return a function that makes (`place`, value) of a stream's value. None remains None, and is in no group."""
     return lambda value: None if value is None else (place, value)
 
 
 def _in_place(place: int, count: int) -> Callable[[Any], tuple[Any, ...] | None]:
-    """Return a function from a value to a tuple with an element a stream, None but for this one's; a serde has it."""
+    """Return a function that puts a value at `place` in a tuple of `count` items, the others None: a serde fits it."""
     before, after = (None,) * place, (None,) * (count - place - 1)
     return lambda value: None if value is None else (*before, value, *after)

@@ -1,4 +1,4 @@
-"""Relation: a bag of rows (key, value) that are true now, with weights that can be retracted."""
+"""Relation: a bag of rows (key, value) that are true now. Rows have weights, and can be retracted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeGuard, TypeVar, overload
@@ -55,7 +55,7 @@ class Relation(Generic[K, V]):
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """Keep the rows for which `predicate(key, value)` is true.
 
-        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        If it takes the value alone and is annotated to return a `TypeGuard` or `TypeIs`, the values' type is narrowed.
         """
         return self._transform("filter", predicate, name)
 

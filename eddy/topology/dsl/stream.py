@@ -66,7 +66,7 @@ class KStream(AsyncMaps[K, V]):
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """Keep the records for which `predicate(key, value)` is true.
 
-        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        If it takes the value alone and is annotated to return a `TypeGuard` or `TypeIs`, the values' type is narrowed.
         """
         return self._transform("filter", predicate, name)
 
@@ -226,7 +226,7 @@ class KStream(AsyncMaps[K, V]):
     def peek(self, function: Callable[[K, V, RecordContext], object], name: str | None = None) -> "KStream[K, V]": ...
 
     def peek(self, function: Callable[..., Any], name: str | None = None) -> Any:
-        """Call `function(key, value)` for its effect, at least once a record: again after an abort."""
+        """Call `function(key, value)` for its effect, at least once a record: an abort makes it be called again."""
         return self._transform("peek", function, name)
 
     @overload

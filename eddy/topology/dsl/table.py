@@ -56,7 +56,7 @@ class KTable(Processed[K, V]):
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """Keep the keys whose value satisfies `predicate(key, value)`; other keys are not in the result.
 
-        A function of the value alone whose result is annotated as a `TypeGuard` or a `TypeIs` narrows the values' type.
+        If it takes the value alone and is annotated to return a `TypeGuard` or `TypeIs`, the values' type is narrowed.
         """
         return self._transform("filter", predicate, name)
 
@@ -261,10 +261,11 @@ class KTable(Processed[K, V]):
         name: str | None = None,
         value: Serde[V2] | None = None,
     ) -> "KTable[K, V2]":
-        """Make a table of this table's keys whose foreign key `other` has, with `joiner(value, other's value)`.
+        """Join each row with the row of `other` that has its foreign key; other rows are left out.
 
-        `foreign_key(value)` returns the key in `other`, or None. Both functions are called with the key before the
-        values if their first parameter is named `key`. Values may be of any type that their serdes write.
+        `foreign_key(value)` returns the key in `other`, or None. The new value is `joiner(value, other's value)`. Both
+        functions are called with the key before the values if their first parameter is named `key`. Values may be of
+        any type that their serdes write.
         Cost: a change of a row of this table makes one change; a change in `other` one for each row with its key.
         """
         return foreign_key_join(self, other, foreign_key, joiner, name, value, left=False)

@@ -72,7 +72,7 @@ class Reachable(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs, because all inputs are in a single partition."""
+        """No collections have to be co-partitioned, because all inputs are in a single partition."""
         return ()
 
     @property
@@ -183,7 +183,7 @@ class TreeTotals(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs, because the input is in a single partition."""
+        """No collections have to be co-partitioned, because the input is in a single partition."""
         return ()
 
     @property

@@ -29,7 +29,8 @@ _MARGIN = 24
 class PictureStep(msgspec.Struct, frozen=True):
     """One step of a plan, as data for a picture.
 
-    `to` has the numbers of the steps that read it; `back` has those that it feeds back into, in a loop.
+    `to` has the numbers of the steps that read this step. If the step is a loop's result, `back` has the numbers of the
+    loop's variables to which its rows are fed back.
     """
 
     name: str
@@ -44,7 +45,7 @@ class PictureStep(msgspec.Struct, frozen=True):
 
 
 def steps(plan: Plan) -> list[PictureStep]:
-    """The steps in the order of the plan."""
+    """Return the steps of a plan as data, in the plan's order."""
     after, stores, around = successors(plan), stores_of(plan), Scopes(plan).around
     numbers = {node: number for number, node in enumerate(plan.nodes)}
     back_to = {variable for loop in plan.loops() for variable in loop.variables}

@@ -157,7 +157,7 @@ class Process(Node):
         return processing.Process(spec, maps, moments, rows, lambda: ownership.of(count), tables)
 
     def on_spark(self, spark: Spark) -> None:
-        """Mark the step as one that only a worker computes; `arrival` has the reason."""
+        """Mark the step as computed only by a worker, and not on Spark; `arrival` has the reason."""
         spark.by_a_worker(self)
 
 
@@ -180,7 +180,7 @@ class ChildStream(Node):
         return child_stream.ChildStream(self.name, self.child)
 
     def on_spark(self, spark: Spark) -> None:
-        """Mark the step as one that only a worker computes: processors do not run on Spark."""
+        """Mark the step as computed only by a worker, because processors do not run on Spark."""
         spark.by_a_worker(self)
 
 

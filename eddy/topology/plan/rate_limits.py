@@ -62,5 +62,5 @@ class RateLimited(Node):
         )
 
     def on_spark(self, spark: Spark) -> None:
-        """Mark the step as one that only a worker computes; `arrival` has the reason."""
+        """Mark the step as computed only by a worker, and not on Spark; `arrival` has the reason."""
         spark.by_a_worker(self)

@@ -249,7 +249,7 @@ class Binding(Node):
         return self.index == len(block.variables) and block.error_limit is not None
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the step that takes one of the block's results."""
+        """Add the step that takes one of the block's results; return its slot."""
         return circuit.emit(Take(self.name, self.index), circuit.slot_of(self.inputs[0]))
 
     def build_nested(self, loop: LoopBody) -> int:
@@ -279,7 +279,7 @@ class HeldErrors(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs: the step's rows have other keys than the recursion's rows."""
+        """No collections have to be co-partitioned, because the step's rows have other keys than its input."""
         return ()
 
     @property

@@ -91,7 +91,7 @@ class Source(TopicRead):
         return (TABLE,) if self.kind == "table" else ()
 
     def build(self, circuit: CircuitBuilder) -> int:
-        """Place the source: its records, or the changes of the table of their latest values."""
+        """Add the source; return the slot of its records, or of the changes of the table of their latest values."""
         slot = circuit.source(self.topic)
         if not self.has_table:
             return slot
@@ -156,7 +156,7 @@ class Exchange(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs, because the rows are sent to other partitions."""
+        """No collections have to be co-partitioned, because the rows are sent to other partitions."""
         return ()
 
     def partition_count(self, topic_partitions: Mapping[str, int]) -> int | None:
@@ -216,7 +216,7 @@ class Sink(_OfTopic):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs, because the user's topic has its own partitions."""
+        """No collections have to be co-partitioned, because the user's topic has its own partitions."""
         return ()
 
     def headline(self, application: str, stores: Sequence[str]) -> str:

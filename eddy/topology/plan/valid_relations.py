@@ -57,7 +57,7 @@ class ValidRows(Node):
         return f"step '{self.name}' has rows that are valid for a time, and no time passes inside a recursion"
 
     def operator(self, states: States) -> Operator:
-        """Return the operator, with the rows that will still change, the next moment of each key, and the calendar."""
+        """Return the operator. Its states are the rows that will still change, each key's next moment, a calendar."""
         arrangement = states.arrangement(self, KEPT.name_of(self.name))
         moments = Table[Any, int](states.spec(self, MOMENTS.name_of(self.name), "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, CALENDAR.name_of(self.name), "calendar", Int64), states.store)

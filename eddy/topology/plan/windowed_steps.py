@@ -83,7 +83,7 @@ class Slide(_ByFrontier):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No pairs, because the step changes the keys."""
+        """No collections have to be co-partitioned, because the step changes the keys."""
         return ()
 
     @property

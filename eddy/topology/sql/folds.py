@@ -28,7 +28,7 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class Fold:
-    """The functions over a group's state: a count for each aggregate, followed by a total for sum and avg."""
+    """The functions on a group's state. The state has a count for each aggregate, with a total for sum and avg."""
 
     types: tuple[Type, ...]
     initial: Callable[[], _State]

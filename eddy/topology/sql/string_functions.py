@@ -67,7 +67,7 @@ def replace(text: str, old: str, new: str) -> str:
 
 
 def _check_size(name: str, characters: int) -> None:
-    """Raises: DataError for a text that is too long."""
+    """Refuse a text that is too long. Raises: DataError."""
     if characters > MOST_CHARACTERS:
         raise DataError(f"{name} makes a text of {characters:,} characters; at most {MOST_CHARACTERS:,} are possible")
 

@@ -420,7 +420,7 @@ def _is_finite(value: int | float | Decimal) -> bool:
 
 
 def number_of(exact: Fraction, kind: type) -> Any:
-    """Return a number as a value of type `kind`; a whole number that the type cannot represent is an int."""
+    """Return a number as a Decimal if `kind` is Decimal, as an int if it is whole and `kind` not float, else float."""
     if kind is Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)
     return int(exact) if kind is not float and exact.denominator == 1 else float(exact)

@@ -33,9 +33,10 @@ class Config:
         max_epoch_records: the most records of one epoch. The first epochs take 50,000; while a backlog fills them, the
             number grows until an epoch takes most of `max_epoch_s`.
         max_epoch_bytes: the most bytes of an epoch's records (keys, values, headers); an epoch has at least one record.
-        max_epoch_s: seconds after which an epoch sends its unfinished loops' rows through the loops' topics. After as
-            many seconds, records that are retried without the failing records are polled again.
-        max_loop_rows: rows of loops after which an epoch sends the rest so, too; a row counts once for each 64 bytes.
+        max_epoch_s: seconds after which an epoch sends its unfinished loops' rows through the loops' topics. Also the
+            seconds after which records that are retried without the failing records are polled again.
+        max_loop_rows: rows of loops after which an epoch sends its unfinished loops' rows through the loops' topics; a
+            row counts once for each 64 bytes.
         max_row_bytes: the most bytes of a recursion's row, including 1,024 for the overhead of a record in the log; a
             recursion that makes larger rows is held.
         max_nested_s: seconds after which a recursion by nested time, which cannot be split, is considered endless.

@@ -139,9 +139,9 @@ class _Grouped(Generic[K, V]):
     ) -> "CollectedTable[K, V]":
         """Collect the values of each group in a tuple, in the order of `by(value)`, in a store called `name`.
 
-        The least value is first; equal values are ordered as in `top_k`. A group with more than `max` values is not in
-        the table; the table's `errors` names such groups. Values of windows are in a state called `<name>-values` as
-        long as a window can get records.
+        The least value is first and, among values with equal `by`, the value with the lesser bytes. Weights and None
+        count as in `top_k`. A group with more than `max` values is not in the table; the table's `errors` names such
+        groups. Values of windows are in a state called `<name>-values` as long as a window can get records.
         Cost: O(log n) for each change, and the values of the result.
         """
         where = f"collect '{check_name(name, 'step')}'"
@@ -394,7 +394,7 @@ class KGroupedTable(_Grouped[K, V]):
 
         Rows are inserted and retracted in any order, so the two functions have to undo each other in any order: they
         can compute sums, but not lists. None deletes the group, and the next call starts from `initializer()` again. So
-        return None for a sum of 0.
+        None may only be returned for an aggregate that equals `initializer()`, such as a sum of 0.
         """
         check_name(name, "aggregate")
         _needs(subtractor, f"aggregate '{name}'")

@@ -38,7 +38,7 @@ _BECOMES = "A table becomes one by .to_relation()"
 
 
 class Relation(Generic[K, V]):
-    """Rows of (K, V). The author's functions may depend on the row alone, because equal rows may share one call."""
+    """Rows of (K, V). The author's functions must depend on nothing but the row: equal rows may share one call."""
 
     def __init__(self, builder: Builder, node: plan.Node) -> None:
         self._builder, self._node = builder, node
@@ -220,7 +220,7 @@ class Relation(Generic[K, V]):
         return Relation(self._builder, made)
 
     def minus(self, other: "Relation[K, V]", name: str | None = None) -> "Relation[K, V]":
-        """Reduce each row's weight by its weight in `other`, down to 0 at least (EXCEPT ALL)."""
+        """Reduce each row's weight by its weight in `other`, but not below 0 (EXCEPT ALL)."""
         check_kind(f"minus after '{self._node.label}'", Relation, [other], _BECOMES)
         same_topology("minus", self._builder, [other._builder])
         name = name_or(name, f"{self._node.label}-{other._node.label}-minus")
@@ -262,8 +262,8 @@ class Relation(Generic[K, V]):
             max_depth: the most applications of op to a row; op is not applied to deeper rows. Rows are then stored by
                 depth.
             limit: by waves, the number of stale steps on a path after which the path is considered endless; a step is
-                stale if it meets only rows outside that the path has met before. By nested time, the number of
-                iterations.
+                stale if it meets only rows outside the recursion that the path has met before. By nested time, the
+                number of iterations.
             on_limit: `hold` holds rows without a finite answer and names the cause. `stop` does the same, and ends the
                 worker if no unread input could change this. `return` and `dead-letter` stop at depth `limit` as
                 `max_depth` does, and report the rows that were cut off.

@@ -226,7 +226,7 @@ class KStream(AsyncMaps[K, V]):
     def peek(self, function: Callable[[K, V, RecordContext], object], name: str | None = None) -> "KStream[K, V]": ...
 
     def peek(self, function: Callable[..., Any], name: str | None = None) -> Any:
-        """Call `function(key, value)` for its effect, at least once a record: an abort makes it be called again."""
+        """Call `function(key, value)` for its effect, at least once a record: it is called again after an abort."""
         return self._transform("peek", function, name)
 
     @overload
@@ -374,7 +374,7 @@ class KStream(AsyncMaps[K, V]):
         name: str | None = None,
         key: Serde[K2] | None = None,
     ) -> "KStream[K, V]":
-        """Keep the first record of each `by(key, value)`, and drop others less than `within` before or after it.
+        """Keep the first record of each `by(key, value)`; drop other records less than `within` before or after it.
 
         Records are ordered by event time: at each record, the greatest timestamp read so far from its partition. So the
         records of one partition keep their order. A record is kept if no record with the same `by` value was kept whose

@@ -112,7 +112,7 @@ class StreamJoins(Processed[K, V]):
 
         `joiner` is called with the two values, and with the key before them if its first parameter is named `key`.
 
-        - A table: its value is read as of the epoch. A record whose key the table does not have is dropped.
+        - A table: the value is the table's in the record's epoch. A record whose key the table lacks is dropped.
         - A stream and `JoinWindows`: each pair of records within the windows is emitted, with the later timestamp. A
           late record (see `JoinWindows`) is not joined. A record without a key or a value is dropped.
         - A stream and `AsOf`: the value is the one that the other stream had for the key at the record's timestamp.
@@ -202,7 +202,7 @@ class StreamJoins(Processed[K, V]):
         select: Any = None,
         name: Any = None,
     ) -> Any:
-        """Join each record with the table's value of its key, or with None if there is no value. See `join`.
+        """Join records as `join` does, but keep a record without a match: it is joined with None.
 
         For a stream: a record without a match is joined with None, once, at its own timestamp, as soon as every record
         that could still match it would be late. A record without a key is joined with None at once (KIP-962).

@@ -203,7 +203,7 @@ class Spark(Protocol):
         """Join facts with a table."""
 
     def globally_joined(self, join: Node) -> None:
-        """Join facts with a global table as of the offsets that a worker has noted; drop facts without such offsets."""
+        """Join facts with a global table as of the offsets that a worker has noted; without them see `by_a_worker`."""
 
     def streams_joined(self, join: Node) -> None:
         """Join facts of two streams in time."""

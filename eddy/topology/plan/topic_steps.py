@@ -117,7 +117,7 @@ class Constant(Node):
         return 1
 
     def gate_topic(self, application: str) -> str:
-        """Return the topic in which a record notes that the rows were sent."""
+        """Return the topic name under which the rows are counted as sent."""
         return f"{application}-{self.name}"
 
     def operator(self, states: States) -> Operator:

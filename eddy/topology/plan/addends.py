@@ -1,4 +1,4 @@
-"""Numbers that are sums over input rows, for the receipts of a trace."""
+"""Numbers that are sums over input rows, from which the receipts of a trace are made."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -13,9 +13,9 @@ class Addend(NamedTuple):
     """A number in a row's value that is a sum over the input rows of its key.
 
     Args:
-        name: its name; empty if the value is the number.
+        name: the name of the number; empty if the whole value is the number.
         of_row: the number that one copy of an input row adds.
-        of_value: the number in the value.
+        of_value: the number that is in the value, which is the sum.
     """
 
     name: str
@@ -26,9 +26,9 @@ class Addend(NamedTuple):
 def mean_addends(
     number: Callable[[Row], Any], counts: Callable[[Row], int], mean: Callable[[Any], Any]
 ) -> tuple[Addend, Addend]:
-    """The sum and the count of a mean: `number` of a row, whether it `counts`, and the `mean` in a value.
+    """Return the addends "sum" and "count" of a mean, from the `number` of a row, and whether a row `counts`.
 
-    Neither number is in the value. A mean that is infinite or NaN has none, since infinity has no parts.
+    Neither number is in the value, so `mean` takes the mean from a value. An infinite or NaN mean has no addends.
     """
 
     def whole(value: Any) -> Any:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter, length_hint
 from typing import Any
 
-from eddy.errors import DataError
+from eddy.errors import DataError, RecordRefusedError
 from eddy.operators.batch import Batch, Row, keys_of, repeated, unhashable
 from eddy.operators.context import Context
 from eddy.operators.errors.set_aside import Aside, netted, refused, restored_by_text, unwritten_keys
@@ -152,19 +152,42 @@ class Aggregate(Keyed):
         indexes: Iterable[int] = range(len(batch))
         if self.counts is not None:
             indexes = sorted(indexes, key=lambda i: (batch.weights[i] > 0) is not (batch.rows[i][0] in empty))
-        errors: dict[int, Exception] = {}
-        for index in indexes:
-            try:
-                self._fold([(batch.rows[index], batch.weights[index])], groups)
-            except Exception as error:
-                errors[index] = error
-        batch = aside.without(batch, errors)
+        batch = aside.without(batch, self._folded_apart(batch, indexes, groups))
         if self.counts is not None and batch.rows:
             counts, _ = add_counts(self.counts, weight_by_key(batch, self.name))
             groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
         groups = {key: self._shown(aside, key, value) for key, value in groups.items()}
         self.table.put_many(groups, olds)
         return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers) if batch.rows else None)
+
+    def _folded_apart(self, batch: Batch, indexes: Iterable[int], groups: dict[Any, Any]) -> dict[int, Exception]:
+        """Fold the rows at `indexes`, in this order. Returns the errors of those that cannot be folded, by index.
+
+        The groups that the changelog would not accept are folded once more, without the rows that make them too large.
+        """
+        indexes, begun, errors = list(indexes), dict(groups), dict[int, Exception]()
+        for index in indexes:
+            self._add_apart(batch, index, groups, errors)
+        large = {key for key, value in groups.items() if value is not None and self._too_large(key, value)}
+        groups |= {key: begun[key] for key in large}
+        for index in indexes if large else ():
+            if (key := batch.rows[index][0]) in large and index not in errors:
+                before = groups[key]
+                self._add_apart(batch, index, groups, errors)
+                value = groups[key]
+                if value is not None and (refusal := self._too_large(key, value)) is not None:
+                    groups[key], errors[index] = before, refusal
+        return errors
+
+    def _add_apart(self, batch: Batch, index: int, groups: dict[Any, Any], errors: dict[int, Exception]) -> None:
+        try:
+            self._fold([(batch.rows[index], batch.weights[index])], groups)
+        except Exception as error:
+            errors[index] = error
+
+    def _too_large(self, key: Any, value: Any) -> Exception | None:
+        error = refused(self.table.spec, (key, value))
+        return error if isinstance(error, RecordRefusedError) else None
 
     def _withheld(self, aside: Aside, key: Any, old: Any) -> Any:
         kept = aside.withheld(key)

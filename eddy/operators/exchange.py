@@ -16,11 +16,13 @@ from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
+from eddy.operators.errors.row_sizes import OVERHEAD
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.windows.source_times import event_times, placed_times
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
+from eddy.state.spec import Refusals, refuses_none
 
 __all__ = ["Budget", "Exchange", "Gate", "Outgoing", "Ownership", "Received", "by_iteration"]
 
@@ -119,7 +121,7 @@ class Outgoing(NamedTuple):
 class Gate:
     """Splits batches: rows of owned partitions continue in this worker, all other rows are sent.
 
-    `max_row_bytes`: larger rows are refused; None is no limit.
+    `max_row_bytes`: larger rows are refused; None is no limit. `refusals` is asked for records of the topic.
     """
 
     def __init__(
@@ -131,9 +133,10 @@ class Gate:
         ownership: Ownership,
         partitioner: Partitioner,
         max_row_bytes: int | None = None,
+        refusals: Refusals = refuses_none,
     ) -> None:
         self.topic, self.key, self.value, self.partitions = topic, key, value, partitions
-        self.max_row_bytes = max_row_bytes
+        self.max_row_bytes, self._refusals = max_row_bytes, refusals
         self._ownership, self._partitioner = ownership, partitioner
         self.outbox: list[Outgoing] = []
 
@@ -159,6 +162,14 @@ class Gate:
             theirs = [not own for own in mine]
             self.outbox.append(Outgoing(batch.select(theirs), list(compress(homes, theirs)), iteration))
         return batch.select(mine)
+
+    def refusals(self, batch: Batch) -> Mapping[int, Exception]:
+        """The rows that the topic does not accept, with room for what an epoch adds to them. The serdes have to accept
+        the rows.
+        """
+        keys, room = [self.key.encode(key) for key in keys_of(batch.rows)], bytes(OVERHEAD)
+        values = [room if value is None else room + self.value.encode(value) for _, value in batch.rows]
+        return self._refusals(self.topic, keys, values, batch.headers)
 
     @property
     def owns_all(self) -> bool:
@@ -284,7 +295,9 @@ class Exchange(Keyed):
                 self.gate.encode(row)
             except Exception as error:
                 found[index] = error
-        return found
+        kept = [index for index in range(len(batch)) if index not in found]
+        refused = self.gate.refusals(batch.select([index not in found for index in range(len(batch))]))
+        return found | {kept[index]: error for index, error in refused.items()}
 
 
 def by_iteration(received: Batch) -> dict[int, Batch]:

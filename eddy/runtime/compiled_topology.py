@@ -65,7 +65,10 @@ class UserTopics:
 
         Raises: TopologyError.
         """
-        world = Environment(self.counts, self.compacted, partitioner=self.log.partitioner, **environment)
+        log = self.log
+        world = Environment(
+            self.counts, self.compacted, partitioner=log.partitioner, refusals=log.refusals, **environment
+        )
         circuit = compile_plan(self.topology.plan, world)
         return CompiledTopology(circuit, internal_topics(self.topology.name, circuit))
 

@@ -166,6 +166,14 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
 
     # Records and epochs
 
+    def check(self) -> None:
+        """Raises: the error of a row, changed since `accept`, that the changelog does not accept."""
+        changed = {key: self._news[key] for key, _, _ in self.journal}
+        if (changelog := self.spec.changelog) is not None:
+            data = list(map(self.key_bytes, changed))
+            for error in self.spec.refusals(changelog, data, list(changed.values()), None).values():
+                raise error
+
     def accept(self) -> None:
         """Keep the changes of the last record or punctuation, so that `take_back` does not undo them."""
         if self.journal:

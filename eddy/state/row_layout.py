@@ -10,19 +10,30 @@ least number of 64 bits, followed by the weight's length (2 bytes) and its bytes
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import UnwritableRowError
-from eddy.state.spec import Changes, StateSpec
+from eddy.state.spec import Changes, StateSpec, refuses_none
 from eddy.state.store import Store
 
-__all__ = ["key_in", "row_key", "split", "stored_rows", "weight_at", "weight_bytes", "weighted", "weighted_rows"]
+__all__ = [
+    "changelog_refusals",
+    "key_in",
+    "row_key",
+    "split",
+    "stored_rows",
+    "weight_at",
+    "weight_bytes",
+    "weighted",
+    "weighted_rows",
+]
 
 _LENGTH = struct.Struct(">I")
 _WEIGHT = struct.Struct(">q")
 _LEAST = -(2**63)
 _MOMENT_BYTES = 8
+_ROOM = bytes(64)
 
 
 def row_key(key: bytes, rest: bytes = b"") -> bytes:
@@ -104,6 +115,29 @@ def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]
                 "written. Make the row smaller, or raise max_row_bytes",
                 spec.name,
             )
+
+
+def changelog_refusals(spec: StateSpec, rows: Sequence[tuple[Any, Any]]) -> Mapping[int, Exception]:
+    """The rows whose records the changelog does not accept, by index. The serdes have to accept the rows.
+
+    A row without a value is a key to be written: it needs room for a small value.
+    """
+    if spec.changelog is None or spec.refusals is refuses_none:
+        return {}
+    keys = spec.key.identify_many([key for key, _ in rows])
+    values = [_ROOM if value is None else spec.value.encode(value) for _, value in rows]
+    if spec.kind in ("table", "key-value"):
+        return spec.refusals(spec.changelog, keys, values, None)
+    identities = values if spec.value.identify is None else _identities(spec, rows)
+    pairs = list(zip(keys, identities, values, strict=True))
+    row_keys = [row_key(key, identity) for key, identity, _ in pairs]
+    head = weight_bytes(1)
+    cells = [head + value if value != identity else head for _, identity, value in pairs]
+    return spec.refusals(spec.changelog, row_keys, cells, None)
+
+
+def _identities(spec: StateSpec, rows: Sequence[tuple[Any, Any]]) -> list[bytes]:
+    return [_ROOM if value is None else spec.value.identify_many([value])[0] for _, value in rows]
 
 
 def stored_rows(spec: StateSpec, store: Store, keys: Iterable[Any]) -> Iterator[tuple[Any, list[tuple[bytes, bytes]]]]:

@@ -5,14 +5,25 @@ partition, and the key  row-key  in the changelog's partition. Prefixes never co
 byte, and no name begins with FF, the first byte of metadata keys.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
-__all__ = ["Changes", "StateSpec"]
+__all__ = ["Changes", "Refusals", "StateSpec", "refuses_none"]
+
+_Headers = Sequence[tuple[tuple[str, bytes], ...]] | None
+Refusals = Callable[[str, Sequence[bytes | None], Sequence[bytes | None], _Headers], Mapping[int, Exception]]
+"""The records that a topic does not accept, by index, from its name and their keys, values and headers."""
+
+
+def refuses_none(
+    topic: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: _Headers
+) -> dict[int, Exception]:
+    """The `Refusals` of topics that accept all records."""
+    return {}
 
 
 @dataclass(slots=True)
@@ -36,6 +47,7 @@ class StateSpec:
 
     `optional`: an application of an earlier release without this state may continue; the state begins empty.
     `max_row_bytes`: a larger row is refused; None is no limit. `memory`: its rows are not in the worker's store.
+    `refusals` is asked for records of the changelog.
     """
 
     name: str
@@ -49,6 +61,7 @@ class StateSpec:
     optional: bool = False
     max_row_bytes: int | None = None
     memory: bool = False
+    refusals: Refusals = field(default=refuses_none, compare=False, repr=False)
 
     def with_key(self, key: Serde[Any]) -> "StateSpec":
         """The same spec with another key serde."""

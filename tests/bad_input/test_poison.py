@@ -292,12 +292,14 @@ class TestOversize:
         assert [len(value or b"") for _, value, _ in rig.letters()] == [1_048_400, 2_900_000]
         assert rig.rows("out") == [("a", "B")]
 
-    def test_a_state_that_grows_too_large_leaves_the_record_out(self, rig: Rig) -> None:
-        """A changelog takes what Kafka takes by default, about a mebibyte."""
+    @pytest.mark.parametrize("exchanged", [False, True])
+    def test_a_state_that_grows_too_large_leaves_the_record_out(self, rig: Rig, exchanged: bool) -> None:
+        """A changelog takes what Kafka takes by default, about a mebibyte. After an exchange the row is set aside."""
         rig.create("in")
         rig.create("out", max_message_bytes="5000000")
         topology = eddy.Topology(rig.name)
         lines = topology.stream(rig.topic("in"), eddy.String, eddy.String)
+        lines = lines.repartition(1) if exchanged else lines
         lines.group_by_key().reduce(lambda text, more: text + more, "texts").to(rig.topic("out"))
         rows = [("a", "x" * 600_000), ("a", "y" * 600_000), ("b", "z"), ("a", "y")]
         rig.write("in", rows)

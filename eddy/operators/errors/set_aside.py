@@ -17,6 +17,7 @@ changes of the current epoch.
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from eddy.errors import DataError, EddyError
 from eddy.operators.batch import Batch, Row, keys_of, unhashable
 from eddy.serde import Json, Native, Serde, reason_of
 from eddy.source_lines import describe_exception
+from eddy.state.row_layout import changelog_refusals
 from eddy.state.spec import StateSpec
 
 __all__ = [
@@ -42,6 +44,10 @@ __all__ = [
 ]
 
 _ROW, _KEY = b"r", b"k"
+_LONGEST_BYTES = 900_000
+"""The longest identity in the metadata, whose records have a mebibyte."""
+
+_LONGEST_TEXT = 1_000
 _JSON: Serde[Any] = Json()
 
 
@@ -108,9 +114,13 @@ class Aside:
     _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
 
     def identity(self, row: Row) -> bytes:
-        """Encode a row, so that equal rows have equal bytes."""
+        """Encode a row, so that equal rows have equal bytes; of too many bytes for the metadata make a digest."""
         key = written(row[0], self.key)
-        return _ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value)
+        return _short(_ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value))
+
+    def identity_of_key(self, key: Any) -> bytes:
+        """As `identity`, of a withheld key."""
+        return _short(_KEY + written(key, self.key))
 
     def reason_of(self, row: Row) -> str:
         """Return the reason why an equal row is set aside; empty if no equal row is."""
@@ -162,26 +172,26 @@ class Aside:
 
     def withheld(self, key: Any) -> KeptRow | None:
         """Return the entry of a withheld key, None for any other key."""
-        return self.kept.get(_KEY + written(key, self.key)) if self.kept else None
+        return self.kept.get(self.identity_of_key(key)) if self.kept else None
 
     def withhold(self, key: Any, value: Any, error: Exception, body: str = "", time: int = 0) -> None:
         """Withhold a key whose value cannot be written, so that it has no row downstream.
 
         Raises: as `take`, for a key that is not withheld yet.
         """
-        identity = _KEY + written(key, self.key)
+        identity = self.identity_of_key(key)
         before = self.kept.get(identity)
         if before is None and not self.care.on:
             raise error
         reason = reason_in(self.step, error)
-        self._held[identity] = KeptRow(1, self._home(key), repr(key), reason, body)
+        self._held[identity] = KeptRow(1, self._home(key), _told(repr(key)), _told(reason), body)
         if before is None:
             self.found.append(Found(identity, (key, value), 1, reason, time, False))
 
     def release(self, key: Any) -> None:
         """Stop withholding a key, because its value can be written, or it has no value."""
         if self.kept or self._held:
-            identity = _KEY + written(key, self.key)
+            identity = self.identity_of_key(key)
             if identity in self.kept or identity in self._held:
                 self._held[identity] = None
 
@@ -232,7 +242,9 @@ class Aside:
                 before = news[one.identity] if one.identity in news else self.kept.get(one.identity)
                 weight = one.weight + (before.weight if before else 0)
                 partition = before.partition if before else self._home(one.row[0])
-                news[one.identity] = KeptRow(weight, partition, repr(one.row[0]), one.reason) if weight else None
+                news[one.identity] = (
+                    KeptRow(weight, partition, _told(repr(one.row[0])), _told(one.reason)) if weight else None
+                )
         return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
 
     def commit(self) -> None:
@@ -258,6 +270,16 @@ class Aside:
         return self.home(written(key, self.key))
 
 
+def _short(identity: bytes) -> bytes:
+    """Return an identity as it is in the metadata."""
+    return identity if len(identity) <= _LONGEST_BYTES else identity[:1] + sha256(identity).digest()
+
+
+def _told(text: str) -> str:
+    """Return the beginning of a text for the metadata."""
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
 def written(value: Any, serde: Serde[Any]) -> bytes:
     """Encode a key or value by its serde, or if that fails by another one. Equal values have equal bytes."""
     if value is None:
@@ -271,14 +293,14 @@ def written(value: Any, serde: Serde[Any]) -> bytes:
 
 
 def unwritten(spec: StateSpec, rows: Sequence[Row]) -> dict[int, Exception]:
-    """Return the errors of the rows that a state cannot write, by index. Cost: each row is encoded once."""
+    """Return the errors of the rows that the serdes of a state cannot write, by index. Cost: each is encoded once."""
     try:
         list(map(hash, keys_of(rows) if spec.kind == "table" else rows))
         spec.key.identify_many([row[0] for row in rows if row[0] is not None])
         spec.value.encode_many([row[1] for row in rows if row[1] is not None])
         return {}
     except Exception:
-        found = ((index, refused(spec, row)) for index, row in enumerate(rows))
+        found = ((index, _unfit(spec, row)) for index, row in enumerate(rows))
         return {index: error for index, error in found if error is not None}
 
 
@@ -297,7 +319,12 @@ def restored_by_text(value: Any) -> bool:
 
 
 def refused(spec: StateSpec, row: Row) -> Exception | None:
-    """Return the error if a state cannot write a row; None if it can."""
+    """Return the error if a state, or its changelog, cannot write a row; None if they can."""
+    return _unfit(spec, row) or changelog_refusals(spec, [row]).get(0)
+
+
+def _unfit(spec: StateSpec, row: Row) -> Exception | None:
+    """Return the error if the serdes cannot write a row."""
     try:
         hash(row if spec.kind != "table" else row[0])
     except TypeError:
@@ -321,7 +348,23 @@ def refused(spec: StateSpec, row: Row) -> Exception | None:
 def only_written(aside: Aside, batch: Batch, spec: StateSpec) -> Batch:
     """Return the batch with the rows that a state can write, and set all other rows aside."""
     batch = aside.without_kept(batch)
-    return aside.without(batch, unwritten(spec, batch.rows)) if aside.care.on else batch
+    if not aside.care.on:
+        return batch
+    batch = aside.without(batch, unwritten(spec, batch.rows))
+    return aside.without(batch, _too_large(aside, batch, spec))
+
+
+def _too_large(aside: Aside, batch: Batch, spec: StateSpec) -> Mapping[int, Exception]:
+    """Return the errors of the rows that the changelog does not accept, by index.
+
+    A row that is retracted more often than inserted is in the state, since the changelog has accepted it before.
+    """
+    found = changelog_refusals(spec, batch.rows)
+    weights: dict[bytes, int] = {}
+    names = {index: aside.identity(batch.rows[index]) for index in found}
+    for index, name in names.items():
+        weights[name] = weights.get(name, 0) + batch.weights[index]
+    return {index: error for index, error in found.items() if weights[names[index]] >= 0}
 
 
 def netted(aside: Aside, batch: Batch) -> Batch:

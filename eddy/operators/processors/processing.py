@@ -117,9 +117,10 @@ class Process(Keyed):
         return run.end()
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Call the processors, and set aside the rows on which `process` fails."""
+        """Call the processors, and set aside the rows on which they fail, or whose puts a changelog does not accept."""
         batch = aside.without_kept(inputs[0])
         run = self._begin(context, batch)
+        run.careful = aside.care.on
         aside.without(run.batch, dict(run.errors()))
         return run.end()
 
@@ -195,6 +196,7 @@ class _Run:
 
     def __init__(self, operator: Process, context: Context, batch: Batch) -> None:
         self.operator, self.context, self.batch = operator, context, batch
+        self.careful = False
         self.failing: int | None = None
         self.error: Exception = DataError(operator.name)
         self._index = -1
@@ -299,6 +301,8 @@ class _Run:
                 left -= 1
             for part in task.parts:
                 if part.journal:
+                    if self.careful:
+                        part.check()
                     part.journal.clear()
             self._mark = len(out)
 

@@ -29,7 +29,7 @@ from eddy.state.arrangement import Arrangement
 from eddy.state.global_rows import GlobalRows
 from eddy.state.memory import MemoryStore
 from eddy.state.partitioned_map import PartitionedMap
-from eddy.state.spec import StateSpec
+from eddy.state.spec import Refusals, StateSpec, refuses_none
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 from eddy.topology.compiler.guard_placement import Guarding
@@ -50,6 +50,7 @@ class Environment:
     is the most entries that all states together keep in memory, if there is a store. If `peeks`, the functions of
     `peek` steps are called. `written` names the states of an earlier run; None if there was no earlier run.
     `max_row_bytes` is the most bytes of a recursion's row. `clock` returns seconds; it measures the work of steps.
+    `refusals` tells which records the internal topics do not accept.
     """
 
     topic_partitions: Mapping[str, int]
@@ -64,6 +65,7 @@ class Environment:
     written: frozenset[str] | None = None
     max_row_bytes: int = MAX_ROW_BYTES
     clock: Callable[[], float] = lambda: 0.0
+    refusals: Refusals = refuses_none
 
     def lacks(self, state: str) -> bool:
         """Return whether an earlier run has stored states, but not this state."""
@@ -390,6 +392,7 @@ class _PlanCompiler:
             self.world.partitioner,
             None if restored else f"{self._plan.name}-{name}-changelog",
             source if restored else None,
+            refusals=self.world.refusals,
         )
 
     def gate(self, node: Node) -> Gate:
@@ -403,6 +406,7 @@ class _PlanCompiler:
             self.world.ownership,
             self.world.partitioner,
             self.max_row_bytes - OVERHEAD if node.variables or node in self._inside else None,
+            self.world.refusals,
         )
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ import pytest
 
 import eddy
 from eddy.connectors.kafka import KafkaSettings
+from eddy.connectors.kafka.producer import KafkaProducer
 from eddy.connectors.log import Consumer, Headers, Log, Poll, Position, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, SlotTakenError
 from eddy.partitioner import partition_of
@@ -33,6 +35,7 @@ from tests.connectors.steps import (
     write,
 )
 from tests.kafka import OwnBroker, Secured
+from tests.seeds import DAY
 from tests.waiting import PATIENCE_S, Deadline, WaitTimeoutError
 
 Connect = Callable[..., TidyKafkaLog]
@@ -74,6 +77,31 @@ class TestRecords:
         now, then = read_all(log, topic, 0).timestamps
         assert before_ms <= now <= time.time() * 1000
         assert then == 1
+
+    def test_a_topic_with_a_low_limit_is_flushed_as_often_as_its_fullest_partition_has_batches(
+        self, log: Log, name: Name, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Records are written in several calls, partition by partition or in turn, and beside another topic."""
+        flushes, flush = [], KafkaProducer.flush
+        monkeypatch.setattr(KafkaProducer, "flush", lambda self: flushes.append(self) or flush(self))
+        low, other = name("low"), name("other")
+        log.create_topics([TopicSpec(low, 4, KEPT | {"max.message.bytes": "2000"}), TopicSpec(other, 1, KEPT)])
+        dice, count = random.Random(DAY), 600
+        values = [dice.randbytes(dice.choice([10, 50, 1_800])) for _ in range(count)]
+        homes = sorted(dice.choice([0, 1, 1, 2, 3]) for _ in range(count))
+        calls = [slice(0, 300), slice(300, 310), slice(310, count)]
+        producer = log.producer(None)
+        producer.begin()
+        for call in calls:
+            mine = values[call]
+            producer.send(low, homes[call], [b"k"] * len(mine), mine, [1] * len(mine))
+            producer.send(other, 0, [b"k"], [b"x"], [1])
+        sent = len(flushes)
+        producer.commit({}, None)
+        written = [read_all(log, low, partition).values for partition in range(4)]
+        assert written == [[v for v, home in zip(values, homes, strict=True) if home == p] for p in range(4)]
+        fullest = max(sum(len(value) + 40 for value in part) for part in written)
+        assert sent < 2 * fullest // 2_000 + 4 * len(calls), "a batch with a large record may be half empty"
 
     def test_large_headers_and_names_in_any_language_come_back(self, log: Log, topic: str) -> None:
         headers: list[Headers] = [

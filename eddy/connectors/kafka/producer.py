@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -56,8 +56,11 @@ _CONSEQUENCES = {KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_I
 _REFUSALS = {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD}
 _BATCH_BYTES = 1_000_000
 """The client's own `batch.size`."""
-OVERHEAD_BYTES = 96
-"""The largest overhead of a record, besides its key, value and headers, in a batch of its own."""
+_PER_BATCH_BYTES, _PER_RECORD_BYTES = 61, 35
+"""The largest overhead of a batch, and of each record in it besides its key, value and headers."""
+
+OVERHEAD_BYTES = _PER_BATCH_BYTES + _PER_RECORD_BYTES
+"""The largest overhead of a record in a batch of its own."""
 
 
 class _Reports:
@@ -168,21 +171,42 @@ class KafkaProducer:
         columns: list[Sequence[Any]] = [values, keys, partitions, reports, reports, timestamps]
         if headers is not None:
             columns.append([list(pairs) for pairs in headers])
-        limit, start = max_bytes(spec), 0
-        if limit < self._batch_bytes:
-            sizes = record_sizes(keys, values, headers, OVERHEAD_BYTES)
-            for stop in self._stops(topic, limit, partitions, sizes):
-                self._produce(topic, [column[start:stop] for column in columns])
-                self.flush()
-                start = stop
-        self._produce(topic, [column[start:] for column in columns] if start else columns)
+        if (limit := max_bytes(spec)) < self._batch_bytes:
+            sizes = record_sizes(keys, values, headers, _PER_RECORD_BYTES)
+            self._produce_in_rounds(topic, limit - _PER_BATCH_BYTES, partitions, sizes, columns)
+        else:
+            self._produce(topic, columns)
 
-    def _stops(self, topic: str, limit: int, partitions: Sequence[int], sizes: Sequence[int]) -> Iterator[int]:
-        """The records, by index, before which the client has to be flushed, so that no batch exceeds the limit."""
+    def _produce_in_rounds(
+        self,
+        topic: str,
+        limit: int,
+        partitions: Sequence[int],
+        sizes: Sequence[int],
+        columns: Sequence[Sequence[Any]],
+    ) -> None:
+        """Pass records to the client, flushed before the batch of a partition may have more than `limit` bytes.
+
+        A round has a batch of each partition, so that as many flushes are needed as the fullest partition has batches.
+        """
+        filled = {partition: self._unflushed.get((topic, partition), 0) for partition in set(partitions)}
+        last = dict.fromkeys(filled, 0)
+        rounds: list[list[int]] = [[]]
         for row, (partition, size) in enumerate(zip(partitions, sizes, strict=True)):
-            if self._unflushed.get((topic, partition), 0) + size > limit:
-                yield row
-            self._unflushed[topic, partition] = self._unflushed.get((topic, partition), 0) + size
+            filled[partition] += size
+            if filled[partition] > limit:
+                filled[partition] = size
+                last[partition] += 1
+                if last[partition] == len(rounds):
+                    rounds.append([])
+            rounds[last[partition]].append(row)
+        for number, rows in enumerate(rounds):
+            if number:
+                self.flush()
+            if rows:
+                self._produce(topic, [[column[row] for row in rows] for column in columns])
+        ended = {(topic, partition): filled[partition] for partition, at in last.items() if at == len(rounds) - 1}
+        self._unflushed.update(ended)
 
     def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
         """Pass records to the client, in a loop without Python bytecode; wait while its queue is full."""

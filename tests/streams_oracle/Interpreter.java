@@ -13,6 +13,7 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.TopologyConfig;
 import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
@@ -37,6 +38,7 @@ import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindowedSerializer;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.ValueJoiner;
+import org.apache.kafka.streams.kstream.ValueJoinerWithKey;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -59,13 +61,18 @@ final class Interpreter {
 
     Topology build() {
         for (JsonNode step : steps) {
-            int number = made.size();
+            final int number = made.size();
             made.add(make(step, number));
-            if (step.path("stored").asBoolean()) {
+            if (stored(step)) {
                 stores.add(number);
             }
             KStream<String, Long> records = made.get(number) instanceof KTable ? table(number).toStream() : stream(number);
-            records.to("out" + number, Produced.with(Serdes.String(), Serdes.Long()));
+            Produced<String, Long> produced = Produced.with(Serdes.String(), Serdes.Long());
+            if (step.path("routed").asBoolean()) {
+                records.to((key, value, context) -> (Functions.test("even", key, value) ? "out" : "odd") + number, produced);
+            } else {
+                records.to("out" + number, produced);
+            }
         }
         return builder.build();
     }
@@ -92,7 +99,9 @@ final class Interpreter {
 
     private GlobalKTable<String, Long> global() {
         if (global == null) {
-            global = builder.globalTable("g", Consumed.with(Serdes.String(), Serdes.Long()));
+            global = builder.globalTable("g", Consumed.with(Serdes.String(), Serdes.Long()),
+                Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("g-rows")
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()));
         }
         return global;
     }
@@ -127,11 +136,11 @@ final class Interpreter {
             case "operations" -> operations(step, in, number);
             case "process_values" -> processValues(step, in, number);
             case "global_join" -> in.join(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
-                (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
+                (k, v, w) -> joined(step, k, v, w), Named.as("j" + number));
             case "global_left_join" -> in.leftJoin(global(), (k, v) -> Functions.key(step.get("key").asText(), k, v),
-                (v, w) -> Functions.pair(f, v, w), Named.as("j" + number));
-            case "join" -> in.join(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
-            case "left_join" -> in.leftJoin(table(step.get("with").asInt()), (v, w) -> Functions.pair(f, v, w), joined(number));
+                (k, v, w) -> joined(step, k, v, w), Named.as("j" + number));
+            case "join" -> in.join(table(step.get("with").asInt()), joiner(step), joined(number));
+            case "left_join" -> in.leftJoin(table(step.get("with").asInt()), joiner(step), joined(number));
             case "near", "left_near", "outer_near" -> near(op, step, in, number);
             case "as_of", "left_as_of" -> asOf(op, step, in, number);
             case "count" -> grouped(step, in, number).count(store(number));
@@ -153,6 +162,8 @@ final class Interpreter {
             case "map_values" -> stored ? in.mapValues((k, v) -> Functions.value(f, k, v), store(number))
                 : in.mapValues((k, v) -> Functions.value(f, k, v));
             case "to_stream" -> in.toStream();
+            case "process" -> process(step, in.toStream(), number);
+            case "process_values" -> processValues(step, in.toStream(), number);
             case "count" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).count(store(number));
             case "reduce" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).reduce(
                 (total, v) -> Functions.pair(f, total, v),
@@ -204,6 +215,10 @@ final class Interpreter {
         KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
             case "count" -> groups.count(store);
             case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            case "cogroup" -> (step.get("op").asText().equals("sliding")
+                ? cogrouped(step, records).windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
+                : cogrouped(step, records).windowedBy(TimeWindows.ofSizeAndGrace(size, grace).advanceBy(millis(step, "advance")))
+            ).aggregate(() -> step.get("start").asLong(), store);
             default -> groups.aggregate(
                 () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store);
         };
@@ -212,8 +227,9 @@ final class Interpreter {
 
     private Object sessions(JsonNode step, KStream<String, Long> in, int number) {
         var windows = SessionWindows.ofInactivityGapAndGrace(millis(step, "gap"), millis(step, "grace"));
+        KGroupedStream<String, Long> records = grouped(step, in, number);
         SessionWindowedKStream<String, Long> groups =
-            grouped(step, in, number).windowedBy(windows).emitStrategy(emitStrategy(step));
+            records.windowedBy(windows).emitStrategy(emitStrategy(step));
         var store = Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("s" + number)
             .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()).withCachingDisabled()
             .withRetention(Duration.ofDays(1));
@@ -221,6 +237,8 @@ final class Interpreter {
         KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
             case "count" -> groups.count(store);
             case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
+            case "cogroup" -> cogrouped(step, records).windowedBy(windows).aggregate(() -> step.get("start").asLong(),
+                (k, total, later) -> Functions.pair(step.get("merge").asText(), total, later), store);
             default -> groups.aggregate(
                 () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
                 (k, total, later) -> Functions.pair(step.get("merge").asText(), total, later), store);
@@ -246,12 +264,29 @@ final class Interpreter {
         return Duration.ofMillis(step.get(name).asLong());
     }
 
+    /** A joiner that has the key for the steps that want it. */
+    private static ValueJoinerWithKey<String, Long, Long, Long> joiner(JsonNode step) {
+        return (key, one, other) -> joined(step, key, one, other);
+    }
+
+    private static Long joined(JsonNode step, String key, Long one, Long other) {
+        Long value = Functions.pair(step.get("f").asText(), one, other);
+        return step.path("keyed").asBoolean() ? Functions.value("plus_key", key, value) : value;
+    }
+
     private Object process(JsonNode step, KStream<String, Long> in, int number) {
-        addStore(number);
-        long every = step.path("every").asLong();
-        var clock = step.path("by").asText().equals("wall clock")
-            ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
-        return in.process(() -> new Processors.Sums("s" + number, step.path("bare").asBoolean(), every, clock), "s" + number);
+        String store = store(step, number), name = "p" + number;
+        return child(step, name, in.process(() -> new Processors.Sums(store, name, step), Named.as(name), store));
+    }
+
+    /** The stream of a processor, or of one of its two children, which are filters that let all pass. */
+    private static KStream<String, Long> child(JsonNode step, String name, KStream<String, Long> made) {
+        if (!step.has("child")) {
+            return made;
+        }
+        KStream<String, Long> zero = made.filter((k, v) -> true, Named.as(name + "-0"));
+        KStream<String, Long> one = made.filter((k, v) -> true, Named.as(name + "-1"));
+        return step.get("child").asInt() == 0 ? zero : one;
     }
 
     private Object operations(JsonNode step, KStream<String, Long> in, int number) {
@@ -270,13 +305,21 @@ final class Interpreter {
     }
 
     private Object processValues(JsonNode step, KStream<String, Long> in, int number) {
-        addStore(number);
-        return in.processValues(() -> new Processors.SumsByKey("s" + number, step.path("bare").asBoolean()), "s" + number);
+        String store = store(step, number), name = "p" + number;
+        return child(step, name, in.processValues(() -> new Processors.SumsByKey(store, name, step), Named.as(name), store));
     }
 
-    private void addStore(int number) {
+    /** The name of a processor's store, which is added unless it is another one's. */
+    private String store(JsonNode step, int number) {
+        if (step.path("looks").asBoolean()) {
+            global();
+        }
+        if (step.has("shares")) {
+            return "s" + step.get("shares").asInt();
+        }
         builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
             Stores.inMemoryKeyValueStore("s" + number), Serdes.String(), Serdes.Long()));
+        return "s" + number;
     }
 
     private Object split(JsonNode step, KStream<String, Long> in) {
@@ -300,6 +343,10 @@ final class Interpreter {
                 (k, v, total) -> Functions.pair(f, total, v));
         }
         return all.aggregate(() -> step.get("start").asLong(), store(number));
+    }
+
+    private static CogroupedKStream<String, Long> cogrouped(JsonNode step, KGroupedStream<String, Long> records) {
+        return records.cogroup((k, v, total) -> Functions.pair(step.get("f").asText(), total, v));
     }
 
     private KGroupedStream<String, Long> grouped(JsonNode step, KStream<String, Long> in, int number) {

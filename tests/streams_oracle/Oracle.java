@@ -73,12 +73,14 @@ public final class Oracle {
             ObjectNode out = answer.putObject("out");
             for (int step = 0; step < drawn.get("steps").size(); step++) {
                 ArrayNode records = out.putArray(String.valueOf(step));
-                var output = driver.createOutputTopic("out" + step, text.deserializer(), number.deserializer());
-                while (!output.isEmpty()) {
-                    TestRecord<String, Long> record = output.readRecord();
-                    Header header = record.headers().lastHeader("n");
-                    records.addArray().add(record.key()).add(record.value()).add(record.timestamp())
-                        .add(header == null ? -1 : Integer.parseInt(new String(header.value(), StandardCharsets.UTF_8)));
+                for (String topic : new String[] {"out" + step, "odd" + step}) {
+                    var output = driver.createOutputTopic(topic, text.deserializer(), number.deserializer());
+                    while (!output.isEmpty()) {
+                        TestRecord<String, Long> record = output.readRecord();
+                        Header header = record.headers().lastHeader("n");
+                        records.addArray().add(record.key()).add(record.value()).add(record.timestamp())
+                            .add(header == null ? -1 : Integer.parseInt(new String(header.value(), StandardCharsets.UTF_8)));
+                    }
                 }
             }
             ObjectNode stores = answer.putObject("stores");

@@ -1,7 +1,9 @@
+import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.processor.Cancellable;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
@@ -9,6 +11,7 @@ import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.apache.kafka.streams.state.TimestampedKeyValueStore;
 import org.apache.kafka.streams.state.ValueAndTimestamp;
 
@@ -16,35 +19,43 @@ import org.apache.kafka.streams.state.ValueAndTimestamp;
 final class Processors {
     private Processors() {}
 
-    /** Forwards each sum, bare without headers; every so often it also forwards all sums under the key "sum", and begins anew. */
+    /** Forwards each sum; every so often it also forwards all sums under the key "sum", and begins anew. */
     static final class Sums implements Processor<String, Long, String, Long> {
+        private final String store;
         private final String name;
-        private final boolean bare;
-        private final long every;
-        private final PunctuationType clock;
+        private final JsonNode step;
+        private Cancellable schedule;
         private ProcessorContext<String, Long> context;
         private TimestampedKeyValueStore<String, Long> sums;
+        private ReadOnlyKeyValueStore<String, ValueAndTimestamp<Long>> table;
 
-        Sums(String name, boolean bare, long every, PunctuationType clock) {
+        Sums(String store, String name, JsonNode step) {
+            this.store = store;
             this.name = name;
-            this.bare = bare;
-            this.every = every;
-            this.clock = clock;
+            this.step = step;
         }
 
         @Override
         public void init(ProcessorContext<String, Long> context) {
             this.context = context;
-            sums = context.getStateStore(name);
-            if (every > 0) {
-                context.schedule(Duration.ofMillis(every), clock, this::flush);
+            sums = context.getStateStore(store);
+            table = step.path("looks").asBoolean() ? context.getStateStore("g-rows") : null;
+            if (step.has("every")) {
+                var clock = step.get("by").asText().equals("wall clock")
+                    ? PunctuationType.WALL_CLOCK_TIME : PunctuationType.STREAM_TIME;
+                schedule = context.schedule(Duration.ofMillis(step.get("every").asLong()), clock, this::flush);
             }
         }
 
         @Override
         public void process(Record<String, Long> record) {
-            Record<String, Long> made = record.withValue(sum(sums, record.key(), record.value(), record.timestamp()));
-            context.forward(bare ? made.withHeaders(new RecordHeaders()) : made);
+            Record<String, Long> made = record.withValue(sum(sums, table, record.key(), record.value(), record.timestamp()));
+            made = step.path("bare").asBoolean() ? made.withHeaders(new RecordHeaders()) : made;
+            if (step.has("child")) {
+                context.forward(made, child(name, made.key(), made.value()));
+            } else {
+                context.forward(made);
+            }
         }
 
         private void flush(long time) {
@@ -56,41 +67,59 @@ final class Processors {
                 context.forward(new Record<>("sum", row.value.value(), time));
                 sums.delete(row.key);
             }
+            if (step.path("once").asBoolean()) {
+                schedule.cancel();
+            }
         }
     }
 
     /** Forwards each sum under the key of its record. */
     static final class SumsByKey implements FixedKeyProcessor<String, Long, Long> {
+        private final String store;
         private final String name;
-        private final boolean bare;
+        private final JsonNode step;
         private FixedKeyProcessorContext<String, Long> context;
         private TimestampedKeyValueStore<String, Long> sums;
+        private ReadOnlyKeyValueStore<String, ValueAndTimestamp<Long>> table;
 
-        SumsByKey(String name, boolean bare) {
+        SumsByKey(String store, String name, JsonNode step) {
+            this.store = store;
             this.name = name;
-            this.bare = bare;
+            this.step = step;
         }
 
         @Override
         public void init(FixedKeyProcessorContext<String, Long> context) {
             this.context = context;
-            sums = context.getStateStore(name);
+            sums = context.getStateStore(store);
+            table = step.path("looks").asBoolean() ? context.getStateStore("g-rows") : null;
         }
 
         @Override
         public void process(FixedKeyRecord<String, Long> record) {
-            FixedKeyRecord<String, Long> made = record.withValue(sum(sums, record.key(), record.value(), record.timestamp()));
-            context.forward(bare ? made.withHeaders(new RecordHeaders()) : made);
+            FixedKeyRecord<String, Long> made = record.withValue(sum(sums, table, record.key(), record.value(), record.timestamp()));
+            made = step.path("bare").asBoolean() ? made.withHeaders(new RecordHeaders()) : made;
+            if (step.has("child")) {
+                context.forward(made, child(name, made.key(), made.value()));
+            } else {
+                context.forward(made);
+            }
         }
     }
 
-    private static Long sum(TimestampedKeyValueStore<String, Long> sums, String key, Long value, long time) {
+    private static String child(String name, String key, Long value) {
+        return name + (Functions.test("even", key, value) ? "-0" : "-1");
+    }
+
+    private static Long sum(
+            TimestampedKeyValueStore<String, Long> sums, ReadOnlyKeyValueStore<String, ValueAndTimestamp<Long>> table, String key, Long value, long time) {
         if (key == null || value == null) {
             return value;
         }
         ValueAndTimestamp<Long> old = sums.get(key);
         long sum = (old == null ? 0 : old.value()) + value;
         sums.put(key, ValueAndTimestamp.make(sum, time));
-        return sum;
+        ValueAndTimestamp<Long> row = table == null ? null : table.get(key);
+        return row == null ? sum : sum + row.value();
     }
 }

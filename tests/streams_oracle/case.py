@@ -2,9 +2,13 @@
 
 A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are the numbers of earlier steps, `f`, `key`,
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
-that by itself. `timed` sources have a function of event times, `bare` processors forward no headers. An input record is
+that by itself. `timed` sources have a function of event times. A processor that is `bare` forwards no headers, one that
+`shares` has the store of that step, one with a `child` forwards even sums to its child 0 and others to its child 1, of
+which it is the one; `once`: it cancels its schedule when it is called. A `keyed` joiner has the key. The records of a
+`routed` step are written to a topic of even values and to one of others, by a function. An input record is
 (topic, key, value, time in ms); without a topic the wall clock advances by the time. The topic `GLOBAL` is that of a
-global table, which all steps of `GLOBAL_JOINS` look up.
+global table, which all steps of `GLOBAL_JOINS` look up, and processors that do: they add its value to a sum that they
+forward.
 """
 
 from collections.abc import Iterable
@@ -12,7 +16,19 @@ from typing import Any, NamedTuple
 
 from tests.streams_oracle.functions import Key, Value, event_time
 
-__all__ = ["Answer", "Case", "Input", "Output", "Step", "by_key", "inputs_of", "is_table"]
+__all__ = [
+    "Answer",
+    "Case",
+    "Input",
+    "Output",
+    "Step",
+    "by_key",
+    "inputs_of",
+    "is_even",
+    "is_table",
+    "reads_global_table",
+    "routed",
+]
 
 Step = dict[str, Any]
 Input = tuple[str | None, Key, Value, int]
@@ -22,6 +38,7 @@ Output = tuple[Value, int, int]
 GLOBAL = "g"
 GLOBAL_JOINS = ("global_join", "global_left_join")
 WINDOWED = ("windowed", "sessions", "sliding")
+ROUTES = ("out", "odd")
 MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", *WINDOWED)
 MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
 
@@ -48,6 +65,16 @@ class Answer(NamedTuple):
     stores: dict[int, dict[str, int]]
 
 
+def routed(step: Step, records: list[tuple[Key, Value, int, int]]) -> list[tuple[Key, Value, int, int]]:
+    """The records of a step as they are read from its topics, one topic after the other."""
+    return sorted(records, key=lambda record: not is_even(record[1])) if step.get("routed") else records
+
+
+def is_even(value: Value) -> bool:
+    """Whether a value goes to the first of two topics or children."""
+    return value is not None and value % 2 == 0
+
+
 def by_key(records: Iterable[tuple[Key, Value, int, int]]) -> dict[Key, list[Output]]:
     """The records of each key in their order."""
     found: dict[Key, list[Output]] = {}
@@ -62,6 +89,11 @@ def is_table(steps: list[Step], number: int) -> bool:
     if op in MAKE_TABLES or op in MAKE_STREAMS:
         return op in MAKE_TABLES
     return is_table(steps, steps[number]["of"])
+
+
+def reads_global_table(step: Step) -> bool:
+    """Whether a step looks rows of the global table up."""
+    return step["op"] in GLOBAL_JOINS or step.get("looks", False)
 
 
 def inputs_of(step: Step) -> list[int]:

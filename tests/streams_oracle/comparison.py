@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.streams_oracle import eddy_rules, in_eddy, streams_rules
-from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, Answer, Case, Step, inputs_of
+from tests.streams_oracle.case import GLOBAL, Answer, Case, Step, inputs_of, reads_global_table
 from tests.streams_oracle.functions import Key
 from tests.streams_oracle.oracle import Oracle
 
@@ -74,7 +74,7 @@ def shortened(case: Case, fails: Callable[[Case], bool]) -> Case:
 def _without_step(case: Case, at: int) -> Case | None:
     """The case without a step, its topic's records included; None if a step reads it, or nothing remains."""
     step = case.steps[at]
-    if len(case.steps) == 1 or any(at in inputs_of(other) for other in case.steps):
+    if len(case.steps) == 1 or any(at in (*inputs_of(other), other.get("shares")) for other in case.steps):
         return None
 
     def moved(number: int) -> int:
@@ -82,13 +82,13 @@ def _without_step(case: Case, at: int) -> Case | None:
 
     steps = []
     for other in case.steps[:at] + case.steps[at + 1 :]:
-        sides: Step = {side: moved(other[side]) for side in ("of", "with") if side in other}
+        sides: Step = {side: moved(other[side]) for side in ("of", "with", "shares") if side in other}
         new: Step = {**other, **sides}
         if other["op"] == "cogroup":
             new["parts"] = [{**part, "of": moved(part["of"])} for part in other["parts"]]
         steps.append(new)
     gone = {step["topic"]} if "topic" in step else set()
-    if not any(other["op"] in GLOBAL_JOINS for other in steps):
+    if not any(map(reads_global_table, steps)):
         gone.add(GLOBAL)
     records = [record for record in case.records if record[0] not in gone]
     return Case(steps, records) if records else None

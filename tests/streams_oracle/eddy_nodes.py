@@ -37,6 +37,7 @@ class Node:
         self.olds: dict[Key, Value] = {}
         self.headers: dict[Key, int] = {}
         self.now = 0
+        self.cancelled = False
         self.event_times: dict[str, int] = {}
         self.sessions: dict[tuple[str, int, int], Value] = {}
         self.windows: dict[tuple[int, str], Value] = {}

@@ -22,7 +22,7 @@
 
 from collections.abc import Mapping
 
-from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Answer, Case, by_key, inputs_of, is_table
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Answer, Case, by_key, inputs_of, is_table, routed
 from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
 from tests.streams_oracle.eddy_windows import sessions, sliding, windows
 from tests.streams_oracle.functions import KEYS, Key, Value
@@ -34,10 +34,12 @@ from tests.streams_oracle.meaning import (
     before_left_joins,
     fold,
     group_key,
+    is_child,
     looked_up,
     pair_of,
     put,
     records_of,
+    told_sum,
     value_of,
 )
 
@@ -52,6 +54,8 @@ def answer(case: Case) -> Answer:
     nodes: list[Node] = []
     for number, step in enumerate(case.steps):
         nodes.append(Node(step, [nodes[of] for of in inputs_of(step)], is_table(case.steps, number)))
+        if "shares" in step:
+            nodes[-1].rows = nodes[step["shares"]].rows
     keyless = before_left_joins(case.steps)
     wall, shared = 0, dict[str, int]()
     for number, (topic, key, value, time) in enumerate(case.timed()):
@@ -69,12 +73,13 @@ def answer(case: Case) -> Answer:
             else:
                 node.records = _stream(node, epoch, at in keyless, shared)
             node.out += [(record.key, record.value, record.time, record.headers) for record in node.shown()]
+    out = [by_key(routed(node.step, node.out)) for node in nodes]
     stores = {
         number: {str(key): value for key, value in node.rows.items()}
         for number, node in enumerate(nodes)
-        if node.step["op"] in ("table", "to_table", *AGGREGATES, *PROCESSED)
+        if node.step["op"] in ("table", "to_table", *AGGREGATES, *PROCESSED) and "shares" not in node.step
     }
-    return Answer([by_key(node.out) for node in nodes], stores)  # type: ignore[arg-type]
+    return Answer(out, stores)  # type: ignore[arg-type]
 
 
 def _stream(node: Node, epoch: Epoch, keyless: bool, shared: Mapping[str, int]) -> list[Record]:
@@ -89,7 +94,7 @@ def _stream(node: Node, epoch: Epoch, keyless: bool, shared: Mapping[str, int]) 
     if op in WINDOWED:
         return {"windowed": windows, "sessions": sessions, "sliding": sliding}[op](node, epoch)
     if op in PROCESSED:
-        return _punctuation(node, epoch) + _sums(node, taken)
+        return _punctuation(node, epoch) + _sums(node, taken, shared)
     if op in GLOBAL_JOINS:
         return [
             record._replace(value=value)
@@ -121,14 +126,15 @@ def _punctuation(node: Node, epoch: Epoch) -> list[Record]:
         now = node.event_times[epoch.topic] = max(before, epoch.time)
     else:
         return []
-    if now // step["every"] <= before // step["every"]:
+    if node.cancelled or now // step["every"] <= before // step["every"]:
         return []
+    node.cancelled = step.get("once", False)
     sums = sorted((str(key), total) for key, total in node.rows.items())
     node.rows.clear()
     return [Record("sum", total, NO_HEADERS, epoch.time) for _, total in sums]
 
 
-def _sums(node: Node, taken: list[Record]) -> list[Record]:
+def _sums(node: Node, taken: list[Record], shared: Mapping[str, int]) -> list[Record]:
     made = []
     for record in taken:
         key, total = record.key, record.value
@@ -137,7 +143,9 @@ def _sums(node: Node, taken: list[Record]) -> list[Record]:
         if key is not None and total is not None:
             total = node.rows[key] = (node.rows.get(key) or 0) + total
         headers = NO_HEADERS if node.step.get("bare") else record.headers
-        made.append(record._replace(value=total, placed=False, headers=headers))
+        total = told_sum(node.step, key, total, shared)
+        if is_child(node.step, total):
+            made.append(record._replace(value=total, placed=False, headers=headers))
     return made
 
 

@@ -116,7 +116,9 @@ def sessions(node: Node, epoch: Epoch) -> list[Record]:
     changed.sort(key=lambda change: change[1] is not None)
     closed = min(node.event_times.get(topic, -1) for topic in node.topics) - lag - gap
     rows, time = changed, epoch.time
-    over = sorted(((key, start, end) for key, start, end in node.sessions if end < closed), key=lambda row: row[2])
+    over = sorted(
+        ((key, start, end) for key, start, end in node.sessions if end < closed), key=lambda row: (row[2], row[0])
+    )
     if step["emit"] != "update":
         rows = [(row, node.sessions[row]) for row in over]
     for row in over:

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import eddy
-from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, Answer, Case, Step, by_key
+from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, ROUTES, Answer, Case, Step, by_key, is_even
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value, event_time
+from tests.streams_oracle.meaning import joined
 from tests.streams_oracle.processors import Sums
 from tests.streams_oracle.store_operations import StoreOperations
 
@@ -29,8 +30,9 @@ def answer(case: Case) -> Answer:
             else:
                 driver.input(topic).pipe(key, value, time, (("n", b"%d" % number),))
         out = []
-        for number in range(len(case.steps)):
-            records = driver.output(f"out{number}").read_records()
+        for number, step in enumerate(case.steps):
+            topics = [f"{route}{number}" for route in (ROUTES if step.get("routed") else ROUTES[:1])]
+            records = [record for topic in topics for record in driver.output(topic).read_records()]
             out.append(by_key((r.key, r.value, r.timestamp_ms, int(dict(r.headers).get("n", b"-1"))) for r in records))
         return Answer(out, {number: dict(driver.store(f"s{number}").all()) for number in named})
 
@@ -42,11 +44,19 @@ def build(steps: list[Step]) -> tuple[eddy.Topology, list[int]]:
     named = []
     for number, step in enumerate(steps):
         result = _make(topology, made, step, number)
-        result.to(f"out{number}", **SERDES)
+        if step.get("routed"):
+            topics = [f"{route}{number}" for route in ROUTES]
+            result.to(_route(topics), **SERDES, topics=topics)
+        else:
+            result.to(f"out{number}", **SERDES)
         made.append(result)
-        if step["op"] in STORED:
+        if step["op"] in STORED and "shares" not in step:
             named.append(number)
     return topology, named
+
+
+def _route(topics: list[str]) -> Callable[[Key, Value], str]:
+    return lambda key, value: topics[not is_even(value)]
 
 
 STORED = ("table", "to_table", "count", "reduce", "aggregate", "cogroup", "process", "process_values")
@@ -72,11 +82,20 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
 
 
 def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
-    topology.store(name, **SERDES)
-    factory = lambda: Sums(name, step.get("bare", False), step.get("every"), step.get("by", ""))  # noqa: E731
+    store = f"s{step['shares']}" if "shares" in step else name
+    if store == name:
+        topology.store(name, **SERDES)
+    stores = [store]
+    if step.get("looks"):
+        _global_table(topology)
+        stores.append(GLOBAL)
+    children = ["c0", "c1"] if "child" in step else None
+    factory = lambda: Sums(store, step, children)  # noqa: E731
     if step["op"] == "process":
-        return of.process(factory, [name], f"p{name}", **SERDES)
-    return of.process_values(factory, [name], f"p{name}", value=eddy.Int64)
+        made = of.process(factory, stores, f"p{name}", **SERDES, children=children)
+    else:
+        made = of.process_values(factory, stores, f"p{name}", value=eddy.Int64, children=children)
+    return made if children is None else made[children[step["child"]]]
 
 
 def _operating(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
@@ -89,11 +108,22 @@ def _operating(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
 
 
 def _looked_up(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
-    node = next(topology.plan.global_tables(), None)
-    builder = topology._builder  # private: one table for all joins
-    table = topology.global_table(GLOBAL, **SERDES) if node is None else eddy.GlobalKTable(builder, node)
+    table = _global_table(topology)
     join = of.join if step["op"] == "global_join" else of.left_join
-    return join(table, PAIRS[step["f"]], name=name, value=eddy.Int64, select=KEYS[step["key"]])
+    return join(table, _joiner(step), name=name, value=eddy.Int64, select=KEYS[step["key"]])
+
+
+def _global_table(topology: eddy.Topology) -> Any:
+    """One table for all steps."""
+    node = next(topology.plan.global_tables(), None)
+    builder = topology._builder  # private: the table of an earlier step
+    return topology.global_table(GLOBAL, **SERDES) if node is None else eddy.GlobalKTable(builder, node)
+
+
+def _joiner(step: Step) -> Any:
+    if not step.get("keyed"):
+        return PAIRS[step["f"]]
+    return lambda key, one, other: joined(step, key, one, other)
 
 
 def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
@@ -107,7 +137,7 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
         case "to_table":
             return of.to_table(name)
         case "join" | "left_join":
-            return getattr(of, step["op"])(made[step["with"]], PAIRS[step["f"]], name=name, value=eddy.Int64)
+            return getattr(of, step["op"])(made[step["with"]], _joiner(step), name=name, value=eddy.Int64)
         case "near" | "left_near" | "outer_near":
             return _near(made, of, step, name)
         case "as_of" | "left_as_of":
@@ -158,7 +188,10 @@ def _windowed(of: Any, step: Step, name: str) -> Any:
     else:
         windows = eddy.SessionWindows(span["gap"], span["grace"])
         encode = eddy.SessionWindowed(eddy.String).encode
-    groups = _group(of, step).windowed_by(windows, emit="close" if step["emit"] == "close" else "update")
+    groups = _group(of, step)
+    if step["fold"] == "cogroup":
+        groups = groups.cogroup(_aggregator(PAIRS[step["f"]]))
+    groups = groups.windowed_by(windows, emit="close" if step["emit"] == "close" else "update")
     table = _fold(groups, step["fold"], step, name)
     changes = (table.suppress() if step["emit"] == "suppress" else table).to_stream()
 
@@ -192,6 +225,8 @@ def _fold(group: Any, op: str, step: Step, name: str, *, of_table: bool = False)
     if op == "reduce":
         return group.reduce(*functions, name)
     merger = {"merger": lambda key, one, later: PAIRS[step["merge"]](one, later)} if step["op"] == "sessions" else {}
+    if op == "cogroup":
+        return group.aggregate(lambda: step["start"], name, eddy.Int64, **merger)
     return group.aggregate(lambda: step["start"], *map(_aggregator, functions), name, eddy.Int64, **merger)
 
 

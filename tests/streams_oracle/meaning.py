@@ -6,23 +6,27 @@ of one record. A fold adds a value to a group's total, or takes it away.
 
 from collections.abc import Mapping, Sequence
 
-from tests.streams_oracle.case import GLOBAL_JOINS, WINDOWED, Step, inputs_of, is_table
+from tests.streams_oracle.case import GLOBAL_JOINS, WINDOWED, Step, inputs_of, is_even, is_table
 from tests.streams_oracle.functions import KEYS, PAIRS, TESTS, VALUES, Key, Value
 
 __all__ = [
     "AGGREGATES",
     "FOREIGN",
     "JOINS",
+    "PROCESSED",
     "before_left_joins",
     "fold",
     "group_key",
+    "is_child",
     "is_rekeyed",
+    "joined",
     "looked_up",
     "merged",
     "pair_of",
     "put",
     "records_of",
     "session_key",
+    "told_sum",
     "value_of",
     "window_key",
     "windows_of",
@@ -65,7 +69,25 @@ def looked_up(step: Step, key: Key, value: Value, table: Mapping[str, int]) -> l
     other = None if at is None else table.get(at)
     if value is None or (other is None and step["op"] == "global_join"):
         return []
-    return [PAIRS[step["f"]](value, other)]
+    return [joined(step, key, value, other)]
+
+
+def joined(step: Step, key: Key, one: Value, other: Value) -> Value:
+    """The value of a join, by a joiner that may have the key."""
+    value = PAIRS[step["f"]](one, other)
+    return VALUES["plus_key"](key, value) if step.get("keyed") else value
+
+
+def told_sum(step: Step, key: Key, total: Value, table: Mapping[str, int]) -> Value:
+    """A sum as a processor forwards it."""
+    if not step.get("looks") or key is None or total is None:
+        return total
+    return total + table.get(key, 0)
+
+
+def is_child(step: Step, value: Value) -> bool:
+    """Whether a processor passes a sum on to the child that the step is."""
+    return "child" not in step or is_even(value) is (step["child"] == 0)
 
 
 def value_of(step: Step, key: Key, values: Sequence[Value]) -> Value:
@@ -83,7 +105,7 @@ def value_of(step: Step, key: Key, values: Sequence[Value]) -> Value:
             missing = value is None
         case _:
             missing = value is None and values[1] is None
-    return None if missing else PAIRS[step["f"]](*values)
+    return None if missing else joined(step, key, *values)
 
 
 def put(table: dict[str, int], key: Key, value: Value) -> None:

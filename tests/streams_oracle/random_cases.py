@@ -3,9 +3,19 @@
 import random
 from typing import Any
 
-from tests.streams_oracle.case import GLOBAL, GLOBAL_JOINS, WINDOWED, Case, Input, Step, inputs_of, is_table
+from tests.streams_oracle.case import (
+    GLOBAL,
+    GLOBAL_JOINS,
+    WINDOWED,
+    Case,
+    Input,
+    Step,
+    inputs_of,
+    is_table,
+    reads_global_table,
+)
 from tests.streams_oracle.functions import KEYS, TESTS, VALUES
-from tests.streams_oracle.meaning import is_rekeyed
+from tests.streams_oracle.meaning import PROCESSED, is_rekeyed
 
 __all__ = ["case"]
 
@@ -23,7 +33,7 @@ OF_STREAM = (
 WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
     "filter", "filter_not", "map_values", "to_stream", "count", "reduce", "aggregate", "join", "left_join",
-    "outer_join", "foreign_key_join", "foreign_key_left_join",
+    "outer_join", "foreign_key_join", "foreign_key_left_join", "process", "process_values",
 )  # fmt: skip
 
 
@@ -38,7 +48,10 @@ def case(seed: int) -> Case:
     topics = [step["topic"] for step in steps]
     for _ in range(dice.randint(1, 6)):
         steps.append(_step(dice, steps))
-    if any(step["op"] in GLOBAL_JOINS for step in steps):
+    for number, step in enumerate(steps):
+        if dice.random() < 0.2 and not is_table(steps, number):
+            step["routed"] = True
+    if any(reads_global_table(step) for step in steps):
         topics.append(GLOBAL)
     clock = any(step.get("by") == "wall clock" for step in steps)
     return Case(steps, [_record(dice, topics, clock) for _ in range(dice.randint(1, 16))])
@@ -77,15 +90,13 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
         case "windowed" | "sliding" | "sessions":
             step |= _windows(dice, op)
         case "global_join" | "global_left_join":
-            step |= {"f": dice.choice(JOINERS), "key": dice.choice([*KEYS])}
-        case "process":
-            step |= {"stored": True, "bare": dice.random() < 0.3, **_schedule(dice, steps, of)}
-        case "process_values":
-            step |= {"stored": True, "bare": dice.random() < 0.3}
+            step |= {"f": dice.choice(JOINERS), "key": dice.choice([*KEYS]), "keyed": dice.random() < 0.3}
+        case "process" | "process_values":
+            step |= _processor(dice, steps, of, op)
         case "to_table":
             step["stored"] = dice.random() < 0.5
         case "join" | "left_join":
-            step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS)}
+            step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS), "keyed": dice.random() < 0.3}
         case "cogroup":
             step = {"op": op, "stored": True, "start": dice.randrange(2)}
             groups = dice.sample(streams, min(len(streams), dice.randint(1, 2)))
@@ -125,6 +136,8 @@ def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]
             step |= {"f": dice.choice([*VALUES]), "stored": dice.random() < 0.5}
         case "join" | "left_join" | "outer_join":
             step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS), "stored": dice.random() < 0.5}
+        case "process" | "process_values":
+            step |= _processor(dice, steps, of, op)
         case "foreign_key_join" | "foreign_key_left_join":
             step |= {
                 "with": dice.choice(tables),
@@ -146,12 +159,13 @@ def _windows(dice: random.Random, op: str) -> dict[str, Any]:
         kind = {"gap": dice.choice((5, 10, 20)), "merge": dice.choice(("plus", "mix", "last"))}
     elif op == "sliding":
         kind["f"] = "plus"  # a window that is made later has the records before it in the order of time
+    fold = dice.choice(("count", "reduce", "aggregate", "cogroup"))
     return {
         "size": size,
         "advance": dice.choice((size, 10, 15)) if size > 10 else size,
         "grace": dice.choice((0, 10, 40)),
-        "emit": dice.choice(("update", "close", "suppress")),
-        "fold": dice.choice(("count", "reduce", "aggregate")),
+        "emit": dice.choice(("update", "suppress") if fold == "cogroup" else ("update", "close", "suppress")),
+        "fold": fold,
         "f": dice.choice(FOLDS),
         "start": dice.randrange(2),
         "bytes": dice.random() < 0.2,
@@ -160,11 +174,20 @@ def _windows(dice: random.Random, op: str) -> dict[str, Any]:
     }
 
 
+def _processor(dice: random.Random, steps: list[Step], of: int, op: str) -> dict[str, Any]:
+    """A processor with a store of its own, or with that of another one; perhaps with two children."""
+    own = [number for number, step in enumerate(steps) if step["op"] in PROCESSED and "shares" not in step]
+    store = {"shares": dice.choice(own)} if own and dice.random() < 0.4 else {"stored": True}
+    child = {"child": dice.randrange(2)} if dice.random() < 0.3 else {}
+    schedule = _schedule(dice, steps, of) if op == "process" else {}
+    return {"bare": dice.random() < 0.3, "looks": dice.random() < 0.3, **store, **child, **schedule}
+
+
 def _schedule(dice: random.Random, steps: list[Step], of: int) -> dict[str, Any]:
     """No schedule, or one by a clock that there is: event time needs the records of a source's topic."""
     clocks = ["", "wall clock", *(["event time"] if _is_of_a_source(steps, of) else [])]
     clock = dice.choice(clocks)
-    return {"every": dice.choice((10, 25)), "by": clock} if clock else {}
+    return {"every": dice.choice((10, 25)), "by": clock, "once": dice.random() < 0.3} if clock else {}
 
 
 def _is_of_a_source(steps: list[Step], of: int) -> bool:

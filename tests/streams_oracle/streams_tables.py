@@ -32,7 +32,7 @@ class Node:
         self.step, self.inputs, self.table = step, inputs, table
         self.passes: list[tuple[Node, int]] = []
         self.out: list[tuple[Key, Value, int, int]] = []
-        self.old = self.asked = False
+        self.old = self.asked = self.cancelled = False
         self.rows: dict[Key, Found] | None = {} if step.get("stored") or step["op"] in AGGREGATES else None
         self.windows: dict[tuple[int, str], tuple[Value, int]] = {}
         self.emitted: set[tuple[int, str]] = set()

@@ -20,7 +20,7 @@ A map of the package, in the order in which to read it:
       time            `cut_clocks`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`, `valid_frames`
       SQL             `sql_expressions`, and `sql_…` for its functions
       one_task        small parts by the worker's own circuit; their results are `made`
-    backfilling       writes results: `changelog`, `result_writing`; `result_files` into a lake
+    backfilling       writes results: `backfill_checks`, `changelog`, `result_writing`; `result_files` into a lake
     verification      compares them: `comparison`, `diff`, `equivalence`, `mismatches`; a `verdict`, `verdict_document`
       arrival_order   what the input does not determine; `global_joins`, which worker's notes determine
       repair          corrections of tables, through their topics

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from eddy.connectors.spark.arrow_functions import unpack_headers
+from eddy.connectors.spark.backfill_checks import check_steps
 from eddy.connectors.spark.backfilling import Backfill, Backfilled
 from eddy.connectors.spark.computation import Application, Computed
 from eddy.connectors.spark.frames import Frames, spark_errors
@@ -51,7 +52,7 @@ class BackfillFiles(Backfill):
         frames = Frames(self.spark, self.program, f"backfill {self.topology.name}")
         frames.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         try:
-            self._check_steps()
+            check_steps(self.topology, self.spark, self.one_task)
             check_format(self.spark, self.form, where)
             application = Application.of(self.topology, self.log, anew=True)
             forms = _forms(application, where)

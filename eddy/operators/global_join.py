@@ -1,10 +1,11 @@
 """A join of records with a table that every worker has whole: records stay in their partitions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import itemgetter
 from typing import Any
 
+from eddy.errors import DataError
 from eddy.operators.batch import Batch, keys_of
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
@@ -35,10 +36,13 @@ class GlobalJoin(Keyed, RowWise):
         self.name, self._table, self._select, self._joiner, self._left = name, table, select, joiner, left
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Look up the selected key of each record."""
+        """Look up the selected key of each record. Raises: DataError if one cannot be hashed."""
         batch = self.with_values(inputs[0])
         asked = [self._select(key, value) for key, value in batch.rows]
-        known = list(dict.fromkeys(key for key in asked if key is not None))
+        try:
+            known = list(dict.fromkeys(key for key in asked if key is not None))
+        except TypeError as error:
+            raise self._unhashable(asked) from error
         found = dict(zip(known, self._table.get_many(known), strict=True))
         others = list(map(found.get, asked))
         if not self._left and None in others:
@@ -47,3 +51,15 @@ class GlobalJoin(Keyed, RowWise):
             batch, others = batch.select(mask), list(compress(others, mask))
         joined = map(self._joiner, map(_VALUE, batch.rows), others)
         return batch.with_rows(list(zip(keys_of(batch.rows), joined, strict=True)))
+
+    def _unhashable(self, asked: Iterable[Any]) -> DataError:
+        """The error for the first of the selected keys that cannot be hashed."""
+        for key in asked:
+            try:
+                hash(key)
+            except TypeError:
+                return DataError(
+                    f"step '{self.name}': select returned {key!r}, which cannot be hashed; a key of the table is "
+                    "needed. Return a scalar, a tuple or a frozen struct"
+                )
+        return DataError(f"step '{self.name}': select returned a key that cannot be hashed")

@@ -1,6 +1,7 @@
 """Backfills of joins with global tables: as a worker that begins when the tables are at the backfill's offsets."""
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -250,7 +251,7 @@ def test_a_table_that_is_an_output_keeps_rows_of_others(rigs: Callable[..., Rig]
     rig = rigs(fed)
     rig.write("countries", [(b"ch", b"Schweiz")])
     rig.write("orders", [(b"1", b"ch")])
-    with pytest.raises(ConfigurationError, match="topic 'countries' of a global table is an output, too, and holds"):
+    with pytest.raises(ConfigurationError, match="topic 'countries' is an input and an output, and holds"):
         rig.backfill()
     assert [value for _, _, value in rig.rows("countries")] == [b"Schweiz"]
 
@@ -271,6 +272,36 @@ def test_a_table_that_is_an_output_is_joined_as_before_the_backfill(rigs: Callab
     assert rig.held() == scratch.held()
     for one in (rig, scratch):
         one.go_on({"orders": [(b"ch", b"de"), (b"fr", b"ch")]})
+    assert rig.held() == scratch.held()
+
+
+def by_list() -> eddy.Topology:
+    """A join by a list, or by the value itself, which the function takes to be there."""
+    made = eddy.Topology("app")
+    countries, orders = made.global_table("countries", eddy.Json(), S), made.stream("orders", S, S)
+    select = lambda order: order.split() if " " in order else order.strip()  # noqa: E731
+    orders.left_join(countries, lambda one, two: f"{one} {two}", "named", S, select=select).to("maybe")
+    return made
+
+
+def test_a_selected_key_that_cannot_be_hashed_is_an_error_as_at_a_worker(rigs: Callable[..., Rig]) -> None:
+    rig, scratch = rigs(by_list), rigs(by_list)
+    for one in (rig, scratch):
+        one.write("orders", [(b"1", b"ch"), (b"1", None), (b"2", b"c h"), (b"3", b"de")])
+    told = re.escape("step 'named': select returned ['c', 'h'], which cannot be hashed")
+    with pytest.raises(DataError, match=told):
+        rig.backfill()
+    with pytest.raises(DataError, match=told):
+        scratch.work()
+    assert rig.rows("maybe") == []  # while a worker has written the results of other records
+
+
+def test_nothing_is_selected_for_a_record_without_a_value(rigs: Callable[..., Rig]) -> None:
+    rig, scratch = rigs(by_list), rigs(by_list)
+    for one in (rig, scratch):
+        one.write("orders", [(b"1", b"ch"), (b"1", None), (b"3", b"de")])
+    scratch.work()
+    rig.backfill()
     assert rig.held() == scratch.held()
 
 

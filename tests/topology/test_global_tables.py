@@ -108,6 +108,24 @@ def test_a_record_whose_key_cannot_be_selected_is_rejected_alone() -> None:
         assert driver.worker.statistics.skipped == 1
 
 
+@pytest.mark.parametrize("policy", ["fail", "skip", "dead-letter"])
+def test_a_selected_key_that_cannot_be_hashed_is_decided_about_as_a_record(policy: Any) -> None:
+    topology = eddy.Topology("app")
+    names = topology.global_table("names", S, S)
+    select = lambda text: text.split() if " " in text else text  # noqa: E731
+    topology.stream("in", S, S).left_join(names, lambda one, two: f"{one} {two}", "named", S, select=select).to("out")
+    with eddy.TopologyTestDriver(topology, eddy.Config(on_error=policy)) as driver:
+        driver.input("names").pipe("ch", "Schweiz")
+        rows = [("a", "ch"), ("b", "c h"), ("c", "de"), ("d", None)]
+        if policy == "fail":
+            with pytest.raises(eddy.DataError, match=r"step 'named': select returned \['c', 'h'\], which cannot be"):
+                driver.input("in").pipe_all(rows)
+            return
+        driver.input("in").pipe_all(rows)
+        assert driver.output("out").read_key_values() == [("a", "ch Schweiz"), ("c", "de None")]
+        assert driver.worker.statistics.skipped == 1
+
+
 @pytest.mark.parametrize(
     ("build", "told"),
     [

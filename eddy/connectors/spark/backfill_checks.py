@@ -154,7 +154,7 @@ class BackfillChecks:
         """
         computation.check()
         application, plan = self.application, self.application.topology.plan
-        looked_up = {table.topic for table in plan.global_tables()}
+        read = {source.topic for source in (*plan.sources(), *plan.global_tables())}
         for sink, serdes in sink_serdes(plan, application.counts).items():
             where = f"{self.where}: topic '{sink.topic}'"
             if sink.partitioner is not None:
@@ -171,10 +171,10 @@ class BackfillChecks:
                     f"{'Go on with the backfill that has begun: without --replace; or delete' if begun else 'Delete'} "
                     "and create the topic, or let the worker replay the input: eddy run …"
                 )
-            if sink.topic in looked_up and self.held_before(sink.topic):
+            if sink.topic in read and self.held_before(sink.topic):
                 raise ConfigurationError(
-                    f"{where} of a global table is an output, too, and holds records already; those whose keys are "
-                    f"not in the output would be deleted. {_REPLAY}"
+                    f"{where} is an input and an output, and holds records already; those whose keys are not in the "
+                    f"output would be deleted. {_REPLAY}"
                 )
         restored = {state.spec.source or "" for state in application.circuit.states.values()}
         if both := sorted(restored & set(computation.histories)):

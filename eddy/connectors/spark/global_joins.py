@@ -22,7 +22,7 @@ from eddy.connectors.spark.arrow_functions import FACTS, FILE, ArrowFunction, Lo
 from eddy.connectors.spark.decoded_rows import DecodedRows, calling
 from eddy.connectors.spark.frames import Frames, be64, names, spark_errors
 from eddy.connectors.spark.step_frames import PendingRows
-from eddy.errors import ConfigurationError
+from eddy.errors import ConfigurationError, DataError
 from eddy.runtime.quiescence import Cut
 from eddy.runtime.table_versions import FIRST, TableVersion, read_versions
 from eddy.serde import Serde
@@ -144,12 +144,24 @@ class _AskingExit:
     schema: str = _ASKING
 
     def columns(self, rows: DecodedRows) -> list[list[Any]]:
-        """Encode. Raises: DataError."""
+        """Encode; a record without a value asks for nothing. Raises: DataError."""
         with calling(self.name):
-            keys = [self.select(key, value) for key, value in rows.rows]
+            keys = [None if value is None else self.select(key, value) for key, value in rows.rows]
+        self._check_hashable(keys)
         asked, _ = identified(keys, self.selected, f"join '{self.name}': selected key", nulls=True)
         assert rows.stamps is not None
         return [*self.facts.columns(rows), list(asked), [self._at(order) for _, order, _ in rows.stamps]]
+
+    def _check_hashable(self, keys: Sequence[Any]) -> None:
+        """Refuse what a worker refuses. Raises: DataError."""
+        for key in keys:
+            try:
+                hash(key)
+            except TypeError as error:
+                raise DataError(
+                    f"step '{self.name}': select returned {key!r}, which cannot be hashed; a key of the table is "
+                    "needed. Return a scalar, a tuple or a frozen struct"
+                ) from error
 
     def _at(self, order: bytes) -> bytes:
         if self.only is not None:

@@ -53,7 +53,7 @@ from eddy.connectors.spark.mismatches import Mismatches
 from eddy.connectors.spark.readable import Readable, sink_forms
 from eddy.connectors.spark.repair import Repair
 from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
-from eddy.connectors.spark.verdict import Repaired, Since, Verdict
+from eddy.connectors.spark.verdict import Compared, Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
 from eddy.runtime.matching_topics import gone_topics
 from eddy.runtime.quiescence import Cut, last_dated_cut, topics_made_anew
@@ -292,10 +292,28 @@ class Verify:
             undetermined.setdefault(f"application '{plan.name}'", "no output and no state is left to compare")
         self._enter(computed.frames, "compare")
         comparison = TopicComparison(computed.frames, self.log, self.open_log, parts, cut, self.tolerance)
-        compared, left_out = comparison.run(), computed.left_out()
+        compared, differing = self._apart_from_inputs(comparison, undetermined)
+        left_out = computed.left_out()
         verdict = Verdict(self.topology.name, cut, compared, undetermined, notes, left_out, tolerance=self.tolerance)
         verdict = replace(verdict, quick=self.quick, accepted=accepted)
-        return verdict, comparison.differing
+        return verdict, differing
+
+    def _apart_from_inputs(
+        self, comparison: TopicComparison, undetermined: dict[str, str]
+    ) -> tuple[list[Compared], DataFrame]:
+        """The compared parts and the rows that differ, without outputs that differ and are inputs, too."""
+        plan, compared = self.topology.plan, comparison.run()
+        read = {source.topic for source in (*plan.sources(), *plan.global_tables())}
+        shared = [part for part in compared if part.what == "sink" and part.name in read and part.differing]
+        for part in shared:
+            undetermined[f"sink '{part.name}'"] = (
+                f"{part.differing:,} of its {part.keys:,} keys differ, such as {part.examples[0].key}; it is an input, "
+                "too, so that others may have written them"
+            )
+        if not shared:
+            return compared, comparison.differing
+        theirs = (f.col("part") == "sink") & f.col("name").isin([part.name for part in shared])
+        return [part for part in compared if part not in shared], comparison.differing.where(~theirs)
 
     def _compacted(self, computed: Computed, cut: Cut, verdict: Verdict) -> dict[str, str]:
         """By topic, why an input may have lost records of before the cut, if that can explain all that differs."""

@@ -35,8 +35,8 @@ _NAMES = (
         "spark",
     ),
 )
-_WHEN_ASKED = ("spark-crossing",)
-"""It takes an hour."""
+_WHEN_ASKED = ("spark-kafka", "spark-crossing")
+"""They start clusters, or take an hour."""
 
 
 def main() -> int:
@@ -66,7 +66,10 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure eddy beside its peers.")
     names = (*_NAMES, *_WHEN_ASKED)
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(names)}; default: all but the last"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one or more of {', '.join(names)}; default: all but the last {len(_WHEN_ASKED)}",
     )
     parser.add_argument("--quick", action="store_true", help="small workloads, to see that everything runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every single run there as well")

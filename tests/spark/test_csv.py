@@ -15,9 +15,9 @@ from eddy.cli import main
 from eddy.connectors.csv_rows import Empty
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicPartition
-from eddy.connectors.spark import csv_files
+from eddy.connectors.spark.files import csv_files
+from eddy.connectors.spark.files.history import read_histories
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.connectors.spark.history import read_histories
 from eddy.connectors.spark.inputs import RAW
 from eddy.errors import ConfigurationError, DataError
 from tests.seeds import of_today

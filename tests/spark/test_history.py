@@ -16,10 +16,10 @@ import eddy
 from eddy.cli import main
 from eddy.connectors.log import TopicSpec
 from eddy.connectors.spark.arrow_functions import RecordsEntry
+from eddy.connectors.spark.files.history import read_histories
+from eddy.connectors.spark.files.record_files import file_rows
 from eddy.connectors.spark.frames import Frames
-from eddy.connectors.spark.history import read_histories
 from eddy.connectors.spark.inputs import RAW, facts_of, records_of
-from eddy.connectors.spark.record_files import file_rows
 from eddy.errors import ConfigurationError
 from eddy.runtime.metadata import read_metadata
 from tests.seeds import in_turn

@@ -12,7 +12,8 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark import frames, nested_loops
+from eddy.connectors.spark import frames
+from eddy.connectors.spark.loops import nested_loops
 from tests.seeds import in_turn, of_today
 from tests.spark.rig import Rig, check_backfill
 

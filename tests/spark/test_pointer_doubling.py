@@ -11,7 +11,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark import linear_loops
+from eddy.connectors.spark.loops import linear_loops
 from tests.seeds import DAY
 from tests.spark.rig import Rig
 

@@ -12,10 +12,10 @@ A map of the package, in the order in which to read it:
 
     frames            operations on DataFrames that all others use; `session`, `job_descriptions`, `pickling`
     arrow_functions   columns of bytes → rows → steps of `decoded_rows` → columns, in Spark's Python workers
-    computation       the results of the inputs up to given offsets: reads `inputs`, after `history`, and compiles
-      history         `record_files`, with the columns of `file_columns`, `file_schemas`, `csv_files`, `lake_formats`
+    computation       the results of the inputs up to given offsets: reads `inputs`, after `files`, and compiles
+      files           history in files, before the records of topics
       compiler        a plan as DataFrames: `step_compiler`, `step_frames`, and a module for each kind of step
-      loops           `linear_loops` with `linear_cycles` and `pointer_doubling`, `nested_loops`, `whole_graphs`
+      loops           recursions: waves, pointer doubling, nested time; `whole_graphs`
       folds           `declared_folds`, `fold_functions`, `grouped_values`, `exact_sums`
       time            `cut_clocks`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`, `valid_frames`
       SQL             `sql_expressions`, and `sql_…` for its functions

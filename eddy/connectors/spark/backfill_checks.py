@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.compacted_inputs import compacted_below
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
+from eddy.connectors.spark.files.history import described, options, unlike
 from eddy.connectors.spark.frames import Frames
-from eddy.connectors.spark.history import described, options, unlike
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog
 from eddy.connectors.spark.session import check_one_task
 from eddy.errors import ConfigurationError

@@ -28,9 +28,9 @@ from eddy.connectors.spark.backfill_checks import BackfillChecks, check_steps, p
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.computation import Application, Computation, Computed
 from eddy.connectors.spark.cut_clocks import CutClocks
+from eddy.connectors.spark.files.history import Columns, Files, History, noted, read_histories
 from eddy.connectors.spark.frames import Frames, names, spark_errors, without_tail
 from eddy.connectors.spark.global_joins import GlobalJoins
-from eddy.connectors.spark.history import Columns, Files, History, noted, read_histories
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.result_writing import OUTGOING, DeadLetters, Writing, write_topics
 from eddy.connectors.spark.session import ONE_TASK

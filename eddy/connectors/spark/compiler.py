@@ -3,7 +3,7 @@
 Small loops run in one task. Other linear recursions are computed by `linear_loops`, all other loops by `nested_loops`.
 """
 
-from eddy.connectors.spark import linear_loops, nested_loops
+from eddy.connectors.spark.loops import linear_loops, nested_loops
 from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.topology.plan.plan import Loop, Node, Recursion

@@ -17,9 +17,9 @@ from eddy.connectors.spark.changelog import ComputedResults, StateRows
 from eddy.connectors.spark.closed_windows import topic_numbers, with_event_times
 from eddy.connectors.spark.compiler import SparkCompiler
 from eddy.connectors.spark.cut_clocks import CutClocks, event_times_of
+from eddy.connectors.spark.files.history import History
 from eddy.connectors.spark.frames import Frames, Maximum, spark_errors
 from eddy.connectors.spark.global_joins import GlobalJoins, JoinedTables, check_partitions, rows_of_table
-from eddy.connectors.spark.history import History
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, records_of, topics_to_read
 from eddy.connectors.spark.one_task import OneTask
 from eddy.connectors.spark.session import ONE_TASK

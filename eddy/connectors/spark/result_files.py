@@ -21,9 +21,9 @@ from eddy.connectors.spark.arrow_functions import unpack_headers
 from eddy.connectors.spark.backfill_checks import check_steps
 from eddy.connectors.spark.backfilling import Backfill, Backfilled
 from eddy.connectors.spark.computation import Application, Computed
+from eddy.connectors.spark.files.history import read_histories
+from eddy.connectors.spark.files.lake_formats import check_format
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.connectors.spark.history import read_histories
-from eddy.connectors.spark.lake_formats import check_format
 from eddy.connectors.spark.source.spark_columns import HEADERS, arrow_schema_of, column_of
 from eddy.errors import ConfigurationError, DataError
 from eddy.runtime.decoded_columns import decoded

@@ -44,10 +44,10 @@ from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
 from eddy.connectors.spark.equivalence import RowFormat
+from eddy.connectors.spark.files.history import Columns, Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.global_joins import GlobalJoins
 from eddy.connectors.spark.held_rows import HeldRows
-from eddy.connectors.spark.history import Columns, Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.inputs import OpenLog
 from eddy.connectors.spark.mismatches import Mismatches
 from eddy.connectors.spark.readable import Readable, sink_forms

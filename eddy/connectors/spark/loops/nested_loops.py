@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, spark_errors
-from eddy.connectors.spark.loop_bounds import last_depth
+from eddy.connectors.spark.loops.loop_bounds import last_depth
 from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import PendingRows, StepFrames
 from eddy.errors import LoopLimitError

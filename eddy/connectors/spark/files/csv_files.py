@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty, check_width, csv_rows, meant
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.file_columns import FileColumns
+from eddy.connectors.spark.files.file_columns import FileColumns
 from eddy.connectors.spark.frames import Frames
 from eddy.errors import ConfigurationError, ConnectorError, DataError
 

@@ -23,12 +23,12 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.csv_files import csv_frame, whole_files
-from eddy.connectors.spark.file_columns import FileColumns, as_bytes, event_rows, order_of
-from eddy.connectors.spark.file_schemas import has_nanoseconds
+from eddy.connectors.spark.files.csv_files import csv_frame, whole_files
+from eddy.connectors.spark.files.file_columns import FileColumns, as_bytes, event_rows, order_of
+from eddy.connectors.spark.files.file_schemas import has_nanoseconds
+from eddy.connectors.spark.files.lake_formats import check_format
 from eddy.connectors.spark.frames import Frames, spark_errors
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.lake_formats import check_format
 from eddy.errors import ConfigurationError, DataError
 from eddy.serde import Float64, Int64, Serde
 from eddy.topology.plan.plan import Source

@@ -20,9 +20,9 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.spark.arrow_functions import FACTS, ROWS, RowsEntry
 from eddy.connectors.spark.frames import Frames, RunningUnion, names, spark_errors
-from eddy.connectors.spark.linear_cycles import TakenBackError, reached_by_cycles, without
-from eddy.connectors.spark.loop_bounds import last_depth
-from eddy.connectors.spark.pointer_doubling import doubled
+from eddy.connectors.spark.loops.linear_cycles import TakenBackError, reached_by_cycles, without
+from eddy.connectors.spark.loops.loop_bounds import last_depth
+from eddy.connectors.spark.loops.pointer_doubling import doubled
 from eddy.connectors.spark.step_compiler import StepCompiler
 from eddy.connectors.spark.step_frames import Capture, PendingRows
 from eddy.errors import LoopLimitError

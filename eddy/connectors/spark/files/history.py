@@ -23,10 +23,10 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.csv_rows import Empty
 from eddy.connectors.spark.arrow_functions import Reader
-from eddy.connectors.spark.file_columns import FileColumns
+from eddy.connectors.spark.files.file_columns import FileColumns
+from eddy.connectors.spark.files.record_files import FileRows, file_rows
 from eddy.connectors.spark.frames import Frames, names, spark_errors
 from eddy.connectors.spark.inputs import RAW
-from eddy.connectors.spark.record_files import FileRows, file_rows
 from eddy.errors import ConfigurationError, ConnectorError, DataError
 from eddy.runtime.metadata import FilesRead
 from eddy.topology.plan.plan import Source

@@ -17,7 +17,7 @@ _PORT = 9092
 
 
 def settings_of(app: AppT) -> KafkaSettings:
-    """The connection settings for the brokers of an app.
+    """Return the connection settings for the brokers of an app.
 
     Raises: ConfigurationError if the app's credentials or brokers cannot be used by another client.
     """
@@ -35,10 +35,10 @@ def settings_of(app: AppT) -> KafkaSettings:
 
 
 def config_of(app: AppT) -> Config:
-    """The settings of a worker whose states are in the app's folder."""
+    """Return the settings of a worker whose states are in the app's folder."""
     return Config(state_dir=Path(app.conf.datadir) / "eddy")
 
 
 def member_of(app: AppT) -> str:
-    """The name of this Faust worker: its host and port. It is unique, and the same after a restart."""
+    """Return the name of this Faust worker: its host and port. It is unique, and the same after a restart."""
     return f"{socket.gethostname()}-{app.conf.web_port}"

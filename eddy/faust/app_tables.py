@@ -27,7 +27,7 @@ from eddy.topology.topology import Topology
 __all__ = ["changelogs", "table", "wait_for_changelogs"]
 
 _CHECKED = (str, int, float, bool, bytes, list, dict)
-"""The types for which a codec's decoded values are checked. Faust converts the others, such as dates and decimals."""
+"""The types for which a codec's decoded values are checked. Faust converts values of other types, such as dates."""
 _PATIENCE_S = 30.0
 _LOOK_S = 0.1
 
@@ -41,17 +41,17 @@ def table(
     partitions: int | None = None,
     name: str | None = None,
 ) -> KTable[Any, Any]:
-    """A KTable with the latest values of an `app.Table`, which the app's agents change.
+    """Return a KTable with the latest values of an `app.Table`, which the app's agents change.
 
     Args:
         topology: the program that reads it.
         table: made by `app.Table` or `app.GlobalTable`; neither windowed nor a SetTable.
         key: the serde of the changelog's keys; by default the serde of the table's `key_type`.
         value: the serde of its values; by default the serde of the table's `value_type`.
-        partitions: the partition count of the topics that the table is joined with, if it differs from its own.
+        partitions: the partition count of the topics that the table is joined with, if it differs from the changelog's.
         name: the name of the store; by default the name of the table.
 
-    Raises: TopologyError for a table whose changelog does not have the latest value of each key, and for types without
+    Raises: TopologyError for a table whose changelog lacks the latest value of a key, and for types without
     a codec.
     """
     if isinstance(table, WindowWrapperT) or getattr(table, "window", None) is not None:
@@ -75,7 +75,7 @@ def table(
 
 
 def changelogs(app: faust.App) -> set[str]:
-    """The topics of the tables that an app has so far."""
+    """Return the changelog topics of the tables that an app has so far."""
     return {str(table.changelog_topic_name) for table in app.tables.values()}
 
 
@@ -91,7 +91,7 @@ def _name(table: Any) -> str:
 
 
 def _serde(table: Any, argument: str, kind: Any, serializer: Any) -> Serde[Any]:
-    """The serde for Faust's encoding of keys or values of a type.
+    """Return the serde that encodes keys or values of a type as Faust does.
 
     Raises: TopologyError if the type has no known codec.
     """

@@ -2,9 +2,9 @@
 
 Faust's consumer delivers them. Within a generation of the group it delivers every record in order, so a missing offset
 belongs to a control record or a compacted record. The first record of a generation may have any offset. Records that
-the backlog already has are ignored. Records before that first one, and records that Faust delivers late, are read from
-the log, up to `wanted` and in slices; until then Faust's later records wait in `_later`, and count as under way
-(`Feed`).
+the backlog already has are ignored. Records before the first one of a generation, and records that Faust delivers late,
+are read from the log, up to `wanted` and in slices. Until then Faust's later records wait in `_later`, and count as
+under way (`Feed`).
 """
 
 from bisect import bisect_left
@@ -15,7 +15,9 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Records from the committed position on. `next_offset` follows the last one; `position` the last one returned.
+    """Records from the committed position on.
+
+    `next_offset` is the offset after the last record, `position` the offset after the last record that was returned.
 
     `wanted`: records before this offset are to be read from the log. The backlog has all records from `_first` up to
     `next_offset`; control records may precede the first of them.
@@ -77,7 +79,7 @@ class Backlog:
         self.next_offset = records.next_offset
 
     def first(self, max_records: int) -> Records | None:
-        """The next records, up to `max_records`; empty if only control records follow; None if nothing follows."""
+        """Return up to `max_records` next records: empty if only control records follow, None if nothing follows."""
         if self.position == self.next_offset or not max_records:
             return None
         start, stop = self._cursor, min(len(self._offsets), self._cursor + max_records)
@@ -98,7 +100,7 @@ class Backlog:
         self.position = records.next_offset
 
     def seek(self, offset: int) -> None:
-        """Return to an offset.
+        """Let `first` continue at `offset`.
 
         Records that the backlog no longer has are read from the log: Faust does not deliver them again.
         """

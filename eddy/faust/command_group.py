@@ -12,11 +12,11 @@ _NAMES = ("describe", "status", "wait", "reset")
 
 class _FaustCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, without an import."""
+        """Return the names of the commands, without importing the commands."""
         return list(_NAMES)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """A command."""
+        """Import the commands, and return one by name."""
         from eddy.faust.commands import COMMANDS
 
         return COMMANDS.get(name)

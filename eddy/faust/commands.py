@@ -71,7 +71,7 @@ COMMANDS = {command.name: command for command in (describe, status, wait, reset_
 
 
 def _chosen(name: str | None) -> HostedTopology:
-    """The hosted topology with this name, or the only one. Raises: click.UsageError."""
+    """Return the hosted topology `name`; for None the only one there is. Raises: click.UsageError."""
     found = {hosted.topology.name: hosted for hosted in HOSTED}
     if name is None and len(found) == 1:
         return next(iter(found.values()))

@@ -5,10 +5,10 @@
                  the owner of a source's partition i, a single partition to the owner of a source's partition 0
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
-Records below the stored positions are skipped: Faust's own positions follow eddy's, and lag them after a crash. Records
-that Faust has not delivered for a while are read from the log: records before its own position, and records of a
-partition that it has stopped fetching (faust#629). A log message says so, once for each assignment. At most `MAX_KEPT`
-records, or about `MAX_KEPT_BYTES` of them, are read before the earlier ones are committed.
+Records below the stored positions are skipped, because Faust's own positions follow eddy's, and lag them after a crash.
+Records that Faust has not delivered for a while are read from the log: records before Faust's own position, and records
+of a partition that Faust has stopped fetching (faust#629). A log message says so, once for each assignment. At most
+`MAX_KEPT` records, or about `MAX_KEPT_BYTES` of them, are read from the log before earlier records are committed.
 """
 
 import logging
@@ -33,8 +33,9 @@ partitions together.
 ASSUMED_BYTES = 64 << 10
 """The assumed bytes of a record before the first one was read."""
 LOOK_S = 0.5
-"""Seconds between two checks of the ends of the sources. Records at one check that Faust has not delivered by the next
-one are read from the log.
+"""Seconds between two checks of the ends of the sources.
+
+If the log has a record at one check, and Faust has not delivered it by the next check, it is read from the log.
 """
 
 
@@ -69,8 +70,9 @@ class FaustConsumer:
             return self._adopt(self._feed.assignment)
 
     def _is_outdated(self) -> bool:
-        """Whether another worker has committed positions beyond ours in an exchange, and may have deleted the records
-        between.
+        """Whether another worker has committed positions beyond ours in an exchange.
+
+        That worker may have deleted the records between its positions and ours.
 
         This happens after a pause longer than the session timeout, until Faust learns that its session has ended.
         """
@@ -102,7 +104,9 @@ class FaustConsumer:
                 self._backlogs[TopicPartition(records.topic, records.partition)].add(records)
         except BaseException:
             for backlog in self._backlogs.values():
-                backlog.joined = False  # records that were taken and not added have left a hole
+                backlog.joined = (
+                    False  # after a failure, records that were taken from the feed are missing in the backlog
+                )
             raise
 
     def _fill(self) -> None:
@@ -186,11 +190,11 @@ class FaustConsumer:
         return Poll(revoked=revoked, assigned=self.assignment())
 
     def _numbers(self, sources: Iterable[TopicPartition]) -> dict[int, set[int]]:
-        """The owned partition numbers, by partition count.
-
-        Raises: ConfigurationError if they differ between topics of one count.
+        """Return the owned partition numbers, by partition count.
 
         A single partition belongs to the owner of partition 0 of the first source.
+
+        Raises: ConfigurationError if topics with the same partition count have different owned partitions.
         """
         owned: dict[str, set[int]] = {topic: set() for topic in self._sources}
         for topic, number in sources:
@@ -207,14 +211,14 @@ class FaustConsumer:
         return numbers
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Raises: ConfigurationError: Faust subscribes once."""
+        """Refuse other topics, since Faust subscribes once. Raises: ConfigurationError."""
         raise ConfigurationError(
             f"faust.host '{self._group}': mode='agents' reads the topics of the app's start; patterns of topics need "
             "mode='worker': eddy.faust.host(app, topology)"
         )
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions owned as of the last poll."""
+        """Return the partitions that this worker owned at the last poll."""
         return frozenset([*self._backlogs, *self._exchanged])
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -232,7 +236,7 @@ class FaustConsumer:
             follower.close()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `Consumer.pause`. While one partition is paused, all are: the worker always pauses all."""
+        """Pause all partitions, even if `partitions` has only some of them, because the worker always pauses all."""
         self._paused |= set(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -240,7 +244,7 @@ class FaustConsumer:
         self._paused -= set(partitions)
 
     def group_metadata(self) -> object:
-        """The group of the positions, guarded by Faust's member."""
+        """Return the group of the positions, guarded by Faust's member."""
         current = self._assignment
         if current is None:
             raise ConnectorError(f"group '{self._group}': no partitions are assigned", retriable=True)
@@ -248,13 +252,13 @@ class FaustConsumer:
         return GuardedGroup(self._group, guard, TopicPartition(f"{self._group}-cuts", 0))
 
     def committed(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """A transaction with these positions has committed."""
+        """Note that a transaction with these positions has committed."""
         done = {tp: at.offset for tp, at in positions.items() if tp in self._backlogs}
         for partition, offset in done.items():
             self._backlogs[partition].forget(offset)
         self._feed.release(done)
 
     def close(self) -> None:
-        """Stop reading. The membership is Faust's, and continues."""
+        """Stop reading. The member of the group is Faust's, and remains in it."""
         self._end_follower()
         self._feed.adopted = None

@@ -3,8 +3,8 @@
     Faust's loop    assign, revoke      put ──▶ batches ───▶ take      the worker's thread
                                    position ◀── positions ◀── release
 
-Records remain in the batches in which Faust's consumer has fetched them: there is no call for each record until the
-worker's thread makes columns of them.
+Records remain in the batches in which Faust's consumer has fetched them, so that Faust's loop makes no call for each
+record. The worker's thread turns the batches into columns.
 
 Invariant: `position` returns committed positions only. Faust fetches no more while `full`, so at most `capacity`
 records, or `max_bytes` bytes of them, and the records of one further call are under way.
@@ -45,12 +45,12 @@ class Feed:
         self._given: dict[TopicPartition, range] = {}
         self._released: dict[TopicPartition, int] = {}
         self._sizes: defaultdict[TopicPartition, deque[tuple[int, int]]] = defaultdict(deque)
-        """Of each batch under way: the position after it, and its bytes."""
+        """For each batch that is under way: the offset after its last record, and its size in bytes."""
         self._bytes = 0
         self._ended = self._was_full = False
         self.assignment: Assignment | None = None
         self.adopted: Assignment | None = None
-        """The assignment that the worker works with."""
+        """The assignment that the worker has adopted; None before the first one."""
 
     def assign(self, assignment: Assignment) -> None:
         """Start a new assignment by Faust's group.
@@ -92,7 +92,7 @@ class Feed:
             return was_full
 
     def put(self, partition: TopicPartition, batch: Sequence[Any], generation: int) -> None:
-        """Queue consecutive records of a partition, as aiokafka has fetched them in this generation."""
+        """Queue consecutive records of a partition, which aiokafka has fetched in the generation `generation`."""
         with self._arrived:
             current = self.assignment
             if current is None or self._ended or generation != current.generation or not batch:
@@ -107,8 +107,9 @@ class Feed:
                 self._arrived.notify_all()
 
     def take(self, assignment: Assignment, timeout_s: float) -> list[Records]:
-        """The records put since the last call, waiting up to `timeout_s` for one; empty after a change of the
-        assignment.
+        """Return the records put since the last call, after a wait of up to `timeout_s` for the first.
+
+        If `assignment` is no longer the current one, return none.
         """
         with self._arrived:
             if not self._batches and self.assignment is assignment:
@@ -128,12 +129,12 @@ class Feed:
                     self._bytes -= sizes.popleft()[1]
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The committed position of a partition, once it is known."""
+        """Return the committed position of a partition; None until it is known."""
         with self._arrived:
             return self._released.get(partition)
 
     def begin(self) -> None:
-        """A worker is about to start."""
+        """Note that a worker is about to start: records are accepted again."""
         self._ended = False
 
     def end(self) -> None:
@@ -143,13 +144,13 @@ class Feed:
 
 
 def _bytes(batch: Sequence[Any]) -> int:
-    """The bytes of its keys, values and headers."""
+    """Return the size of a batch: the bytes of the keys, the values and the headers."""
     named = sum(len(name) + len(data or b"") for record in batch for name, data in record.headers)
     return named + sum(len(record.key or b"") + len(record.value or b"") for record in batch)
 
 
 def _columns(partition: TopicPartition, batch: Sequence[Any]) -> Records:
-    """Records of aiokafka's, in columns."""
+    """Turn a batch of aiokafka's records into columns."""
     headers = [tuple(record.headers) for record in batch]
     return Records(
         *partition,

@@ -22,10 +22,10 @@ WorkerMaker = Callable[[], tuple[Log, Worker]]
 
 
 class HostedTopology:
-    """A topology in an app. Made by `host`.
+    """A topology in an app, made by `host`.
 
-    `watch` has the worker's figures, from the app's start on. `registry` is a Prometheus registry; None for the default
-    one. `feed` has the records of the sources in mode="agents".
+    `watch` has the worker's figures, from the app's start on. `registry` is a Prometheus registry; None is the default
+    registry. In mode="agents", `feed` has the records of the sources.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class HostedTopology:
         return self.watch is not None and not self.watch.over
 
     def open_log(self) -> KafkaLog:
-        """A log on the app's brokers, with clients of its own. The caller closes it. Raises: ConfigurationError."""
+        """Open a log on the app's brokers with its own clients; the caller closes it. Raises: ConfigurationError."""
         return KafkaLog(self._settings())
 
     def _settings(self) -> KafkaSettings:
@@ -71,11 +71,11 @@ class HostedTopology:
         return self._member or member_of(self.app)
 
     def worker_config(self) -> Config:
-        """The worker's settings."""
+        """Return the worker's settings."""
         return self._config or config_of(self.app)
 
     def worker_maker(self) -> WorkerMaker:
-        """A function that makes a worker and its log, to be called in the worker's thread."""
+        """Return a function that makes a worker and its log. The worker's thread is to call it."""
         config, member = self.worker_config(), self.member
         if self.feed is not None:
             self.feed.begin()

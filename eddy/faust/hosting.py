@@ -47,11 +47,12 @@ def host(
 
     Args:
         app: the app. `faust worker` starts the topology with it, after its tables are recovered.
-        topology: the program. Its name is the application's, and its group's: no other may have it.
-        mode: `worker`: eddy's own worker reads the sources in a group of its own, on a thread beside Faust's loop;
-            exactly once. Agents read its outputs as any topic, committed records only.
-            `agents`: an agent of the app reads the sources, and Faust balances them among its workers; eddy's
-            transactions, exactly once as well, are guarded by Faust's membership, and Faust's acknowledgements follow.
+        topology: the program. Its name is the application id and the name of its group, so it has to be unique.
+        mode: `worker`: eddy's own worker reads the sources in a group of its own, on a thread beside Faust's loop,
+            exactly once. Agents can read its outputs like any topic, and see committed records only.
+            `agents`: an agent of the app reads the sources, and Faust balances them among its workers. Rows are
+            processed exactly once, too: eddy's transactions commit only while the process is a member of Faust's
+            group, and Faust acknowledges the records after that.
         config: the worker's settings; by default, states are kept in the app's `datadir`.
         member: this worker's name among the topology's workers; by default, its host and web port.
         log: the connection to the brokers (`eddy.kafka(…)`), if the app's `broker` setting does not suffice.

@@ -28,7 +28,10 @@ class FaustLog(KafkaLog):
     def consumer(  # type: ignore[override]
         self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
     ) -> Consumer:
-        """As `Log.consumer`. Raises: ConfigurationError for an internal topic whose partition count no source has."""
+        """Return the consumer that Faust feeds, as `Log.consumer` returns one.
+
+        Raises: ConfigurationError for an internal topic whose partition count no source has.
+        """
         counts = {name: spec.partitions for name, spec in self.topics(topics).items()}
         sources = {name: counts[name] for name in topics if name in self._feed.topics}
         exchanges = {name: counts[name] for name in topics if name not in self._feed.topics}
@@ -42,7 +45,7 @@ class FaustLog(KafkaLog):
         return self._member
 
     def producer(self, transactional_id: str | None) -> KafkaProducer:
-        """As `Log.producer`; Faust's positions follow the positions that this producer commits."""
+        """Return a producer. Faust commits the positions that this producer has committed, after it."""
         made = super().producer(transactional_id)
         made.observe(self._committed)
         return made

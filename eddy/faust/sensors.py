@@ -2,7 +2,7 @@
 
 PrometheusMonitor    part of the registry that Faust's page serves
 DatadogMonitor       sent as gauges every ten seconds
-another monitor      does not show them; a warning is logged
+another monitor      does not show the figures; a warning is logged
 """
 
 import contextlib

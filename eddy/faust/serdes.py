@@ -26,7 +26,7 @@ _KNOWN = "'json', 'raw' or another codec of Faust's that does not unpickle is ne
 
 
 def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
-    """A serde for a codec of Faust. With `type`, decoded values are checked to be of that type, and can be keys.
+    """Return a serde for a codec of Faust. With `type`, decoded values have to be of that type, and can be keys.
 
     Raises: TopologyError for a codec that Faust does not know, and for `pickle`.
 
@@ -52,7 +52,7 @@ def codec(name: str = _DEFAULT, type: type | None = None) -> Serde[Any]:
 
 
 def record(model: type[R], serializer: str | None = None) -> Serde[R]:
-    """A serde for a Faust model.
+    """Return a serde for a Faust model.
 
     As in a Faust topic, the codec is the model's own serializer, else `serializer`, else JSON.
 
@@ -107,7 +107,7 @@ def _is_hashable(model: type[faust.Record]) -> bool:
 
 
 def _canonical(value: Any) -> Any:
-    """The value that stands for all equal values in the bytes of keys: 1 for 1, 1.0 and True."""
+    """Return the value that represents all equal values in the bytes of keys: 1 for 1, 1.0 and True."""
     walk: Callable[[Any], Any] = _canonical
     if isinstance(value, dict):
         return {name: walk(part) for name, part in value.items()}

@@ -66,7 +66,7 @@ class WorkerService(Service):
             await self.sleep(_PUSH_S)
 
     def _failing(self, loop: asyncio.AbstractEventLoop) -> Callable[[BaseException], None]:
-        """A function with which the worker's thread ends the app."""
+        """Return a function that the worker's thread calls with an error, to end the app."""
 
         def fail(error: BaseException) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
@@ -82,7 +82,7 @@ def _work(
     fail: Callable[[BaseException], None],
     ended: Callable[[], None],
 ) -> None:
-    """The thread: make a worker and let it step until it is asked to stop."""
+    """Run the worker's thread: make a worker, and let it step until `asked` is set."""
     try:
         with contextlib.ExitStack() as ends:
             ends.callback(ended)
@@ -101,6 +101,6 @@ def _work(
 
 
 def service_class(hosted: HostedTopology) -> type[Service]:
-    """The service class for one topology. Faust creates the service from it."""
+    """Return the service class for one topology, from which Faust creates the service."""
     attributes: dict[str, Any] = {"hosted": hosted, "__module__": __name__, "__doc__": WorkerService.__doc__}
     return type(f"EddyWorker({hosted.topology.name})", (WorkerService,), attributes)

@@ -1,7 +1,7 @@
 """mode="agents": the agent that subscribes to a topology's sources. `faust agents` lists it.
 
 Faust's consumer gives their records to the feed in whole batches (`transport.py`). Its positions follow eddy's
-transactions, not the agent: an agent of Faust's acknowledges a record even if it raises.
+transactions and not the agent, because an agent of Faust's acknowledges a record even if it raises an error.
 """
 
 from collections.abc import Set
@@ -22,13 +22,13 @@ __all__ = ["add_agent", "check_app", "source_topics"]
 
 
 def source_topics(app: faust.App, topology: Topology) -> list[str]:
-    """The topics that Faust reads for a topology: its sources, without the changelogs of the app's own tables."""
+    """Return the topics that Faust reads for a topology: its sources, without changelogs of the app's own tables."""
     own = changelogs(app)
     return [source.topic for source in topology.plan.sources() if source.topic not in own]
 
 
 def check_app(app: faust.App, topology: Topology) -> None:
-    """Raises: ConfigurationError if the app's settings or tables do not fit mode="agents"."""
+    """Check that the app's settings and tables fit mode="agents". Raises: ConfigurationError."""
     guarantee: Any = app.conf.processing_guarantee
     where = f"faust.host '{topology.name}': mode='agents'"
     if guarantee is ProcessingGuarantee.EXACTLY_ONCE:

@@ -35,9 +35,9 @@ __all__ = ["CommittedConsumer", "SourceTopic", "read_committed"]
 
 _PAUSE_S = 0.005
 _WAIT_S = 0.1
-"""Seconds that a call waits for records, at most; partitions that become active meanwhile wait for its end."""
+"""The most seconds that a fetch waits for records; partitions that become active meanwhile are in the next fetch."""
 _FETCHED = 5_000
-"""The most records that one call returns; a broker's compressed response may have many more."""
+"""The most records that one fetch returns; a broker's compressed response may have many more."""
 
 Batches = Mapping[TP, list[Any]]
 
@@ -66,7 +66,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         """
 
     async def on_thread_stop(self) -> None:
-        """Leave the group. This needs a member without a name: aiokafka keeps static members in it."""
+        """Leave the group, as a member without a name, because aiokafka keeps static members in it."""
         coordinator = getattr(self._consumer, "_coordinator", None)
         if self._is_named_by_eddy and coordinator is not None:
             coordinator._group_instance_id = None
@@ -80,7 +80,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return found
 
     def member(self) -> tuple[str, str | None]:
-        """The id of this member of the group, and its static name, if any."""
+        """Return the id of this member of the group, and its static name or None."""
         coordinator = self._ensure_consumer()._coordinator
         return coordinator.member_id, coordinator._group_instance_id
 
@@ -95,7 +95,7 @@ class CommittedConsumer(driver.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     def member(self) -> tuple[str, str | None]:
-        """The id of this member of the group, and its static name, if any."""
+        """Return the id of this member of the group, and its static name or None."""
         assert isinstance(self._thread, _Thread)
         return self._thread.member()
 
@@ -109,7 +109,7 @@ class CommittedConsumer(driver.Consumer):
         return any(topic in channel.topics or (channel.pattern and channel.pattern.search(topic)) for channel in others)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Batches:
-        """Fetch records. Records for a full feed remain in aiokafka's buffers, which are bounded."""
+        """Fetch records. Partitions with a full feed are omitted: their records wait in aiokafka's bounded buffers."""
         active = active_partitions or set()
         full = self._full(active)
         if full and full == active:
@@ -124,7 +124,7 @@ class CommittedConsumer(driver.Consumer):
         return {tp: batch for tp, batch in records.items() if not self._feed(tp, batch)}
 
     def _full(self, active: set[TP]) -> set[TP]:
-        """The partitions whose feeds are full."""
+        """Return the partitions whose feeds are full."""
         assert isinstance(self.transport, ReadCommittedTransport)
         topics = set[str]().union(*(feed.topics for feed in self.transport.feeds() if feed.full))
         return {tp for tp in active if tp.topic in topics}
@@ -161,7 +161,10 @@ class CommittedConsumer(driver.Consumer):
 
 
 class ReadCommittedTransport(driver.Transport):
-    """Faust's transport for Kafka, for committed records. `feeds` returns the app's feeds, `member` its name."""
+    """Faust's transport for Kafka, restricted to committed records.
+
+    `feeds` returns the app's feeds, `member` the static name of the app's member of the group.
+    """
 
     Consumer = CommittedConsumer
     feeds: Callable[[], Iterable[Feed]] = staticmethod(tuple)
@@ -169,8 +172,7 @@ class ReadCommittedTransport(driver.Transport):
 
 
 def read_committed(app: faust.App, feeds: Callable[[], Iterable[Feed]], member: Callable[[], str]) -> None:
-    """Let all agents and tables of an app read committed records only, from its start on, and deliver records to
-    `feeds()`.
+    """Let an app read committed records only, in all agents and tables, and deliver records to `feeds()`.
 
     `member()` returns the static name of the app's member of the group, unless the app's settings have one.
     """

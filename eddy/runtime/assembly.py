@@ -1,7 +1,7 @@
 """Assembly: the parts of a worker, from a topology and a log.
 
-`assemble` first checks, in this order: the user's topics exist, the plan can be placed, it is the plan that wrote the
-existing states. Only then does it create internal topics.
+`assemble` first checks, in this order: the user's topics exist, the plan can be placed, and existing states were
+written by this plan. Only then does it create internal topics.
 """
 
 import uuid
@@ -46,14 +46,14 @@ __all__ = ["Assembly", "assemble", "open_store"]
 
 _CELL_BYTES = 192
 _BLOCKS_SHARE = 4
-"""The share 1/n of the cache that RocksDB gets; cells get the rest."""
+"""RocksDB gets 1/n of the cache; the states' cells in memory get the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """The parts of a worker. `partitions` are the partition counts of sources, loops and repartitions, by topic.
 
-    The first transaction writes `new_plan`, with `incarnation`, to the metadata, unless it is empty. `stops` are the
+    If `new_plan` is not empty, the first transaction writes it to the metadata, with `incarnation`. `stops` are the
     recursions that end the worker if they hold rows at quiescence.
     """
 
@@ -73,16 +73,16 @@ class Assembly:
     """The idle partitions of the sources that have `idle_after`, if an operator reads their event time."""
 
     matching: MatchingTopics
-    """The topics of patterns, as of now."""
+    """The topics that match patterns now."""
 
     def calling(self, consumer: Consumer) -> Consumer:
-        """The consumer; if there are asynchronous calls, one that keeps records back until their calls have ended."""
+        """Return `consumer`, or a consumer around it that withholds records until their asynchronous calls end."""
         paths = CallPath.all_of(*self.circuit.layout)
         return CallingConsumer(consumer, self.decoder, paths) if paths else consumer
 
 
 def open_store(config: Config, application: str, member: str) -> Store:
-    """The store of the settings: one folder for each worker of an application."""
+    """Open the store of a worker: in its own folder below `state_dir`, or in memory without `state_dir`."""
     if config.state_dir is None:
         return MemoryStore()
     return RocksDBStore(Path(config.state_dir) / application / member, application, config.cache_bytes // _BLOCKS_SHARE)
@@ -97,8 +97,9 @@ def assemble(
     wall: Callable[[], float],
     complete: Callable[[], bool] = lambda: True,
 ) -> Assembly:
-    """Check, compile and create topics. `elapsed` returns the seconds since the epoch began, `wall` those since 1970,
-    and `complete` is as in `Positions`.
+    """Check, compile and create topics.
+
+    `elapsed` returns the seconds since the epoch began, `wall` the seconds since 1970; `complete` is for `Positions`.
 
     Raises: ConnectorError for missing topics or unsuitable settings; TopologyError; PlanChangedError.
     """
@@ -203,15 +204,13 @@ def _check_states(topology: Topology, metadata: Metadata, lines: list[str], conf
             f"complete. Run it again to continue: eddy backfill …"
         )
     if metadata.plan is not None:
-        withheld = {where.step for where in metadata.set_aside}  # their rows are nowhere else
+        withheld = {where.step for where in metadata.set_aside}  # the metadata has the only copy of these rows
         retired = retired_states(topology.plan) - withheld
         check_identity(name, metadata.plan, lines, config.accept_plan, optional_states(circuit), retired)
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
-    """Whether all steps by key send a source's records to the owners of their keys, so that their partitions do not
-    matter.
-    """
+    """Whether the partitions of a source's records do not matter, because all steps by key repartition the records."""
     if source.rekeyed:
         return True
     users = [node for node in topology.plan.nodes if source in node.inputs]
@@ -232,7 +231,7 @@ def _sink_topics(topology: Topology, log: Log, counts: dict[str, int]) -> dict[s
 
 
 def _is_final(table: Node) -> bool:
-    """Whether the rows are rows of windows that are passed on once, perhaps filtered and mapped by their values."""
+    """Whether a table has each row sent once: final rows of windows, perhaps filtered and mapped by their values."""
     while not table.final and table.kind == "table" and not table.rekeys and not table.keeps and len(table.inputs) == 1:
         (table,) = table.inputs
     return table.final

@@ -31,7 +31,7 @@ class OpenCall:
 
     @property
     def turn(self) -> object:
-        """Calls of one turn are made one after the other; None if this call waits for no other."""
+        """Calls with an equal turn are made one after the other; a call with the turn None waits for no other call."""
         order = self.operator.limits.order
         if order == "none":
             return None
@@ -67,7 +67,7 @@ class AsyncCalls:
         self._some_ended.clear()
 
     def close(self) -> None:
-        """Cancel all calls and end the thread; a function that blocks it is left to it after five seconds."""
+        """Cancel all calls and end the thread. A thread that a function blocks is left running after five seconds."""
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
@@ -104,7 +104,7 @@ class AsyncCalls:
 
 
 async def _result(call: OpenCall) -> EndedCall:
-    """The row or the error of the last try."""
+    """Make a call, and retry it if it fails; return the row that it has made, or the error of the last try."""
     limits, (key, value), pause_s = call.operator.limits, call.row, _FIRST_PAUSE_S
     for tries_left in range(limits.retries, -1, -1):
         try:
@@ -120,7 +120,7 @@ async def _result(call: OpenCall) -> EndedCall:
 
 
 def _failure(error: BaseException, timeout_s: float | None) -> Exception:
-    """Why a call has failed. Raises: CancelledError if this task itself is cancelled.
+    """Return the reason why a call has failed. Raises: CancelledError if this task itself is cancelled.
 
     A function's own SystemExit would end the loop, and its own CancelledError would leave the call open for ever.
     """

@@ -1,9 +1,9 @@
 """A consumer that keeps records back until the calls for them have ended.
 
-For each polled record it finds the rows of the steps before a `map_async`, and begins their calls. `poll` returns the
-first records of each partition whose calls have ended; so an epoch never waits for a call, its transaction is not open
-meanwhile, and the group's position never passes a record that is still called for. A partition with too many records in
-waiting is paused, without an effect on others. A seek forgets the calls of a partition: they are made again.
+For each polled record it computes the rows that reach a `map_async`, and begins a call for each row. `poll` returns the
+first records of each partition whose calls have ended. So an epoch never waits for a call, its transaction is not open
+meanwhile, and the group's position never passes a record with an open call. A partition with too many waiting records
+is paused; other partitions are not. A seek forgets the calls of a partition, and they are made again.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ __all__ = ["CallPath", "CallingConsumer"]
 
 _PAUSE_S = 0.02
 _WAITING = 4
-"""A partition is paused while it has this many times `at_most` records in waiting."""
+"""A partition is paused while its waiting records are at least this many times `at_most`, the limit of open calls."""
 
 
 class CallPath(NamedTuple):
@@ -37,7 +37,7 @@ class CallPath(NamedTuple):
 
     @classmethod
     def all_of(cls, steps: Sequence[Step], inputs: Mapping[str, int]) -> "list[CallPath]":
-        """The paths to all operators that call out."""
+        """Return the path to each operator that makes asynchronous calls."""
         return [cls._to(step, steps, inputs) for step in steps if isinstance(unguarded(step.operator), AsyncMap)]
 
     @classmethod
@@ -52,7 +52,7 @@ class CallPath(NamedTuple):
         return cls(operator, last.inputs[0], sources, path[::-1])
 
     def rows(self, topic: str, batch: Batch) -> Batch:
-        """The rows for which a source's records are called for."""
+        """Return the rows that reach the `AsyncMap` from records of a source; each row gets a call."""
         if topic not in self.inputs:
             return EMPTY
         values = {self.inputs[topic]: batch}
@@ -70,16 +70,16 @@ class _Unfinished(NamedTuple):
     calls: list[list[OpenCall]]
 
     def ended(self) -> int:
-        """The number of first records whose calls have ended."""
+        """Return the number of records before the first one with an open call."""
         return sum(1 for _ in takewhile(lambda calls: all(call.ended for call in calls), self.calls))
 
     def after(self, count: int) -> "_Unfinished":
-        """What is left without the first records."""
+        """Return the records from index `count` on, with their calls."""
         return _Unfinished(self.records.slice(count, len(self.records)), self.calls[count:])
 
 
 class CallingConsumer:
-    """A member of a group, as `consumer`, for a worker whose topology has the paths `paths`, at least one."""
+    """A consumer around `consumer`, for a topology with at least one asynchronous call; `paths` lead to the calls."""
 
     def __init__(self, consumer: Consumer, decoder: Decoder, paths: Sequence[CallPath]) -> None:
         self._consumer, self._decoder, self._paths = consumer, decoder, paths
@@ -91,7 +91,7 @@ class CallingConsumer:
         self._held: set[TopicPartition] = set()
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
-        """As `Consumer.poll`; records that are called for come when their calls have ended."""
+        """Poll for records, and return those without a call and those whose calls have ended."""
         self._forget_returned()
         polled = self._consumer.poll(max_records, 0.0 if self._waiting else timeout_s, max_bytes)
         if polled.revoked:
@@ -118,7 +118,7 @@ class CallingConsumer:
         self._consumer.subscribe(topics)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """As `Consumer.seek`; the calls of these partitions are cancelled and forgotten."""
+        """Move to positions, as `Consumer.seek` does; the calls of these partitions are cancelled and forgotten."""
         self._drop(positions)
         self._consumer.seek(positions)
 
@@ -135,7 +135,7 @@ class CallingConsumer:
         return self._consumer.group_metadata()
 
     def cancel(self) -> Consumer:
-        """Cancel all calls, for another consumer in its place; return the member of the group."""
+        """Cancel all calls, and return the wrapped consumer, so that another consumer can wrap it."""
         self._calls.close()
         return self._consumer
 
@@ -162,7 +162,10 @@ class CallingConsumer:
         queue.append(_Unfinished(records, found))
 
     def _ready(self, max_records: int, max_bytes: int) -> list[Records]:
-        """Take the first records of each partition whose calls have ended; at least one if there are any."""
+        """Take, from each partition, the records before the first one with an open call, up to the limits.
+
+        The last records taken may exceed `max_bytes`.
+        """
         found: list[Records] = []
         for partition, queue in list(self._waiting.items()):
             while queue and max_records > 0 and max_bytes > 0:
@@ -182,7 +185,7 @@ class CallingConsumer:
         return found
 
     def _note(self, calls: Sequence[list[OpenCall]]) -> None:
-        """Let the operators find the results of calls."""
+        """Give the results of ended calls to the operators, by the places of the records."""
         for call in (call for of_record in calls for call in of_record):
             place, ended = call.record[:3], call.ended
             assert ended is not None
@@ -204,7 +207,7 @@ class CallingConsumer:
         self._hold()
 
     def _hold(self) -> None:
-        """Pause the partitions with too many records in waiting, and resume the others."""
+        """Pause the partitions with too many waiting records, and resume the partitions that have fewer again."""
         full = {
             partition
             for partition, queue in self._waiting.items()
@@ -217,7 +220,7 @@ class CallingConsumer:
 
 
 def _rows_with_records(batch: Batch) -> Iterator[tuple[Row, RecordContext]]:
-    """Each row with its record."""
+    """Yield each row with its record."""
     parts = zip(batch.rows, batch.places_of_rows(), batch.times_of_rows(), batch.headers_of_rows(), strict=True)
     for row, place, time, headers in parts:
         assert place is not None, "a row before a call is a record of a source"

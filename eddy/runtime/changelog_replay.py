@@ -1,6 +1,6 @@
 """Restore: updates the store from changelogs to the group's committed positions.
 
-A changelog holds a state's latest rows, so replaying it from any earlier offset ends in the same rows. A table whose
+A changelog has a state's latest rows, so a replay from any earlier offset ends with the same rows. A table whose
 source topic is compacted is replayed from that topic, up to the group's committed position: later records belong to the
 next epochs.
 
@@ -29,7 +29,10 @@ TOMBSTONES_LAST_S = 24 * 3600
 
 @dataclass(slots=True)
 class Restore:
-    """The restore of one partition of one state: from `position` to `end`; `own` is the store of one in memory."""
+    """The restore of one partition of one state, from `position` to `end`.
+
+    `anew`: the partition's rows are deleted first. `own` is the state's own store, if its rows are kept in memory only.
+    """
 
     spec: StateSpec
     partition: TopicPartition
@@ -41,7 +44,7 @@ class Restore:
 
     @property
     def done(self) -> bool:
-        """Whether it is complete."""
+        """Whether the restore is complete."""
         return self.position >= self.end
 
     def step(self, log: Log, store: Store, max_records: int) -> int:
@@ -51,7 +54,7 @@ class Restore:
         """
         store = self.own or store
         if self.anew:
-            # First: after a crash, a state that is half deleted is restored again.
+            # The offset is written first, so that after a crash a state that is half deleted is restored again.
             store.write([(offset_key(*self.partition), encode_offset(0))])
             store.delete_prefix(self.spec.prefix(self.partition.partition))
             self.anew = False
@@ -67,7 +70,7 @@ class Restore:
     def _changes(self, records: Records) -> list[tuple[bytes, bytes | None]]:
         if self.spec.source is not None:
             return list(self._table_rows(records))
-        # One write for each key, however often it changed.
+        # A key that changed several times is written once.
         latest = dict(zip(records.keys, records.values, strict=True))
         if None in latest:
             raise StateError(
@@ -79,7 +82,7 @@ class Restore:
         return [(prefix + key, value) for key, value in latest.items()]  # type: ignore[operator]
 
     def _table_rows(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
-        """A source's records as the table's rows, without rejected ones."""
+        """Yield the keys and values to store for a source's records, without rejected records."""
         problems: dict[int, str] = {}
         topic = self.partition.topic
         keys = decoded(records.keys, self.spec.key.in_topic(topic, "key"), "key", problems, headers=records.headers)
@@ -108,7 +111,7 @@ def restores(
     left_out: Iterable[tuple[str, int, int]] = (),
     age_s: float = 0.0,
 ) -> list[Restore]:
-    """The restores that the owned partitions need, found by a comparison of the store with the log.
+    """Compare the store with the log, and return the restores that the owned partitions need.
 
     `left_out` are records, as (topic, partition, offset), that the error policy rejected before they reached tables;
     `age_s` is the number of seconds since the store was written.

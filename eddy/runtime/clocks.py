@@ -5,7 +5,7 @@
     tick          max of now and of all ticks committed on the partitions owned
 
 Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker
-takes the partitions over. A poll has one tick, which all parts of its records use, also when they are retried.
+takes the partitions over. A poll has one tick, which all parts of its records use, even if they are retried.
 """
 
 from collections.abc import Callable, Collection
@@ -43,7 +43,7 @@ class Clocks:
         self._tick = self._moved = None
 
     def advance(self, to_ms: int) -> None:
-        """Let the next epoch move all event times to at least this one."""
+        """Let the next epoch move all event times to at least `to_ms`."""
         self._to_ms = to_ms
 
     def committed(self, records: Collection[Records]) -> None:
@@ -56,7 +56,7 @@ class Clocks:
             self._moved, self._to_ms = {}, -1
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
-        """The context of an epoch with the records of `part`, without those rejected."""
+        """Return the context of an epoch: its clocks after the records of `part`, without the rejected records."""
         if not self.read:
             return Context(**others)
         if self._reads_wall and self._tick is None:
@@ -92,11 +92,11 @@ class Clocks:
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
     def left(self) -> bool:
-        """Whether an operator has work that is due, and no epoch since the last poll has used a tick."""
+        """Whether work that is due is left for another epoch: no epoch since the last poll has used a tick."""
         return self._tick is None and self.due()
 
     def wait_s(self, timeout_s: float) -> float:
-        """Seconds that a poll may wait for records: `timeout_s`, or less if an operator has work before."""
+        """Return the seconds that a poll may wait for records: `timeout_s`, or less if work becomes due earlier."""
         if not self.read or not self._positions.entry.positions:
             return timeout_s
         if self.due():
@@ -108,7 +108,7 @@ class Clocks:
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
 
     def _idle_times(self) -> dict[TopicPartition, int]:
-        """The event times of idle partitions, or of those that are to advance, from this poll's epochs on."""
+        """Return this poll's new event times of idle partitions, and of partitions that `advance` moves."""
         if self._idle is None and self._to_ms < 0:
             return {}
         if self._moved is None:
@@ -123,5 +123,5 @@ class Clocks:
         return round(self._wall() * 1000)
 
     def now(self) -> int:
-        """Milliseconds since 1970, not below the last committed tick: they never decrease, also in the next worker."""
+        """Return the milliseconds since 1970, at least the last committed tick, so that ticks never decrease."""
         return max(self.wall_ms(), self._positions.entry.tick)

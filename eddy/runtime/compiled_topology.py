@@ -19,14 +19,14 @@ __all__ = ["CompiledTopology", "UserTopics", "named_topics", "user_topics"]
 
 
 def named_topics(topology: Topology) -> list[str]:
-    """The topics that a topology names, to read or to write: sources first, global tables last."""
+    """Return the topics that a topology names, to read or to write: sources first, global tables last."""
     plan = topology.plan
     sources = (source for source in plan.sources() if not source.pattern)
     return list(dict.fromkeys(node.topic for node in (*sources, *plan.sinks(), *plan.global_tables())))
 
 
 def user_topics(topology: Topology, log: Log) -> list[str]:
-    """The topics that a topology reads and writes on a log: those that it names, and those that match its patterns.
+    """Return the topics that a topology reads and writes on a log: those it names, and those that match its patterns.
 
     Raises: NoTopicMatchesError; ConfigurationError for topics that do not fit a pattern.
     """

@@ -2,7 +2,7 @@
 
 A worker that owns all partitions writes a cut with each epoch after which no loop has rows. Among several workers the
 owner of the sources' first partition looks for quiescent moments, at most once in an interval. A worker that takes over
-all partitions owes a cut, as an earlier owner may have left without one.
+all partitions owes a cut, because an earlier owner may have ended without writing one.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["Cuts"]
 
 
 class Cuts:
-    """The cuts of one worker; at least `interval_s` seconds of `clock` lie between two looks for a quiescent moment."""
+    """Decides when one worker writes a cut. It looks for a quiescent moment at most every `interval_s` seconds."""
 
     def __init__(self, positions: Positions, circuit: Circuit, interval_s: float, clock: Callable[[], float]) -> None:
         self._positions, self._circuit, self._interval_s, self._clock = positions, circuit, interval_s, clock
@@ -26,7 +26,7 @@ class Cuts:
 
     @property
     def owns_all(self) -> bool:
-        """Whether this worker owns everything."""
+        """Whether this worker owns all partitions."""
         return all(map(self._circuit.ownership.all_of, self._circuit.ownership.partitions))
 
     def leads(self) -> bool:
@@ -34,14 +34,15 @@ class Cuts:
         return self.owns_all or self._positions.leads()
 
     def after(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut | None:
-        """The cut at `entry`, for a transaction whose records end at `ends`, if this worker owns all partitions;
-        otherwise None.
+        """Return the cut at `entry` if this worker owns all partitions, and otherwise None.
+
+        `ends` are the offsets at which the records of the transaction end.
         """
         exact = self.owns_all and not entry.in_loops and not self._circuit.unsettled
         return self._positions.cut(entry, ends) if exact else None
 
     def quiescent(self) -> Cut | None:
-        """The cut of a quiescent moment among several workers, if one is due and this worker leads."""
+        """Return a cut of a quiescent moment among several workers; None if there is none, or no look is due here."""
         due = self._clock() - self._last >= self._interval_s and not self._circuit.unsettled
         if not due or self.owns_all or not self._positions.leads():
             return None
@@ -50,11 +51,11 @@ class Cuts:
         return None if cut == self._cut else cut
 
     def owed(self, entry: EpochEntry) -> bool:
-        """Whether the last transaction is not known to have a cut, and a cut is possible now."""
+        """Whether a cut is possible now, and the last transaction has none, as far as is known."""
         return self._owed and self.owns_all and not entry.in_loops and not self._circuit.unsettled
 
     def commit(self, cut: Cut | None) -> None:
-        """Called after a transaction has committed, with `cut` or without one."""
+        """Note that a transaction has committed, with `cut`, or without a cut if it is None."""
         self._owed = cut is None
         if cut is not None:
             self._last, self._cut = self._clock(), cut

@@ -1,4 +1,4 @@
-"""Columns of bytes decoded, with the reasons why some do not decode."""
+"""Decoding of whole columns of bytes, with a reason for each value that does not decode."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def decoded(
 ) -> list[Any]:
     """Decode a column; null is decoded as null. `headers` has the headers of the records; None if they have none.
 
-    Failures are stored in `problems` by index, and those that a later attempt may not repeat in `causes`, too.
+    Failures are stored in `problems` by index. If a later attempt may succeed, the error is in `causes`, too.
     Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.
     """
     data = serde.with_ids(data, headers)

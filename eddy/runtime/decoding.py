@@ -45,7 +45,7 @@ class Rejected(NamedTuple):
         return self.topic, self.partition, self.offset
 
     def error(self) -> DataError:
-        """The error that names the record."""
+        """Return the error that names the record and the reason."""
         error = DataError(
             f"topic '{self.topic}' partition {self.partition} offset {self.offset} key {self.key!r}: {self.reason}"
         )
@@ -55,7 +55,10 @@ class Rejected(NamedTuple):
 
 @dataclass(slots=True)
 class Decoder:
-    """Decodes polled records, by topic. `internal` are the gates, by topic. `placed`: whether rows get their places."""
+    """Decodes polled records into a batch for each topic.
+
+    `internal` has the gates by internal topic. `placed`: rows carry the topic, partition and offset of their records.
+    """
 
     sources: dict[str, Source]
     internal: dict[str, Gate]
@@ -68,9 +71,7 @@ class Decoder:
     _left_out: Mapping[Place, Rejected] = field(default_factory=dict)
 
     def decode(self, polled: Sequence[Records], left_out: Mapping[Place, Rejected] = _NONE) -> dict[str, Batch]:
-        """One batch for each topic, without the records of `left_out` and records that do not decode, which `rejected`
-        lists.
-        """
+        """Return one batch for each topic; records of `left_out` and records that do not decode are in `rejected`."""
         self.rejected, self._left_out = [], left_out
         parts: dict[str, list[Batch]] = {}
         for records in polled:
@@ -83,7 +84,7 @@ class Decoder:
         return {topic: joined(batches) for topic, batches in parts.items()}
 
     def refusal(self, records: Records, index: int, error: DataError) -> DataError:
-        """The error that names the record; for an internal topic also its row and the source records of that row."""
+        """Return the error that names the record; for an internal topic also its row and that row's source records."""
         told = str(reject(records, index, str(error)).error())
         gate = self.internal.get(records.topic)
         if gate is not None:
@@ -153,7 +154,7 @@ class Decoder:
 def reject(
     records: Records, index: int, reason: str, cause: Exception | None = None, processed: bool = False
 ) -> Rejected:
-    """The `Rejected` for one record of a column, with the reason."""
+    """Return the rejected record at `index`, with the reason."""
     return Rejected(
         records.topic,
         records.partition,
@@ -169,7 +170,7 @@ def reject(
 
 
 def joined(batches: list[Batch]) -> Batch:
-    """The batches of a topic's partitions as one."""
+    """Merge the batches of a topic's partitions into one."""
     if len(batches) == 1:
         return batches[0]
     whole = concat(batches)

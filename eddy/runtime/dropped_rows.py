@@ -1,4 +1,4 @@
-"""Log lines for rows that steps leave out: without a key or value, or late for windows. One a step, rate-limited."""
+"""Rate-limited log lines, one a step, for rows that steps leave out: without a key or value, or late for windows."""
 
 import logging
 from collections import Counter
@@ -14,7 +14,7 @@ _INTERVAL_S = 10.0
 
 
 class Dropping:
-    """Logs the first rows that a step drops at once, and later ones at most every `_INTERVAL_S`, with their number."""
+    """Logs how many rows each step drops: the first rows at once, later rows at most every `_INTERVAL_S` seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -22,7 +22,10 @@ class Dropping:
         self._said: dict[tuple[str, str], float] = {}
 
     def report(self, left_out: Mapping[str, int], what: str = DROPPED) -> int:
-        """Add what each step left out in an epoch. Returns the sum. `what` is the text for a step and a number."""
+        """Add the numbers of rows that steps left out in an epoch, and log them. Returns their sum.
+
+        `what` is the text of the log line, with places for a step and a number.
+        """
         for step, rows in left_out.items():
             self._unsaid[what, step] += rows
             now = self._clock()

@@ -23,7 +23,7 @@ from eddy.state.spec import Changes
 __all__ = ["DeadRow", "Encoder", "SinkTopic"]
 
 _ERROR_BYTES = 1_000
-"""How much of an error a letter tells that would be too large with all of it."""
+"""The most bytes of an error's text in a dead letter that would be too large with the whole text."""
 
 Columns = Sequence[bytes | None]
 Refusals = Callable[[Columns, Columns, Sequence[Headers] | None], Mapping[int, DataError]]
@@ -33,7 +33,7 @@ class SinkTopic:
     """A sink's topic with its serdes and partition count.
 
     `final`: each row is written once, and never replaced. `partitioner(key, value, partitions)` is the author's.
-    `refusals(keys, values, headers)` are the records that the topic does not accept, by index.
+    `refusals(keys, values, headers)` returns errors for the records that the topic does not accept, by index.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class SinkTopic:
         self.partitioner, self._refusals = partitioner, refusals
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
-        """One row for each record to write: a fact is repeated by its weight; changes of a table become new values."""
+        """Return a row for each record to write: a fact as often as its weight, or the new value of a table's key."""
         batch = concat(batches)
         return repeated(batch) if self.facts else latest_of(batch)
 
     def columns(self, rows: Sequence[Row]) -> tuple[list[bytes | None], list[bytes | None]]:
-        """The keys and the values of records. Raises: DataError if a row does not fit the serdes."""
+        """Encode the keys and the values of rows. Raises: DataError if a row does not fit the serdes."""
         keys = encoded([row[0] for row in rows], self.key, f"sink '{self.topic}': key")
         return keys, encoded([row[1] for row in rows], self.value, f"sink '{self.topic}': value")
 
     def homes(self, rows: Sequence[Row], keys: Sequence[bytes | None], partitioner: Partitioner) -> list[int]:
-        """The partitions of records: the author's choice, or their keys' partitions. Raises: DataError."""
+        """Return the partition of each record, by the author's partitioner or else by its key. Raises: DataError."""
         if self.partitioner is not None:
             return [self._chosen(row) for row in rows]
         homes = iter(
@@ -71,7 +71,7 @@ class SinkTopic:
         return [0 if key is None else next(homes) for key in keys]
 
     def _chosen(self, row: Row) -> int:
-        """The author's choice. Raises: DataError."""
+        """Return the partition that the author's partitioner chooses for a row. Raises: DataError."""
         assert self.partitioner is not None
         line = line_of(self.partitioner)
         where = f"sink '{self.topic}': partitioner={f' of {line}' if line else ''}"
@@ -87,12 +87,12 @@ class SinkTopic:
         )
 
     def columns_apart(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
-        """As `columns`, without the rows that do not fit, which are set aside.
+        """Encode the rows that fit the serdes and the topic, and set the other rows aside.
 
-        Returns the columns and the rows in them.
+        Returns the rows to write, their keys and their values.
 
-        A table's key whose value, or whose headers, do not fit gets a tombstone without headers, until it has a value
-        that fits. A final row never has another value, so that nothing is remembered of it.
+        If the value or headers of a table's row do not fit, its key gets a tombstone without headers, until a value
+        fits. The key of a final row never gets another value, so the row is reported and forgotten.
         """
         errors = self.failures(batch) if aside.care.on or not self.facts else {}
         times = batch.times_of_rows()
@@ -122,7 +122,7 @@ class SinkTopic:
         return batch, *self.columns(rows)
 
     def failures(self, batch: Batch) -> dict[int, DataError]:
-        """The rows that do not fit the serdes, or that the topic does not accept, by index."""
+        """Return the errors of rows that do not fit the serdes, or that the topic does not accept, by index."""
         try:
             self._check(batch.rows, batch.headers)
         except DataError:
@@ -131,15 +131,16 @@ class SinkTopic:
         return {}
 
     def apart(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
-        """Keys, values and headers of records as they are written, from encoded columns and headers to pass on."""
+        """Return keys, values and headers as they are written: the serdes may move the ids of schemas into headers."""
         found: Sequence[Headers] | None = self.forwarded(headers)
         keys, found = self.key.ids_apart(keys, found)
         values, found = self.value.ids_apart(values, found)
         return keys, values, found
 
     def forwarded(self, headers: list[Headers] | None) -> list[Headers] | None:
-        """The headers of records, without ids of the schemas by which other writers wrote what they are made of: keys
-        and values have their own.
+        """Return the headers of records without the ids of schemas of the source records.
+
+        The keys and values that are written have schema ids of their own.
         """
         if headers is None or not (self.key.id_header or self.value.id_header):
             return headers
@@ -173,7 +174,7 @@ class DeadRow(NamedTuple):
 
 
 class Encoder:
-    """Sends within the producer's open transaction.
+    """Sends an epoch's records within the producer's open transaction.
 
     `latest_ms` is the latest timestamp that internal topics are sure to accept; None if they accept any.
     """
@@ -182,7 +183,7 @@ class Encoder:
         self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
-        """The timestamp of an internal topic's record that is made from rows of `time`."""
+        """Return the timestamp for a record of an internal topic whose rows have the time `time`."""
         return time if self._latest_ms is None else min(time, self._latest_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
@@ -278,8 +279,8 @@ class Encoder:
     ) -> None:
         """Write a dead letter. A timestamp that its topic may not accept is written in a header instead.
 
-        If its topic does not accept a record as large, the letter has no key, no value and no headers that are
-        `passed_on`, but a header with their sizes, and the beginning of the error: one record must not end the worker.
+        If the topic refuses the letter as too large, it is written without key, value and the headers `passed_on`, with
+        their sizes in a header and only the beginning of the error, because one record must not end the worker.
         """
         own = self.own_time(time)
         if own < time:
@@ -304,14 +305,14 @@ class Encoder:
 
 
 def _beginning(text: bytes) -> bytes:
-    """A text in UTF-8, cut after so many bytes that its letter has room for other headers."""
+    """Cut a text in UTF-8 to `_ERROR_BYTES`, so that its dead letter has room for other headers."""
     if len(text) <= _ERROR_BYTES:
         return text
     return text[:_ERROR_BYTES].decode(errors="ignore").encode() + " …".encode()
 
 
 def _check_sizes(gate: Gate, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> None:
-    """Raises: UnwritableRowError."""
+    """Refuse rows above the gate's limit of bytes. Raises: UnwritableRowError."""
     most = gate.max_row_bytes
     sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
     if most is None or max(sizes, default=0) <= most:
@@ -342,7 +343,7 @@ def encoded(values: Sequence[Any], serde: Serde[Any], where: str) -> list[bytes 
 
 
 def repeated(batch: Batch) -> Batch:
-    """Each fact as often as its weight."""
+    """Return a batch with each fact as often as its weight, in rows of weight 1."""
     weights = batch.weights
     if weights.count(1) == len(weights):
         return batch

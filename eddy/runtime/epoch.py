@@ -51,11 +51,11 @@ class Stopwatch:
         self._clock, self._began = clock, clock()
 
     def restart(self) -> None:
-        """An epoch begins."""
+        """Start at 0, since an epoch begins."""
         self._began = self._clock()
 
     def elapsed_s(self) -> float:
-        """The seconds since the epoch began."""
+        """Return the seconds since the epoch began."""
         return self._clock() - self._began
 
 
@@ -63,7 +63,7 @@ class Stopwatch:
 class Parts:
     """The parts of a worker that its epochs use.
 
-    `restorable` are the sources whose topics restore tables; the next commit writes `new_plan` to the metadata topic;
+    `restorable` are the sources whose topics restore tables. The next commit writes `new_plan` to the metadata topic.
     `take_any_timestamp`: whether the internal topics accept any timestamp.
     """
 
@@ -96,7 +96,7 @@ class Parts:
 
     @property
     def topic_ids(self) -> dict[str, int]:
-        """The ids of the sources, and of the topics of global tables, that are read."""
+        """The ids of the topics that sources and global tables read, by topic."""
         return {**self.positions.topic_ids, **self.global_tables.topic_ids}
 
 
@@ -120,8 +120,8 @@ class Epoch:
     def compute(self, part: Part, settling: bool) -> None:
         """Compute the deltas of `part`. `settling`: there is no input, and nothing is in flight anywhere.
 
-        Raises: DataError for a record that cannot be processed, or that may not be rejected; ConnectorError, retriable,
-        for one that is to be tried again.
+        Raises: DataError for a record that cannot be processed, or that may not be rejected; a retriable ConnectorError
+        for a record that is to be tried again.
         """
         self.computed = True
         parts, circuit = self._parts, self._parts.circuit
@@ -145,7 +145,7 @@ class Epoch:
         Raises: DataError for a row that a topic cannot store; ConnectorError; StateError.
         """
         parts, observe = self._parts, self._parts.observe
-        # It is answered while the records are sent.
+        # The log answers while the records are sent.
         same_topics = parts.positions.same_topics(records, parts.global_tables.topic_ids)
         producer = self._begin()
         out = Encoder(producer, parts.log.partitioner, None if parts.take_any_timestamp else parts.clocks.wall_ms())
@@ -222,7 +222,7 @@ class Epoch:
                 out.changelog(topic, rows, self._time)
 
     def _end(self, producer: Producer, moves: Mapping[TopicPartition, Position]) -> None:
-        """Commit the transaction, with the positions that it moves."""
+        """Commit the transaction with its new positions."""
         parts, statistics = self._parts, self._parts.statistics
         began = parts.clock()
         producer.commit(moves, parts.consumer.group_metadata())
@@ -231,7 +231,7 @@ class Epoch:
         statistics.commit_s.add(statistics.last_commit - began)
 
     def _store(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write one batch: the changed rows, and the offsets that they reach in changelogs and in sources."""
+        """Write one batch to the store: the changed rows, and their offsets in changelogs and sources."""
         parts, states = self._parts, self._parts.circuit.states
         batch: list[tuple[bytes, bytes | None]] = []
         for name, rows in self._changes.items():

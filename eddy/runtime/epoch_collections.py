@@ -1,7 +1,7 @@
 """Python's collector of cycles runs between epochs, not inside of one.
 
     inside of an epoch     only once the process has MOST_ALLOCATED new objects, so that cycles do not fill the memory
-    between epochs         as the process is set
+    between epochs         at the thresholds that the process has set
 
 The collector counts new objects, less those that are freed, and visits all objects of a generation while no other code
 runs. States have many small objects and no cycles. The functions of authors may make cycles.
@@ -39,7 +39,7 @@ class _Epochs:
         with self._lock:
             self._open -= 1
             if not self._open and self._outside is not None:
-                if gc.get_threshold() == self._inside:  # nobody else has set others meanwhile
+                if gc.get_threshold() == self._inside:  # nobody else has set other thresholds meanwhile
                     gc.set_threshold(*self._outside)
                 self._outside = None
 
@@ -49,7 +49,7 @@ _EPOCHS = _Epochs()
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """The span of an epoch: collections wait until it ends, on all threads, unless there are many new objects."""
+    """Delay collections, on all threads, until the block ends, unless there are many new objects."""
     _EPOCHS.begin()
     try:
         yield

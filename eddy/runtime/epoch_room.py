@@ -10,13 +10,13 @@ from eddy.config import Config
 __all__ = ["EpochRoom"]
 
 _FIRST = 50_000
-"""The records of the first epochs. Fewer are not taken for being slow: rows that wait cost more."""
+"""The number of records of the first epochs. Slow epochs do not reduce it, because rows that wait cost more."""
 _SHARE = 0.8
-"""The share of `max_epoch_s` that an epoch may take."""
+"""The share of `max_epoch_s` up to which epochs grow."""
 
 
 class EpochRoom:
-    """`records`: the most records of the next epoch, never more than `max_epoch_records`."""
+    """Adapts the size of epochs. `records` is the most records of the next one, up to `max_epoch_records`."""
 
     def __init__(self, config: Config) -> None:
         self._most, self._s = config.max_epoch_records, _SHARE * config.max_epoch_s
@@ -27,15 +27,15 @@ class EpochRoom:
         self._learnt = self.records = self._least
 
     def narrow(self, records: int) -> None:
-        """Take no more than these with the next epoch."""
+        """Limit the next epochs to `records`, or, for 0, to the number that `learn` has found."""
         self.records = records or self._learnt
 
     def widen(self) -> None:
-        """Take as many as was learnt."""
+        """Let the next epochs take the number of records that `learn` has found."""
         self.records = self._learnt
 
     def learn(self, records: int, took_s: float) -> None:
-        """An epoch of so many records is committed."""
+        """Adapt the number of records to an epoch of `records` records that was committed after `took_s` seconds."""
         if records >= self._learnt:
             factor = min(2.0, self._s / max(took_s, 1e-9))
             self._learnt = max(self._least, min(self._most, int(records * factor)))

@@ -35,23 +35,23 @@ class ErrorPolicy:
 
     @property
     def letters(self) -> bool:
-        """Whether all that is left out is written as letters."""
+        """Whether all rejected records and rows are written as dead letters."""
         return self._on_error == "dead-letter"
 
     def records(self, rejected: Sequence[Rejected]) -> list[Rejected]:
-        """The rejected records of which letters are written; the others are skipped.
+        """Decide about rejected records. Return those to write as dead letters; the remaining ones are skipped.
 
-        Raises: DataError for a record that may not be left out; ConnectorError, retriable, for one to be tried again.
+        Raises: DataError for a record that may not be left out; a retriable ConnectorError for one to be tried again.
         """
         self.refused = False
         return [record for record in rejected if self._decided(_failed(record), record.error)]
 
     def rows(self, dead: Sequence[DeadRow]) -> list[DeadRow]:
-        """The same for rows that were set aside."""
+        """Decide about rows that were set aside. Return those to write as dead letters. Raises: as `records` does."""
         return [row for row in dead if self._decided(_failed_row(row), partial(_error_of, row))]
 
     def global_record(self, rejected: Rejected) -> bool:
-        """Whether a letter of a record of a global table is written. Raises: as `records` does."""
+        """Return whether to write a record of a global table as a dead letter. Raises: as `records` does."""
         self.refused = False
         return self._decided(_failed(rejected), rejected.error)
 

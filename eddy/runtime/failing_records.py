@@ -19,7 +19,7 @@ __all__ = ["FailingRecords"]
 class FailingRecords:
     """The parts of one worker's failed epoch that are still to be committed; false if there are none.
 
-    After `max_epoch_s` the remaining records are polled again, so many at a time: `room` is set to their number.
+    After `max_epoch_s` the remaining records are polled again, as many at a time as the next part has (`room.narrow`).
     """
 
     def __init__(self, parts: Parts, room: EpochRoom) -> None:
@@ -34,9 +34,9 @@ class FailingRecords:
         self._isolation = None
 
     def next(self) -> Part | None:
-        """The part to retry; None if its records have to be polled again, since the time is over.
+        """Return the part to retry; None if its records have to be polled again, because `max_epoch_s` is over.
 
-        An epoch without records is retried by a poll, too, since there may be records meanwhile.
+        An epoch without records is retried by a poll, too, because records may have arrived meanwhile.
         """
         assert self._isolation is not None
         part = self._isolation.next
@@ -48,15 +48,15 @@ class FailingRecords:
         return None
 
     def check(self, error: DataError) -> None:
-        """Raises: the error, if the policy has decided that it ends the worker."""
+        """Raise the error of a record if the policy has decided that it ends the worker."""
         if self._parts.rejections.policy.refused:
             raise error
 
     def narrow(self, error: DataError, part: Part) -> None:
         """Let the next attempt be without the failing records, or in parts.
 
-        Raises: DataError naming the record, if it may not be rejected. Later records may mend it: then the next attempt
-        is together with them.
+        Raises: DataError naming the record, if it may not be rejected. If later records may remove the cause, the next
+        attempt is made together with them.
         """
         circuit, policy = self._parts.circuit, self._parts.rejections.policy
         if self._isolation is None:

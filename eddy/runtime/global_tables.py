@@ -2,11 +2,11 @@
 
     start     the rows of an earlier start are removed, and the topics are read to the ends that they have then
     later     each epoch begins with the records that have arrived since the last one
-    deleted   if a topic was deleted and created again, as at the start
+    deleted   if a topic was deleted and created again, the table is made anew as at the start
 
-A table is in the worker's store and in no changelog: its topic is what restores it. The offsets up to which it is read
-are committed with each epoch. An epoch that is retried may see a later table. Every worker reads a record that does not
-decode; the worker that leads reports it, in the transaction that notes it as reported.
+A table is in the worker's store and in no changelog, because it is restored from its topic. The offsets up to which it
+is read are committed with each epoch. An epoch that is retried may see a later table. Every worker reads a record that
+does not decode. The worker that leads reports it, and the same transaction notes that it was reported.
 
 Invariant: the tables have exactly the records before `_positions`. After a failure the topics are read from these
 positions again, so no record is skipped.
@@ -36,7 +36,7 @@ class GlobalTables:
     """The global tables of one worker. `tables` has, by topic, the step and its state.
 
     `policy` decides about records that do not decode: the table is built without them and they are reported, or they
-    are errors.
+    end the worker.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class GlobalTables:
         self._follower: Follower | None = None
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        """The ends at the start, of the partitions that are not read to them yet."""
+        """The end offsets at the worker's start, for the partitions that are not read up to them yet."""
         self.topic_ids: Mapping[str, int] = {}
-        """The ids of the topics that were read."""
+        """The ids of the topics that the tables were read from, by topic."""
         self._records = 0
         self._began_s = 0.0
         self._left_out: dict[Place, tuple[Rejected, bool]] = {}
-        """Records that were left out and are not known to be reported; whether letters of them are to be written."""
+        """Records left out and not known to be reported, each with whether to write it as a dead letter."""
         self._reported: set[Place] = set()
 
     @property
     def offsets(self) -> dict[str, list[int]]:
-        """The offsets before which the tables have their records, by topic, one a partition."""
+        """The offsets up to which the tables are read, by topic: one offset for each partition."""
         found: dict[str, list[int]] = {}
         for partition in self._partitions if self._positions else ():
             found.setdefault(partition.topic, []).append(self._positions[partition])
@@ -71,12 +71,12 @@ class GlobalTables:
 
     @property
     def done(self) -> bool:
-        """Whether the tables are as the topics were when the worker began."""
+        """Whether the tables have all records that their topics had when the worker began."""
         return not self._tables or (bool(self._positions) and not self._ends)
 
     @property
     def left(self) -> int:
-        """The number of offsets still to be read for that."""
+        """The number of offsets still to be read until the tables are `done`."""
         return sum(end - self._positions[place] for place, end in self._ends.items())
 
     def restore(self, max_records: int, reported: Iterable[Place] = ()) -> int:
@@ -100,7 +100,7 @@ class GlobalTables:
         return taken
 
     def look(self) -> None:
-        """Begin anew if a topic was deleted and made anew: the table has rows that no record of the new one removes.
+        """Begin anew if a topic was deleted and made anew, because no record of the new topic removes the old rows.
 
         Raises: ConnectorError.
         """
@@ -111,7 +111,7 @@ class GlobalTables:
             self._positions, self._ends = {}, {}
 
     def advance(self, max_records: int) -> None:
-        """Take the records that have come. Raises: DataError; ConnectorError."""
+        """Take the records that have arrived since the last call. Raises: DataError; ConnectorError."""
         if self._positions:
             for _ in range(_POLLS):
                 if not self._read(max_records, 0.0):
@@ -144,20 +144,20 @@ class GlobalTables:
         for _, table in self._tables.values():
             self._store.delete_prefix(table.spec.name.encode() + b"\x00")
             table.forget()
-        # Ids are read first: a topic that is made anew meanwhile has another one.
+        # Ids are read first, so that a topic that is made anew meanwhile is noticed by its other id.
         self.topic_ids = self._log.topic_ids(self._tables)()
         begins, ends = self._log.begin_offsets(self._partitions), self._log.end_offsets(self._partitions)
         self._ends = {place: end for place, end in ends.items() if end > begins[place]}
         self._positions = dict(begins)
 
     def _read(self, max_records: int, timeout_s: float) -> list[Records]:
-        """Take the next records, all of them or none."""
+        """Poll, and put the records into the tables: all of them, or none if there is an error."""
         follower = self._follower = self._follower or self._log.follower(self._positions)
         try:
             found = follower.poll(max_records, timeout_s)
             self._take(found)
         except BaseException:
-            self.close()  # its position may lie after records that were not taken
+            self.close()  # the client's position may be after records that were not taken
             raise
         return found
 
@@ -202,7 +202,7 @@ class GlobalTables:
 
 
 def _stored(spec: StateSpec, rows: Mapping[object, object]) -> list[tuple[bytes, bytes | None]]:
-    """Rows in the format of a store; None deletes."""
+    """Encode rows for a store; the value None deletes a key."""
     prefix, keys, values = spec.prefix(0), spec.key.identify_many(list(rows)), list(rows.values())
     if None in values:
         data = [None if value is None else spec.value.encode(value) for value in values]

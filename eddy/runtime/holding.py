@@ -3,11 +3,11 @@
     circuit.held()   the messages of this worker's operators, a function of their states
     noted            the messages in the topic for this worker's partitions, as of the last commit
 
-The two differ only within an epoch: the difference is written in the epoch's transaction. So the committed records up
-to some positions determine the parts that are held at these positions, on any worker. A worker starts with the topic's
-messages for its newly assigned partitions.
+The two differ only within an epoch, because the difference is written in the epoch's transaction. So the committed
+records up to some positions determine the parts that are held at these positions, on any worker. A worker starts with
+the topic's messages for its newly assigned partitions.
 
-An error that part of the input causes is not an error of the data: it may disappear when more input is read.
+A part that is held now may have a finite answer when more input is read, so this is not yet an error of the data.
 """
 
 import logging
@@ -42,8 +42,9 @@ class Holding:
         self.noted: Mapping[Place, str] = {}
 
     def begin(self, noted: Mapping[Place, str]) -> None:
-        """Called when partitions were assigned or revoked; `noted` are the topic's messages for all workers'
-        partitions.
+        """Start with other partitions, after some were assigned or revoked.
+
+        `noted` are the topic's messages for the partitions of all workers.
         """
         ours = {place: why for place, why in noted.items() if self._is_ours(*place)}
         known = self._circuit.holding
@@ -51,9 +52,9 @@ class Holding:
         self.noted = ours
 
     def changes(self) -> dict[Place, str | None]:
-        """The messages for the next transaction; None if there is a finite answer again.
+        """Return the messages that the next transaction writes; None removes one, as there is a finite answer again.
 
-        Cost: constant if nothing is held and nothing was.
+        Cost: constant if nothing is held and nothing was held.
         """
         if not (self._circuit.holding or self.noted):
             return {}
@@ -70,7 +71,7 @@ class Holding:
         write_held(producer, self._topic, changes)
 
     def commit(self, changes: Mapping[Place, str | None]) -> None:
-        """The transaction has committed."""
+        """Note that the transaction with `changes` has committed."""
         if not changes:
             return
         before, held = self.noted, {place: why for place, why in changes.items() if why is not None}
@@ -80,7 +81,10 @@ class Holding:
             _log.info("'%s' has a finite answer again, partition %d", name, partition, extra=_fields(name, partition))
 
     def check_stop(self, quiescent: Callable[[], bool]) -> None:
-        """Raises: NoFiniteAnswerError if a recursion of `stops` holds rows that no unread input can mend."""
+        """End the worker if a recursion of `stops` holds rows, and no input is left that could release them.
+
+        Raises: NoFiniteAnswerError.
+        """
         if not self._stops:
             return
         found = {place: why for place, why in self._circuit.held().items() if place[0] in self._stops}
@@ -94,7 +98,7 @@ class Holding:
 
 
 def told(held: Mapping[Place, str]) -> list[str]:
-    """The messages, each once, in the order of names and partitions."""
+    """Return the distinct messages, in the order of recursions and partitions."""
     return list(dict.fromkeys(why for _, why in sorted(held.items())))
 
 

@@ -4,7 +4,7 @@
     idle      all records are read, and `since` was `idle_after` ago
     advanced  to the wall clock minus `idle_after`, if this is later than the event time
 
-The event time is committed like a record's, so a later record is judged by it, whichever worker reads it.
+The event time is committed as if a record had moved it. So a later record is judged by it, whichever worker reads it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ __all__ = ["IdlePartitions"]
 
 
 class IdlePartitions:
-    """The idle partitions of one worker. `after_ms` has the time by topic, in milliseconds."""
+    """The idle partitions of one worker. `after_ms` has `idle_after` by topic, in milliseconds."""
 
     def __init__(self, log: Log, after_ms: Mapping[str, int]) -> None:
         self._log, self._after = log, after_ms
@@ -24,7 +24,7 @@ class IdlePartitions:
     def due(
         self, now_ms: int, positions: Mapping[TopicPartition, int], times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
-        """The new event times of the partitions that are idle. Raises: ConnectorError."""
+        """Return the new event times, in milliseconds, of the partitions that are idle. Raises: ConnectorError."""
         self._own(now_ms, positions)
         late = [tp for tp, since in self._since.items() if now_ms - since >= self._after[tp.topic]]
         if not late:
@@ -36,15 +36,15 @@ class IdlePartitions:
         return moved
 
     def read(self, now_ms: int, records: Iterable[Records]) -> None:
-        """Records were read."""
+        """Note that records were read: their partitions are not idle."""
         self.seen(now_ms, (TopicPartition(found.topic, found.partition) for found in records if len(found)))
 
     def seen(self, now_ms: int, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions had a record, or their event time has moved."""
+        """Start the idle times of partitions anew: they had a record, or their event time has moved."""
         self._since |= {tp: now_ms for tp in partitions if tp.topic in self._after}
 
     def next_ms(self, now_ms: int, positions: Collection[TopicPartition]) -> int | None:
-        """The first wall-clock time at which a partition may be idle; None if none can be."""
+        """Return the first wall-clock time at which a partition may be idle; None if no partition can be."""
         self._own(now_ms, positions)
         return min((since + self._after[tp.topic] for tp, since in self._since.items()), default=None)
 

@@ -37,7 +37,7 @@ _CHECKED = ("cleanup.policy", "delete.retention.ms", "retention.ms", "message.ti
 
 
 def metadata_topic(application: str) -> str:
-    """The topic of an application's metadata."""
+    """Return the topic of an application's metadata."""
     return f"{application}-plan"
 
 
@@ -52,7 +52,7 @@ class InternalTopics(msgspec.Struct, frozen=True):
 
     @property
     def anchors(self) -> list[TopicPartition]:
-        """The partitions whose positions record that constants were sent."""
+        """The partitions whose committed positions tell that constants were sent."""
         return [TopicPartition(name, 0) for name in sorted(self.constants)]
 
     @property
@@ -71,7 +71,7 @@ class InternalTopics(msgspec.Struct, frozen=True):
         return f"{self.application}-{DEAD_LETTER}"
 
     def specs(self) -> list[TopicSpec]:
-        """The required specs of all internal topics."""
+        """Return the required specs of all internal topics."""
         return [
             *(TopicSpec(name, count, _EXCHANGE) for name, count in self.exchanges.items()),
             *(TopicSpec(name, count, _COMPACT) for name, count in self.changelogs.items()),
@@ -104,7 +104,7 @@ class InternalTopics(msgspec.Struct, frozen=True):
         except ConnectorError:
             if not log.topics(spec.name for spec in missing):
                 raise
-            return self.make(log)  # another worker of the application created some meanwhile
+            return self.make(log)  # another worker of the application created some of them meanwhile
         return []
 
     def purge(self, log: Log, group: str) -> dict[TopicPartition, int]:
@@ -140,7 +140,7 @@ def _check(wanted: TopicSpec, found: TopicSpec) -> None:
 
 
 def internal_topics(application: str, circuit: Circuit) -> InternalTopics:
-    """The internal topics that a circuit needs."""
+    """Return the internal topics that a circuit needs."""
     return InternalTopics(
         application,
         {gate.topic: gate.partitions for gate in circuit.gates},
@@ -154,7 +154,7 @@ def internal_topics(application: str, circuit: Circuit) -> InternalTopics:
 
 
 def partition_counts(log: Log, names: Iterable[str], where: str) -> Mapping[str, TopicSpec]:
-    """The specs of the user's topics. Raises: ConfigurationError naming missing ones."""
+    """Look up the specs of the user's topics. Raises: ConfigurationError naming missing topics."""
     wanted = list(names)
     specs = log.topics(wanted)
     missing = sorted(set(wanted) - set(specs))

@@ -42,14 +42,14 @@ class Part:
         return sum(map(len, self.records))
 
     def numbers(self) -> list[int]:
-        """The processed records, by number: 0 is the first of all records."""
+        """Return the numbers of the records to process; 0 is the first record of the part."""
         if not self.left_out:
             return list(range(len(self)))
         places = ((r.topic, r.partition, offset) for r in self.records for offset in r.offsets)
         return [number for number, place in enumerate(places) if place not in self.left_out]
 
     def where(self, number: int) -> tuple[Records, int]:
-        """The records that contain a number, and its index in them."""
+        """Return the `Records` with the record `number`, and the record's index in them."""
         for records in self.records:
             if number < len(records):
                 return records, number

@@ -45,7 +45,7 @@ def topics_hash(topics: Mapping[Pattern[str], Collection[str]]) -> int:
 
 
 class JoiningTopics:
-    """The topics that match patterns. `patterns` has them by pattern, `sources` are all topics that are read."""
+    """Finds the event times of topics that join. `patterns` has topics by pattern, `sources` are all topics read."""
 
     def __init__(
         self, log: Log, application: str, patterns: Mapping[Pattern[str], Collection[str]], sources: Collection[str]
@@ -54,10 +54,10 @@ class JoiningTopics:
         self.hash = topics_hash(patterns)
 
     def times(self, own: OwnPositions, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The event times of the owned partitions in which topics of patterns have not joined.
+        """Return the event times of the owned partitions that belong to topics of patterns and have not joined yet.
 
-        `own` are the owned positions. Cost: if no topic has joined yet, or none that has is left, reads the topic of
-        cuts.
+        `own` are the owned positions. Cost: reads the topic of cuts if no topic of a pattern has joined, or if all that
+        have joined were deleted.
         """
         known = {tp: Counters.of(position).event_time for tp, position in own.trusted.items() if is_ours(position)}
         joined = {tp: time for tp, time in known.items() if tp not in own.made_anew}
@@ -71,14 +71,14 @@ class JoiningTopics:
             new = [tp for tp in parts if tp not in joined]
             if first := sorted({tp.partition for tp in new} - least.keys()):
                 least |= self._greatest_of_gone(pattern, first)
-                for tp in new:  # their former topics were deleted, too
+                for tp in new:  # some were deleted and created again: their former topics count, too
                     if tp.partition in first and tp in known:
                         least[tp.partition] = max(known[tp], least.get(tp.partition, -1))
             times |= {tp: least.get(tp.partition, -1) for tp in new}
         return times
 
     def _greatest_of_gone(self, pattern: Pattern[str], partitions: Sequence[int]) -> dict[int, int]:
-        """The greatest event time among a pattern's topics that are no longer read."""
+        """Return the greatest event time of each partition number in a pattern's topics that are no longer read."""
         application, topic = self._application, cuts_topic(self._application)
         names = recorded_topics(self._log, application) - set(self._sources)
         gone = [name for name in names if pattern.fullmatch(name) and not is_internal(application, name)]

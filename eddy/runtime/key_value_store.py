@@ -1,4 +1,4 @@
-"""A table's store, or a state store, to be read: the rows of the keys that a worker owns, as of its last epoch."""
+"""Reads of a table's store or a state store: the rows of the keys that a worker owns, as of its last epoch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -16,29 +16,29 @@ V = TypeVar("V")
 
 
 class KeyValueStore(Generic[K, V]):
-    """A table's store, or a state store, to read. Where several partitions of a state store have a key, one counts."""
+    """A table's store, or a state store, to read. The value of a key is read from the first partition that has it."""
 
     def __init__(self, table: Table[K, V] | PartitionedMap[K, V]) -> None:
         self._table = table
 
     def get(self, key: K) -> V | None:
-        """The value of `key`, or None."""
+        """Return the value of `key`, or None."""
         self._encode(key)
         return self._table.get(key)
 
     def all(self) -> Mapping[K, V]:
-        """Every key with its value, in the order of the keys' bytes."""
+        """Return every key with its value, in the order of the keys' bytes."""
         encode = self._table.spec.key.encode
         return dict(sorted(self._table.items(), key=lambda item: encode(item[0])))
 
     def range(self, first: K, last: K) -> Mapping[K, V]:
-        """The keys from `first` to `last`, both included, by the order of their bytes, with their values."""
+        """Return the keys from `first` to `last`, both included, with their values, in the order of the keys' bytes."""
         encode = self._encode
         low, high = encode(first), encode(last)
         return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
 
     def _encode(self, key: K) -> bytes:
-        """The bytes of a key. Raises: DataError if the key does not fit the store's serde."""
+        """Encode a key. Raises: DataError if the key does not fit the store's serde."""
         spec = self._table.spec
         if key is not None and (why := refusal(spec.key, key)):
             raise DataError(
@@ -54,7 +54,7 @@ class KeyValueStore(Generic[K, V]):
 
 
 def table_store(circuit: Circuit, name: str) -> KeyValueStore[Any, Any]:
-    """The store of a table, or a state store, by name. Raises: TopologyError if there is none."""
+    """Return the store of a table, or a state store, by name. Raises: TopologyError if there is none."""
     state = circuit.states.get(name) or circuit.global_tables.get(name)
     if not isinstance(state, Table | PartitionedMap):
         tables = sorted(

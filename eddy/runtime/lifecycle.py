@@ -32,10 +32,14 @@ class WorkerState(StrEnum):
 class Event(StrEnum):
     """A reason to change the state.
 
-    `MOVED`: partitions were assigned or revoked. `TAKEN_OVER`: ownership, positions and the restores to do are known.
-    `RESTORED`: the states agree with the positions. `REJECTED`: an epoch failed on a record. `ISOLATED`: all parts of
-    the failed epoch are committed. `REWOUND`: the epoch is undone, and its records will be polled again. `LOST`: memory
-    and store may differ from the log, after a fence, an unknown commit or an interrupt. `STEPPED`: a step was begun.
+    - `MOVED`: partitions were assigned or revoked
+    - `TAKEN_OVER`: ownership, positions and the restores to do are known
+    - `RESTORED`: the states agree with the positions
+    - `REJECTED`: an epoch failed on a record
+    - `ISOLATED`: all parts of the failed epoch are committed
+    - `REWOUND`: the epoch is undone, and its records will be polled again
+    - `LOST`: memory and store may differ from the log, after a fence, an unknown commit or an interrupt
+    - `STEPPED`: a step was begun
     """
 
     MOVED = "moved"

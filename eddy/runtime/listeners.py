@@ -12,18 +12,18 @@ _log = logging.getLogger("eddy.worker")
 
 
 class Listeners:
-    """Calls `Config.on_state` and `Config.on_restore`, where they are given."""
+    """Calls `Config.on_state` and `Config.on_restore`, if the program has set them."""
 
     def __init__(self, config: Config) -> None:
         self._on_state, self._on_restore = config.on_state, config.on_restore
 
     def transition(self, left: WorkerState, event: Event, entered: WorkerState) -> None:
-        """The worker's state may have changed."""
+        """Call `on_state` if a transition has changed the worker's state."""
         if left is not entered and self._on_state is not None:
             _call(self._on_state, str(left), str(entered))
 
     def restored(self, store: str, done: int, total: int) -> None:
-        """A slice of a store's restore is done."""
+        """Call `on_restore` after a slice of a store's restore: `done` of `total` offsets are read."""
         if self._on_restore is not None:
             _call(self._on_restore, store, done, total)
 

@@ -1,9 +1,13 @@
 """The topics of a log that match a plan's patterns.
 
-A topic joins the source of its pattern if it is not an internal topic of the application or of Kafka, no other step of
-the plan reads or writes it, it has as many partitions as the pattern's other topics, and it was not made anew after it
-was read. Which topics have joined is not a record of its own: a topic has joined once the application has positions in
-it, which the transaction of its first records commits.
+A topic joins the source of its pattern if
+
+- it is not an internal topic of the application or of Kafka,
+- no other step of the plan reads or writes it,
+- it has as many partitions as the pattern's other topics, and
+- it was not made anew after it was read.
+
+A topic has joined once the application has positions in it: the transaction of its first records commits them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -69,17 +73,18 @@ def _told(pattern: TopicPattern) -> str:
 
 
 def _named(plan: Plan) -> dict[str, str]:
-    """The topics that other steps name, each with the purpose of the step."""
+    """Return the topics that other steps name, each with the use that the step makes of the topic, as text."""
     read = {node.topic: "another source reads it" for node in plan.sources() if not node.pattern}
     read |= {node.topic: "a global table reads it" for node in plan.global_tables()}
     return read | {sink.topic: "the topology itself writes it" for sink in plan.sinks()}
 
 
 def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
-    """The topics that were deleted and created again after they were read, with the reason, if topics have no ids.
+    """Return the topics that were deleted and created again after they were read, each with a message that refuses it.
 
-    Positions of earlier versions have no ids. A log forgets a group's positions in a topic that is deleted; the
-    application has recorded them. If the group has none in any topic, it was the group that was forgotten.
+    Only topics are examined whose positions have no ids, since an earlier version of eddy wrote them. If a topic is
+    deleted, the log forgets the group's positions in it, while the application's own records still have them. If the
+    group has no position in any topic, the log has forgotten the whole group, and no topic is refused.
     """
     known = {tp.topic for tp, position in own.trusted.items() if topic_id(position) is None}
     ours = {tp.topic for tp in own.trusted if own.foreign.get(tp, 0) is not None}
@@ -94,7 +99,7 @@ def _made_anew(topics: Collection[str], own: OwnPositions) -> dict[str, str]:
 def _of_other_counts(
     application: str, pattern: TopicPattern, counts: Mapping[str, int], own: OwnPositions, read: Collection[str]
 ) -> dict[str, str]:
-    """The topics whose partition count differs from the topics that the application has read, with the reason."""
+    """Return the topics whose partition count differs from the topics read so far, each with a message."""
     if len(set(counts.values())) < 2:
         return {}
     anew = {tp.topic for tp in own.made_anew}
@@ -116,7 +121,7 @@ def _of_other_counts(
 
 
 def _apart(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Two topics with different counts."""
+    """Return the topics with the least and the greatest partition count, each as (topic, count)."""
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
     return [ordered[0], ordered[-1]]
 
@@ -139,7 +144,7 @@ def find_topics(topology: Topology, log: Log) -> MatchingTopics:
 
 
 def gone_topics(topology: Topology, log: Log, existing: Collection[str]) -> list[str]:
-    """The topics that a pattern matches, that the application has read, and that are not among `existing`.
+    """Return the topics that match a pattern, that the application has read, and that are not among `existing`.
 
     Raises: ConnectorError.
     """

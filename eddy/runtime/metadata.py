@@ -1,7 +1,7 @@
 """The application's metadata, in a topic of its own.
 
     plan        the identity of the plan that writes the states
-    set aside   rows that a step after an exchange could not process, keys whose values cannot be written
+    set aside   rows that a step after an exchange could not process, and keys whose values cannot be written
     left out    records that the error policy kept out of tables, which a restore skips again
     life        the incarnation: a random name of the first run, stored in every store: after a reset
                 there is a new one, and states of the old incarnation are refused
@@ -10,10 +10,10 @@
     backfill    an unfinished backfill: until it has finished, a worker cannot use the states.
                 After it has finished, a header has the offsets of its inputs and the files it read
 
-Workers that start at the same time may each choose a name: all these names belong to one incarnation. The note of a
-finished backfill is in a header, and not under its own key, so that an earlier release can read the topic; so are
-messages about held parts, and rows that are set aside. The value beside such a header is, to the first release, a
-left-out record with an offset that no record has.
+Workers that start at the same time may each choose a name: all these names belong to one incarnation. The notes of
+finished backfills, of held parts and of rows set aside are in headers, and not under keys of their own, so that an
+earlier release can read the topic. The first release reads the value beside such a header as a left-out record, with
+an offset that no record has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ _NO_OFFSET = -1
 
 
 class FilesRead(msgspec.Struct, frozen=True):
-    """The files that a backfill read before the records of a topic: the options, and a fingerprint.
+    """Describes the files that a backfill read before a topic's records: the options, and a fingerprint of the rows.
 
     `first` and `last` are the first and the last file in their order, `digest` is a hash of their rows. `empty` is the
     stated meaning of CSV's empty cells, `columns` are the columns that were named by their roles.
@@ -68,7 +68,7 @@ class FilesRead(msgspec.Struct, frozen=True):
     columns: dict[str, str] = {}
 
     def same_rows(self, other: "FilesRead") -> bool:
-        """Whether both have the same rows, wherever the files are."""
+        """Whether both have the same rows, even if the files are at different paths."""
         return (self.rows, self.digest) == (other.rows, other.digest)
 
 
@@ -77,7 +77,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 
     `files` are by topic; None if an earlier release began the backfill. `tick` is the wall-clock time of its results in
     milliseconds, -1 if no rows expire by it. `tables` are the offsets up to which it reads global tables, by topic.
-    `topic_ids` are the ids of both kinds of topics, as far as the log knows them.
+    `topic_ids` are the ids of the topics of inputs and of global tables, as far as the log knows them.
     """
 
     inputs: dict[str, list[int]]
@@ -100,7 +100,7 @@ class Finished(msgspec.Struct, frozen=True):
 class Metadata:
     """The metadata: plans, the latest one last; rejected records, as (topic, partition, offset); incarnations.
 
-    The last backfill is either unfinished or finished. `held` is by recursion and partition.
+    The last backfill is either unfinished or finished. `held` has messages by recursion and partition.
     """
 
     plans: list[list[str]] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Metadata:
 
 
 def read_metadata(log: Log, topic: str) -> Metadata:
-    """The metadata in the log."""
+    """Read the metadata of an application from its topic."""
     metadata = Metadata()
     held: dict[bytes, tuple[tuple[str, int], str]] = {}
     for key, value, headers in _records(log, topic):

@@ -1,11 +1,11 @@
 """Origins: the source records from which a row was made, as far as they are known.
 
 An epoch's rows are adjacent in a partition of an exchange. Only the first row has a header, with the number of rows
-and, for each source partition, the first and the last offset that the epoch read. A row that reaches a worker through
-several exchanges keeps the origins of its first one, since each sender passes on the origins of its own input.
+and, for each source partition, the first and the last offset that the epoch read. A row that passes several exchanges
+keeps the origins from the first exchange, since each sender passes on the origins of its own input.
 
-If no step merges rows between a source and the exchange, a row has the timestamp of its record, and the record is found
-by it. All records with this timestamp are named.
+If no step merges rows between a source and the exchange, a row has the timestamp of its record. Then the record is
+found by its timestamp, and all records with this timestamp are named.
 
 If two workers send at the same time, their rows may alternate: such a row gets the origins of both epochs. Rows that an
 earlier release has sent have no header, and their origins are unknown.
@@ -57,12 +57,12 @@ class Origins:
 
     @property
     def record(self) -> tuple[str, int, int] | None:
-        """The (topic, partition, offset) of the record if the ranges have exactly one, otherwise None."""
+        """The (topic, partition, offset) of the source record if the ranges have only one record, otherwise None."""
         ranges = self.ranges
         return ranges[0][:3] if len(ranges) == 1 and ranges[0][2] == ranges[0][3] else None
 
     def header(self, rows: int) -> tuple[str, bytes]:
-        """The header for the first of `rows` rows that an epoch sends to a partition of an exchange."""
+        """Return the header, name and value, for the first of `rows` rows that an epoch sends to a partition."""
         return HEADER, msgspec.msgpack.encode((rows, self.ranges))
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Origins:
 class Senders:
     """The latest headers that one worker has read in each partition of the `internal` topics.
 
-    A row of an `unmerged` topic is made from one record of a stream, and has its timestamp: this finds the record.
+    A row of an `unmerged` topic is made from one record of a stream. The record is found by the timestamp of the row.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Senders:
         return headers if own else None
 
     def of(self, polled: Iterable[Records]) -> Origins:
-        """The origins of an epoch's input: its source records, and the origins of its rows from internal topics."""
+        """Return the origins of an epoch's input: its source records, and the origins of rows from internal topics."""
         found = Origins()
         for records in polled:
             if not len(records):
@@ -133,7 +133,7 @@ class Senders:
         return found
 
     def of_record(self, records: Records, index: int) -> Origins:
-        """The origins of one polled record. If no header before it is noted, the log is searched for one."""
+        """Return the origins of one polled record. If no header before it is noted, search the log for one."""
         offset, partition = records.offsets[index], TopicPartition(records.topic, records.partition)
         if records.topic not in self._internal:
             return Origins([(records.topic, records.partition, offset, offset)])
@@ -141,7 +141,7 @@ class Senders:
         if not any(at <= offset for at in notes):
             begin = max(self._log.begin_offsets([partition])[partition], offset - _READ_BACK)
             self.see(self._log.read(partition, begin, offset + 1, _READ_BACK))
-            # An empty note, so that the log is searched once, also if it has no header.
+            # The empty note lets the log be searched only once, even if no header is found.
             notes.setdefault(begin, _Note(0, []))
         ranges = _of_row(notes, offset)
         if records.topic in self._unmerged:
@@ -149,12 +149,12 @@ class Senders:
         return Origins(ranges)
 
     def _by_time(self, ranges: list[Range]) -> dict[int, list[Range]]:
-        """The records of these ranges by timestamp. Cost: they are read from the log, once for all rows of an epoch."""
+        """Return the records of the ranges, by timestamp. Cost: a read of the log, once for all rows of an epoch."""
         if self._times[0] != ranges:
             times: dict[int, list[Range]] = {}
             begins = self._log.begin_offsets([TopicPartition(topic, partition) for topic, partition, *_ in ranges])
             kept = all(first >= begins[TopicPartition(topic, partition)] for topic, partition, first, _ in ranges)
-            # Without all records of a range, the record cannot be determined.
+            # If some records of a range are deleted, the row's record cannot be determined.
             for topic, partition, first, last in ranges if kept else ():
                 at = first
                 while at <= last:
@@ -168,7 +168,7 @@ class Senders:
 
 
 def _of_row(notes: dict[int, _Note], at: int) -> list[Range]:
-    """The ranges of the last header up to offset `at`, and of earlier headers whose rows may follow that header."""
+    """Return the ranges of the last header up to offset `at`, and of earlier headers whose rows may follow it."""
     before = sorted((offset for offset in notes if offset <= at), reverse=True)
     found = [offset for offset in before if offset == before[0] or offset + notes[offset].rows > before[0]]
     return [one for offset in found for one in notes[offset].ranges]

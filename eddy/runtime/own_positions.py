@@ -55,7 +55,7 @@ class _Inputs(msgspec.Struct):
 
 
 def cuts_topic(application: str) -> str:
-    """The topic of cuts and recorded positions."""
+    """Return the topic of an application's cuts and recorded positions."""
     return f"{application}-cuts"
 
 
@@ -65,7 +65,7 @@ def is_ours(position: Position) -> bool:
 
 
 def topic_id(position: Position) -> int | None:
-    """The id of the topic that the position is in; None if its note has none."""
+    """Return the id of the position's topic from its note; None if the note has no id."""
     found = _ID.search(position.metadata)
     return None if found is None else int(found[1])
 
@@ -74,11 +74,13 @@ def topic_id(position: Position) -> int | None:
 class OwnPositions:
     """The positions of an application.
 
-    The worker continues from `trusted`. `foreign` has the partitions whose position of the group has no note of ours,
-    with its offset, or None if the group has no position. `lost` are the `foreign` partitions without a record, whose
-    position in the group differs from the last cut. `topic_ids` are the ids of the topics that exist. `made_anew` has
-    the partitions of topics with other ids than in their notes, with their offsets in the former topics; as `trusted`
-    they have their first offsets, and the former notes.
+    - `trusted`: the positions from which the worker continues.
+    - `foreign`: the partitions whose position in the group has no note of ours, each with that position's offset, or
+      with None if the group has no position.
+    - `lost`: the `foreign` partitions without a recorded position whose group's position differs from the last cut.
+    - `topic_ids`: the ids of the topics that exist.
+    - `made_anew`: the partitions of topics with another id than in the note, each with its offset in the former topic.
+      In `trusted` these partitions have the first offset of the new topic, and the former note.
     """
 
     trusted: dict[TopicPartition, Position]
@@ -89,19 +91,19 @@ class OwnPositions:
 
 
 def committed(log: Log, application: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-    """The positions up to which the states have processed the input, for partitions that have one."""
+    """Return the positions up to which the states have processed the input, for partitions that have one."""
     return own_positions(log, application, partitions).trusted
 
 
 def own_positions(log: Log, application: str, partitions: Iterable[TopicPartition]) -> OwnPositions:
-    """The positions that belong to the states, and positions of the group that do not.
+    """Find the positions that belong to the states, and the group's positions that do not belong to them.
 
     Cost: two requests if the group has positions with our note for all partitions; otherwise a search through the topic
     of cuts, from its end.
     """
     wanted = list(partitions)
     own = _whatever_topic(log, application, wanted)
-    # The ids are read last: a position whose note has this id is one in this topic, which was there all the time.
+    # The ids are read last: if a note has the present id, the topic existed all the time, and has this position.
     ids = log.topic_ids({tp.topic for tp in wanted})()
     noted = {tp: topic_id(position) for tp, position in own.trusted.items()}
     anew = [tp for tp, known in noted.items() if known is not None and known != ids.get(tp.topic, known)]
@@ -112,7 +114,7 @@ def own_positions(log: Log, application: str, partitions: Iterable[TopicPartitio
 
 
 def _whatever_topic(log: Log, application: str, wanted: Sequence[TopicPartition]) -> OwnPositions:
-    """The positions in topics of these names, also in former ones."""
+    """Find the positions by the names of topics. Some may be positions in former topics of the same names."""
     found = log.committed(application, wanted)
     trusted = {tp: position for tp, position in found.items() if is_ours(position)}
     others = {tp: None if (at := found.get(tp)) is None else at.offset for tp in wanted if tp not in trusted}
@@ -137,9 +139,10 @@ def write_positions(producer: Producer, topic: str, moves: Mapping[TopicPartitio
 def recorded(
     log: Log, topic: str, wanted: Collection[TopicPartition]
 ) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, int] | None]:
-    """The latest recorded positions of these partitions, found from the topic's end, and the last cut's inputs.
+    """Return the latest recorded positions of the partitions `wanted`, and the input offsets of the last cut.
 
-    The inputs are None if the topic is empty. If all partitions have a record, the inputs may be incomplete.
+    The topic is read backwards until all partitions are found, so then the last cut may not be reached, and the input
+    offsets are {}. They are None if the topic has no cut and no position.
     """
     found: dict[TopicPartition, Position] = {}
     inputs: dict[TopicPartition, int] | None = None
@@ -158,7 +161,7 @@ def recorded(
 
 
 def recorded_topics(log: Log, application: str) -> set[str]:
-    """The topics in which the application has recorded a position. Cost: reads the topic of cuts."""
+    """Return the topics in which the application has recorded a position. Cost: reads the topic of cuts."""
     topic = cuts_topic(application)
     if not log.topics([topic]):
         return set()
@@ -167,7 +170,7 @@ def recorded_topics(log: Log, application: str) -> set[str]:
 
 
 def _backwards(log: Log, partition: TopicPartition) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a partition from its end to its beginning, read in stretches."""
+    """Yield the keys and values of a partition from its end to its beginning, without records that lack one of them."""
     begin, stop = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]
     span = _FIRST_SPAN
     while stop > begin:

@@ -26,7 +26,7 @@ class PartitionerCheck:
     """Checks the first keys of each source. `counts` are partitions by topic, `count_now` returns a topic's current
     count.
 
-    `tables` are the topics of tables, `tails` the bytes of keys that decide no partition, see `Serde.tail`.
+    `tables` are the topics of tables, `tails` the bytes of keys that do not count for the partition, see `Serde.tail`.
     """
 
     def __init__(

@@ -2,14 +2,15 @@
 
     positions   the next offset of each partition owned
     counters    rows sent to and read from each internal topic, and clocks, stored as metadata of its positions
-    unwritten   partitions whose position the group does not have, or another program has written, until the next commit
+    unwritten   partitions whose position the group lacks, or another program has written, until the next commit
     ends        the ends of outputs and changelogs, for cuts
     sent        the offsets of internal topics to be read before rows may bypass the topic
     tables      the offsets of global tables, noted with each position: all workers have to reach their ends
 
 Invariant: an `EpochEntry` takes effect when its transaction has committed; only `adopt` applies it. Rows sent to an
-internal topic are counted on the lowest partition of it that the worker owns, whose position only this worker commits;
-if it owns none, on the lowest of all its partitions.
+internal topic are counted on the lowest partition of the topic that the worker owns, because only this worker commits
+the position of that partition. If the worker owns no partition of the topic, the rows are counted on the lowest of all
+its partitions.
 """
 
 import logging
@@ -60,9 +61,9 @@ class Positions:
     """The offsets of one worker.
 
     `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
-    partitions whose positions record that constants were sent. `complete` says whether `sources` are all topics that
+    partitions whose positions record that constants were sent. `complete()` tells whether `sources` are all topics that
     the log has for the application: new topics may match a pattern, and another worker may have read them. `joining`
-    has the topics of patterns, if their event times are read; `of_tables` are the sources that are tables.
+    has the topics of patterns, if their event times are read; `of_tables` are the topics of sources that are tables.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Positions:
         read.
         """
         owned = list(owned)
-        # Begins are read first: another worker commits before it purges, so later purges are covered.
+        # Begins are read before positions: another worker commits before it purges, so later purges do no harm.
         begins = self._log.begin_offsets(owned)
         own = own_positions(self._log, self._group, owned)
         self._check(own, begins)
@@ -129,9 +130,9 @@ class Positions:
         return positions
 
     def _counters(self, tp: TopicPartition, own: OwnPositions) -> Counters:
-        """The counters of a partition; if the topic was made anew, the former one's, but for the id.
+        """Return the counters of a partition. If its topic was made anew, they are the former topic's, with the new id.
 
-        Its event time goes on, as windows were closed by it.
+        So the event time does not decrease, since windows were closed by the former event time.
         """
         found = Counters.of(own.trusted.get(tp))
         if tp.topic in self._sources:
@@ -141,11 +142,12 @@ class Positions:
         return found
 
     def same_topics(self, records: Sequence[Records], tables: Mapping[str, int]) -> Callable[[], None]:
-        """Ask whether sources are still the topics whose positions were read, and global tables those with the ids
-        `tables`. The function that is returned waits for the answer; if it raises nothing, the records are of these
-        topics. Without records nothing is asked.
+        """Request the ids of the topics, and return a function that waits for the answer and checks the ids.
 
-        Raises: ConnectorError; from the function also TopicMadeAnewError.
+        If the function raises nothing, `records` are from the topics whose positions were read, and global tables'
+        topics have the ids `tables`. Without records nothing is requested.
+
+        Raises: ConnectorError; the function also TopicMadeAnewError.
         """
         known = {r.topic: self.topic_ids[r.topic] for r in records if r.topic in self.topic_ids}
         if records:
@@ -226,7 +228,7 @@ class Positions:
         numbered: bool = False,
         tables: Mapping[str, list[int]] | None = None,
     ) -> EpochEntry:
-        """The entry after processing `records` and sending `sent` rows to internal topics.
+        """Return the entry after processing `records` and sending `sent` rows to internal topics.
 
         `constants` are the topics of constants that were sent; each counts as one row, sent and read. `clocks` has the
         clocks of the epoch, if an operator reads one. In the partitions of `left_due` (partition count, partition) the
@@ -245,7 +247,7 @@ class Positions:
             else:
                 elsewhere = counters[min(counters)].elsewhere
                 elsewhere[topic] = elsewhere.get(topic, 0) + rows
-                if not elsewhere[topic]:  # all tries that the loop owed have been made
+                if not elsewhere[topic]:  # `sent` can be negative: the loop has made all tries that it owed
                     del elsewhere[topic]
         number = 1 + max((count.epoch for count in counters.values()), default=-1)
         for tp, count in counters.items():
@@ -264,18 +266,18 @@ class Positions:
         return EpochEntry(positions, counters, read)
 
     def _note_tables(self, counters: Mapping[TopicPartition, Counters], tables: Mapping[str, list[int]]) -> None:
-        """Note the offsets of global tables, and for each partition from which position on they are read."""
+        """Note new offsets of global tables on each partition, with the position of the first record that sees them."""
         if not tables:
             return
         read = summed(tables)
         for tp, count in counters.items():
             if read != (count.tables, count.offsets_hash) and tp not in self._anchors:
                 (count.tables, count.offsets_hash), position = read, self.entry.positions[tp]
-                if position != count.since:  # without a record in between, the earlier offsets took no effect
+                if position != count.since:  # otherwise no record was processed with the earlier offsets
                     count.versions, count.since = count.versions + 1, position
 
     def versions(self, entry: EpochEntry) -> list[TableVersion]:
-        """The versions of global tables that begin with `entry`."""
+        """Return the versions of global tables that begin with `entry`."""
         old = self.entry.counters
         return [
             TableVersion(*tp, count.since, count.versions, dict(entry.tables))
@@ -284,9 +286,7 @@ class Positions:
         ]
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
-        """The positions of `entry` to commit: positions that have changed, or whose counters have, and positions that
-        the group lacks.
-        """
+        """Return the positions to commit: those with a new offset or new counters, and those that the group lacks."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
@@ -294,13 +294,13 @@ class Positions:
         return {tp: Position(entry.positions[tp], entry.counters[tp].note()) for tp in moved}
 
     def cut(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut:
-        """The cut at `entry`, for a transaction whose records end at `ends`."""
+        """Return the cut at `entry`, for a transaction whose records end at the offsets `ends`."""
         inputs = {tp: offset for tp, offset in entry.positions.items() if tp.topic in self._sources}
         outputs = self._ends | {tp: end for tp, end in ends.items() if tp in self._ends}
         return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs), tables=dict(entry.tables)).with_clocks(entry.counters)
 
     def quiescent_cut(self) -> Cut | None:
-        """The cut of a quiescent moment, or None.
+        """Return the cut of a quiescent moment, or None.
 
         The ends of outputs are read between two checks. If the log is quiescent in both, at the same positions and with
         the same clocks, nothing was written in between, so at these ends the outputs are exactly f(inputs).
@@ -324,7 +324,7 @@ class Positions:
         return quiescent_at(self._log, self._group, inputs, internal, self._anchors, self._tables, matching)
 
     def leads(self) -> bool:
-        """Whether this worker owns the first partition of the sources: exactly one does."""
+        """Whether this worker owns the first partition of the sources. Exactly one worker does."""
         return min(partitions_of(self._sources)) in self.entry.positions
 
     def adopt(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> None:
@@ -335,7 +335,10 @@ class Positions:
         self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
 
     def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
-        """The owned partitions of each internal topic whose rows, after `records`, no later row may bypass."""
+        """Return the owned partitions of each internal topic that still have rows of earlier owners after `records`.
+
+        No later row may bypass these partitions in memory until the rows in them are read.
+        """
         if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
             return dict.fromkeys(self._exchanges, frozenset())
         at = self.entry.positions | {TopicPartition(r.topic, r.partition): r.next_offset for r in records}
@@ -343,7 +346,7 @@ class Positions:
         return {topic: frozenset(tp.partition for tp in behind if tp.topic == topic) for topic in self._exchanges}
 
     def partitions_of(self, topic: str) -> int:
-        """The number of partitions of a source or an internal topic."""
+        """Return the number of partitions of a source or an internal topic."""
         return self._partitions[topic]
 
     def at_ends(self) -> bool:
@@ -352,11 +355,11 @@ class Positions:
         return all(self.entry.positions[tp] >= end for tp, end in ends.items())
 
     def lag(self) -> int:
-        """The number of offsets between the committed positions and the ends of inputs, loops and global tables."""
+        """Return the number of offsets from the committed positions to the ends of inputs, loops and global tables."""
         return sum(self.lags().values())
 
     def lags(self) -> dict[str, int]:
-        """The same by topic."""
+        """Return the lag of each topic of inputs, loops and global tables, in offsets."""
         inputs = self._inputs()
         sums = dict.fromkeys([*self._sources, *self._exchanges], 0)
         for tp, behind in lags(self._log, self._group, inputs).items():
@@ -365,7 +368,7 @@ class Positions:
         return sums | table_lags(self._log, self._group, readers, self._tables)
 
     def own_lags(self) -> dict[TopicPartition, int]:
-        """The lag of each partition of inputs and loops that the worker owns."""
+        """Return the lag, in offsets, of each owned partition of inputs and loops."""
         owned = self.entry.positions.keys()
         return lags(self._log, self._group, [tp for tp in self._inputs() if tp in owned])
 
@@ -387,5 +390,5 @@ def _told(tp: TopicPartition, found: int | None) -> str:
 
 
 def partitions_of(topics: Mapping[str, int]) -> list[TopicPartition]:
-    """Every partition of every topic."""
+    """List every partition of every topic; `topics` has partition counts."""
     return [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]

@@ -19,7 +19,7 @@ class OwnProducer:
         self.current: Producer | None = None
 
     def ready(self) -> Producer:
-        """The current producer, or a new one, which ends the open transactions of all earlier ones."""
+        """Return the current producer, or a new one, which ends the open transactions of all earlier producers."""
         if self.current is None:
             self.current = self._log.producer(self._id)
         return self.current

@@ -1,12 +1,12 @@
 """Provenance: the records from which the failing rows of an epoch were made.
 
-The epoch is computed again, with the number of its record in place of each row's time. Row-wise operators keep the
+The epoch is computed again. Each row has, in place of its time, the number of its record. Row-wise operators keep the
 times of rows. Merging operators do not: a row without a time of its own has the time of its batch, here 0, which is no
 record's number. So if the same step fails again, the times of its failing rows are the numbers of all failing records.
 A sink's serde is tested row by row in the same way.
 
-Other failures are found by splitting the epoch: in operators that merge or join rows, inside recursions, in states'
-serdes, and records that a topic refuses.
+Other failing records are found by splitting the epoch: failures in operators that merge or join rows, inside
+recursions and in states' serdes, and records that a topic refuses.
 
 Source: Cui, Widom, Wiener, "Tracing the lineage of view data in a warehousing environment", TODS 2000.
 """
@@ -30,7 +30,7 @@ _NO_NUMBER = 0
 def records_to_blame(
     circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, error: DataError, context: Context
 ) -> dict[int, DataError]:
-    """The failing records, by number in `part`, each with its error; empty if they cannot be determined.
+    """Return the errors of the failing records, by number in `part`; none if the records cannot be determined.
 
     `context` is the failed epoch's context. Called after that epoch was rolled back; the circuit is rolled back again.
     """
@@ -47,9 +47,10 @@ def records_to_blame(
 def rows_set_aside(
     circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
 ) -> dict[tuple[str, bytes], set[int]]:
-    """The records from which each row set aside was made, as numbers in `part`, by step and the row's identity.
+    """Find the source records of each row that a step sets aside (it could not process the row).
 
-    A row is missing if they cannot be determined. Called between two epochs; the circuit is rolled back.
+    Returns the numbers of the records in `part`, by step and the row's identity. A row is missing if its records cannot
+    be determined. Called between two epochs: the circuit computes `part` once more and is rolled back afterwards.
     """
     rejected = decoder.rejected
     try:
@@ -59,8 +60,8 @@ def rows_set_aside(
             if output.aside is not None:
                 sink.columns_apart(sink.batch(output.batches), output.aside)
     except DataError:
-        # The step does not set rows aside: its records are found in other ways, and rows set aside before it are
-        # reported.
+        # The failing step does not set rows aside. Its records are found in other ways; rows that earlier steps have
+        # set aside are returned.
         pass
     try:
         numbers: dict[tuple[str, bytes], set[int]] = {}
@@ -74,7 +75,7 @@ def rows_set_aside(
 
 
 def numbered(decoder: Decoder, part: Part) -> dict[str, Batch]:
-    """The part's batches, with record numbers, from 1, as times."""
+    """Decode the records of `part`; the time of each row is the number of its record, from 1."""
     polled, first = [], 1
     for records in part.records:
         polled.append(replace(records, timestamps=range(first, first + len(records))))
@@ -86,7 +87,10 @@ def numbered(decoder: Decoder, part: Part) -> dict[str, Batch]:
 
 
 def by_number(context: Context, part: Part) -> Context:
-    """The context of an epoch in which times are numbers of records. Not divisible: a loop queues excess input."""
+    """Return the context of an epoch in which times are numbers of records.
+
+    The epoch is not divisible: a loop with too much input queues it for later.
+    """
     stamps = [stamp for records in part.records for stamp in records.timestamps]
     return context._replace(divisible=False, timestamps=stamps)
 

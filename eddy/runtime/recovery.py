@@ -25,9 +25,13 @@ _log = logging.getLogger("eddy.worker")
 class Recovery:
     """The restores of one worker's store. `incarnation` is the application's, `wall` the seconds since 1970.
 
-    `held` are messages about parts without a finite answer, by recursion and partition, `set_aside` rows and keys
-    that steps have set aside, `left_out` rejected records: all from the metadata topic at the restore's start. `report`
-    is called after each slice with the name of the state, and how many of how many offsets are read.
+    At the restore's start the metadata topic is read for:
+
+    - `held`: messages about parts without a finite answer, by recursion and partition
+    - `set_aside`: rows and keys that steps have set aside
+    - `left_out`: rejected records
+
+    `report` is called after each slice with the name of the state, the number of offsets read, and their total.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Recovery:
         return left
 
     def stamp(self) -> tuple[bytes, bytes]:
-        """The stamp row to write with every batch."""
+        """Return the row to write with every batch, key and value: the incarnation and the time of the write."""
         return StoreStamp(self.incarnation, int(self._wall())).row()
 
     def _check_incarnation(self, incarnations: set[str]) -> float:

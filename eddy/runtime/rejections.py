@@ -1,8 +1,8 @@
 """Reports of the error policy: log, dead letters, and the application's metadata.
 
-records    rejected completely, if rows reach the failing step from a source without an exchange
-rows       set aside at a step after an exchange, with the source records from which they were made
-keys       without a row in a table's topic, since their values cannot be written
+records    rejected as a whole, if rows reach the failing step from a source without an exchange
+rows       set aside at a step after an exchange, with the source records from which the rows were made
+keys       withheld from a table's topic, because their values cannot be written
 """
 
 import logging
@@ -31,7 +31,7 @@ _log = logging.getLogger("eddy.worker")
 
 
 class Rejections:
-    """Reports for one worker, as its `policy` decides."""
+    """Writes one worker's reports of rejected records and rows, as its `policy` decides."""
 
     def __init__(
         self, internal: InternalTopics, restorable: Collection[str | None], config: Config, senders: Senders
@@ -104,9 +104,7 @@ class Rejections:
             out.dead_letters(self._internal.dead_letter, letters)
 
     def _is_noted(self, record: Rejected) -> bool:
-        """Whether the metadata has to note the record, since a restore or Spark could not know from it that it was
-        rejected.
-        """
+        """Whether the metadata has to note the record: its bytes alone do not tell a restore or Spark to reject it."""
         if isinstance(record.cause, RecordRefusedError | UnknownSchemaError):
             return True
         return record.topic in self._restorable and record.cause is not None

@@ -24,8 +24,8 @@ class Retries:
     Args:
         since: the clock's time of the first attempt.
         error: the last attempt's error as text.
-        fenced: whether another worker had taken over at one of them.
-        owing: whether records were computed and not committed, so that only their commit ends the series of failures.
+        fenced: whether one of the attempts failed because another worker had taken over.
+        owing: whether records were computed and not committed. Then only their commit ends the series of failures.
         until: the clock's time before which there is no next attempt.
     """
 
@@ -36,7 +36,7 @@ class Retries:
     until: float = 0.0
 
     def after(self, error: ConnectorError, computed: bool, now: float, retry_s: float) -> Self:
-        """The attempts after one more has failed; `computed`: it had computed its records.
+        """Return the attempts with one more failed attempt; `computed`: the attempt had computed its records.
 
         The last attempt is made `retry_s` after the first one, even if the error asks to wait for longer.
         """
@@ -53,8 +53,9 @@ class Retries:
 
 
 def is_unknown(error: ConnectorError) -> bool:
-    """Whether the log's state is unknown after this error: it may have this transaction, or one of another worker.
-    Memory may differ from it.
+    """Whether the log's state is unknown after this error, so that memory may differ from the log.
+
+    The log may have committed this transaction, or a transaction of another worker.
     """
     return isinstance(error, FencedError | IndeterminateCommitError)
 

@@ -30,10 +30,10 @@ _SIZE_BYTES = 2
 
 
 class Head(NamedTuple):
-    """The head of a row. Its value begins at byte `size`, None if there is no value.
+    """The head of a row. The row's value begins at byte `size`; None if there is no value.
 
-    `event_time`: that of the source partition up to and with its record; None if the row does not carry it. It is a
-    `PlacedTime` if the row carries the place of its record, too.
+    `event_time`: the event time of the source partition up to and with the row's record; None if the row does not carry
+    it. It is a `PlacedTime` if the row carries the place of its record, too.
     """
 
     weight: int
@@ -48,7 +48,7 @@ def row_values(
     bodies: Sequence[bytes | None],
     event_times: Sequence[int | None] | None = None,
 ) -> list[bytes]:
-    """The values of the records of some rows, with the event times that they carry."""
+    """Encode rows as values of records, with the event times that the rows carry."""
     pack = _HEAD.pack
     try:
         if event_times is None:
@@ -80,7 +80,7 @@ def _value(weight: int, iteration: int, body: bytes | None, event_time: int | No
 
 
 def row_heads(values: Sequence[bytes | None]) -> list[Head]:
-    """The heads of rows, from the values of their records. Raises: DataError for the form of a later version."""
+    """Decode the heads of rows from the values of their records. Raises: DataError for the form of a later version."""
     try:
         heads = [_HEAD.unpack_from(value) for value in values]  # type: ignore[arg-type]
         if all(head[0] == _VERSION and head[1] <= _HAS_VALUE for head in heads):

@@ -20,14 +20,14 @@ _log = logging.getLogger("eddy.worker")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The partition numbers of one worker, by the number of partitions, and their partitions of all topics."""
+    """The partition numbers of one worker, by partition count, and the partitions of all topics with these numbers."""
 
     numbers: dict[int, frozenset[int]]
     partitions: frozenset[TopicPartition]
 
     @staticmethod
     def of(assignment: Collection[TopicPartition], counts: Mapping[str, int]) -> "Share":
-        """The share of an assignment; `counts` are the numbers of partitions of all topics.
+        """Return the share of a worker with the partitions `assignment`; `counts` are the partition counts by topic.
 
         >>> a0, b0, a1 = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
         >>> Share.of({a0, b0, a1}, {"a": 2, "b": 2}).numbers
@@ -47,7 +47,7 @@ class Share:
 
 
 class Strangers:
-    """Logs the members of a group that are not workers."""
+    """Warns in the log of a group's members that are not workers."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log, self._group = log, group
@@ -74,5 +74,5 @@ class Strangers:
 
 
 def members(strangers: Collection[str]) -> str:
-    """How messages name members that are not workers."""
+    """Return the words with which messages name members that are not workers."""
     return f"{', '.join(strangers)} {'is a member' if len(strangers) == 1 else 'are members'}"

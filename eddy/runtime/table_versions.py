@@ -34,7 +34,7 @@ class TableVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 def summed(tables: Mapping[str, list[int]]) -> tuple[dict[str, int], int]:
-    """Offsets of global tables as they are noted with a position: their sum for each topic, and a hash of all."""
+    """Return offsets of global tables in the form of a position's note: the sum for each topic, and a hash of all."""
     return {topic: sum(offsets) for topic, offsets in tables.items()}, crc32(
         msgspec.json.encode(tables, order="sorted")
     )
@@ -48,7 +48,7 @@ def write_versions(producer: Producer, topic: str, versions: Iterable[TableVersi
 
 
 def read_versions(log: Log, topic: str) -> dict[TopicPartition, list[TableVersion]]:
-    """The kept versions of each partition, in their order. Cost: a pass over the topic of cuts."""
+    """Read the kept versions of each partition, in the order of their numbers. Cost: a pass over the topic of cuts."""
     found: dict[bytes, TableVersion] = {}
     partition = TopicPartition(topic, 0)
     position, end = log.begin_offsets([partition])[partition], log.end_offsets([partition])[partition]

@@ -1,4 +1,4 @@
-"""A worker's tenure of its name: of two workers with one name the earlier one ends.
+"""A worker's tenure of its name: if two workers have one name, the earlier worker ends.
 
 A worker may be paused for longer than its session, while a successor joins under its name. When it resumes, its client
 takes the name back by itself. So each start is noted in the metadata topic before the worker joins the group. The order
@@ -76,7 +76,7 @@ class Tenure:
         return not self._ended
 
     def check(self) -> None:
-        """Raises: SlotTakenError if a later worker has the name."""
+        """Check that no later worker has the name. Raises: SlotTakenError."""
         if not self.lasts():
             raise SlotTakenError(
                 f"{self._who}: another worker has started later with this name; the earlier worker ends. If "

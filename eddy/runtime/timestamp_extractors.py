@@ -1,9 +1,8 @@
 """Event times that the author's functions read from records, in place of the timestamps of the log.
 
-A source's function is called for each record that was polled, before anything else sees its time: lateness, clocks,
-limits on timestamps, and the timestamps of what is written. A record without a value keeps its timestamp: it has no
-contents to read a time from. If the function returns no valid time, the record is rejected, like a record whose bytes
-do not decode.
+A source's function is called for each polled record before all other uses of its time: lateness, clocks, limits on
+timestamps, and the timestamps of outputs. A record without a value keeps its timestamp, because it has no contents to
+read a time from. If the function returns no valid time, the record is rejected like one whose bytes do not decode.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,22 +24,22 @@ _MS = timedelta(milliseconds=1)
 
 
 class TimestampExtractors:
-    """The event times of the sources' records, for the sources that have a function."""
+    """Computes the event times of records, for the sources that have a function."""
 
     def __init__(self, sources: Mapping[str, Source]) -> None:
         self._sources = {topic: source for topic, source in sources.items() if source.timestamp is not None}
         self.problems: dict[Place, str] = {}
-        """The reasons for records of the last poll without an event time."""
+        """For each record of the last poll that got no valid event time, the reason."""
 
     def polled(self, polled: list[Records]) -> list[Records]:
-        """The records of a poll with their event times. Raises: ConnectorError, as serdes do."""
+        """Return the records of a poll with their event times. Raises: ConnectorError, as serdes do."""
         self.problems = {}
         if not self._sources:
             return polled
         return [self.timed(records, self.problems) for records in polled]
 
     def timed(self, records: Records, problems: dict[Place, str] | None = None) -> Records:
-        """The records of a partition with their event times; records without an event time keep their timestamps."""
+        """Return the records of a partition with their event times; without a valid one they keep their timestamps."""
         source = self._sources.get(records.topic)
         if source is None or not len(records):
             return records
@@ -64,8 +63,10 @@ def extracted_times(
     without: Iterable[int],
     problems: dict[int, str],
 ) -> list[int]:
-    """The event time of each record, by a source's function. Records in `without`, records that have no value, and
-    records with an entry in `problems`, by index, keep the timestamp of the log.
+    """Return the event time of each record in milliseconds, as a source's `function` of key and value returns it.
+
+    Records with an index in `without`, records without a value and records for which the function fails keep the
+    timestamp of the log. Failures are stored in `problems`, by index.
     """
     times, left_out = list(timestamps), set(without)
     for index, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -86,7 +87,7 @@ def extracted_times(
 
 
 def _refusal(time: Any) -> str:
-    """Why it is not an event time; empty if it is one."""
+    """Return the reason why `time` is not an event time; empty if it is one."""
     if isinstance(time, datetime):
         return "without a time zone it is another moment on each machine; give it one: .replace(tzinfo=datetime.UTC)"
     if type(time) is not int:

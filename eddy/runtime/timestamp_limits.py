@@ -1,15 +1,16 @@
 """Limits on timestamps: a record is rejected if the topics downstream of its source would refuse its timestamp.
 
 A broker refuses a whole batch for one timestamp beyond `message.timestamp.after.max.ms` of a topic, by default an hour.
-A merged row has the latest timestamp of its rows. So one such record would cause the refusal of rows of other records,
-depending on the division into epochs. Therefore it is rejected when it is read, and the error policy applies to it
+A merged row has the latest timestamp of its rows. So one record with such a timestamp could cause the refusal of rows
+of other records in its epoch. Therefore the record is rejected when it is read, and the error policy applies to it
 alone:
 
     rejected    timestamp > now + min of the limits of the sinks downstream of its source and of the exchanges
 
-A topic with `message.timestamp.type=LogAppendTime` has no limit. If the worker's clock lags the broker's, it rejects
-records that the broker would accept; if the broker's lags, the broker refuses, and halving the epoch finds the record.
-Records of internal topics have the timestamps of the records from which they are made, if these topics accept any.
+A topic with `message.timestamp.type=LogAppendTime` has no limit. If the worker's clock lags the broker's clock, the
+worker rejects records that the broker would accept. If the broker's clock lags, the broker refuses the batch, and
+halving the epoch finds the record. Records of internal topics have the timestamps of the records from which they are
+made, if these topics accept any timestamp.
 Source: KIP-937.
 """
 
@@ -36,13 +37,13 @@ class TimestampLimit(NamedTuple):
 
 
 class TimestampLimits:
-    """The limits by source; sources without one are missing. `wall` returns the seconds since 1970."""
+    """The limits by source topic; a source without a limit is missing. `wall` returns the seconds since 1970."""
 
     def __init__(self, limits: Mapping[str, TimestampLimit], wall: Callable[[], float]) -> None:
         self._limits, self._wall = limits, wall
 
     def refused(self, records: Records) -> dict[int, RecordRefusedError]:
-        """The records beyond their limit, by index. Cost: one maximum."""
+        """Return the errors of records beyond their source's limit, by index. Cost: one maximum if there are none."""
         limit = self._limits.get(records.topic)
         if limit is None:
             return {}
@@ -64,7 +65,7 @@ def _refusal(time: int, limit: TimestampLimit) -> RecordRefusedError:
 def timestamp_limits(
     plan: Plan, sinks: Mapping[str, TopicSpec], exchanges: Iterable[TopicSpec]
 ) -> dict[str, TimestampLimit]:
-    """The limits of a plan's sources. `sinks` are the topics that it writes to, by name."""
+    """Return the limits of a plan's sources, by topic. `sinks` are the topics that the plan writes, by name."""
     shared = [limit for spec in exchanges if (limit := _limit_of(spec))]
     limits: dict[str, TimestampLimit] = {}
     for source in plan.sources():
@@ -75,7 +76,7 @@ def timestamp_limits(
 
 
 def take_any_timestamp(specs: Iterable[TopicSpec]) -> bool:
-    """Whether topics have no limit; False if a limit is unknown: topics made by an earlier version may have one."""
+    """Whether topics have no limit; False if a limit is unknown, since topics of an earlier version may have one."""
     return all(int(spec.configs.get(_AHEAD, 0)) == _UNLIMITED_MS for spec in specs)
 
 
@@ -87,7 +88,7 @@ def _limit_of(spec: TopicSpec) -> TimestampLimit | None:
 
 
 def _reached(plan: Plan, source: Node) -> list[str]:
-    """The topics of the sinks downstream of a source."""
+    """Return the topics of the sinks downstream of a source."""
     reached = {source}
     for node in plan.nodes:
         loop = node.as_loop

@@ -23,7 +23,7 @@ class TopicWatch:
         self.matching = MatchingTopics()
 
     def adopt(self, matching: MatchingTopics) -> None:
-        """The worker reads these topics from now on."""
+        """Note that the worker reads these topics from now on."""
         before, now = self.matching.names, matching.names
         for what, topics in (("joins", now - before), ("was deleted", before - now)) if before else ():
             for topic in sorted(topics):
@@ -33,8 +33,9 @@ class TopicWatch:
         self._tell(matching)
 
     def changed(self, now: bool = False) -> bool:
-        """Whether the matching topics differ from the topics that the worker reads. With `now`, the time of the last
-        look does not matter. If the log does not answer, the next call looks again.
+        """Return whether the matching topics differ from the topics that the worker reads; False if no look is due.
+
+        With `now`, the time of the last look does not matter. If the log does not answer, the next call looks again.
         """
         if not self.matching.topics or not (now or self._clock() >= self._due):
             return False
@@ -52,8 +53,9 @@ class TopicWatch:
         return False
 
     def made_anew(self, known: Mapping[str, int], now: bool = False) -> bool:
-        """Whether one of these sources was deleted and created again: its id has changed. `now` and a log
-        that does not answer are as in `changed`.
+        """Return whether one of the sources `known` has another id: it was deleted and created again.
+
+        False if no look is due and `now` is False, or if the log does not answer.
         """
         if not known or not (now or self._clock() >= self._ids_due):
             return False
@@ -67,7 +69,7 @@ class TopicWatch:
         return any(found.get(topic, id_) != id_ for topic, id_ in known.items())
 
     def look(self) -> MatchingTopics:
-        """The topics that match now. Raises: ConnectorError."""
+        """Return the topics that match patterns now. Raises: ConnectorError."""
         return MatchingTopics.of(self._topology, self._log, self.matching.names)
 
     def complete(self) -> bool:

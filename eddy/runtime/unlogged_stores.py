@@ -20,7 +20,7 @@ __all__ = ["UnloggedStores"]
 
 
 class UnloggedStores:
-    """The unlogged ones among the states of a worker, whose rows on disk are in `store`."""
+    """The states of a worker that have no changelog. Their rows on disk are in `store`."""
 
     def __init__(self, states: Iterable[State], store: Store, positions: Positions) -> None:
         self._store, self._positions = store, positions
@@ -31,7 +31,10 @@ class UnloggedStores:
         return bool(self._states)
 
     def begin(self, owned: Mapping[int, Collection[int]]) -> None:
-        """Partitions were taken over, by number of partitions: delete rows that are not of the last epoch."""
+        """Take over partitions: delete rows of other partitions, and rows that are not from the last epoch.
+
+        `owned` has the owned partition numbers by number of partitions.
+        """
         self._owned = owned
         for state in self._states:
             spec, store = state.spec, state.own or self._store
@@ -40,11 +43,11 @@ class UnloggedStores:
             for partition, (key, mark) in enumerate(zip(keys, marks, strict=True)):
                 mine = partition in owned.get(spec.partitions, range(spec.partitions))
                 if not mine or mark != self._number(self._positions.entry, spec.partitions, partition):
-                    store.write([(key, None)])  # first, so that no state seems complete after half a deletion
+                    store.write([(key, None)])  # before the rows, so that no state seems complete after half a deletion
                     store.delete_prefix(spec.prefix(partition))
 
     def marks(self, entry: EpochEntry, memory: bool) -> list[tuple[bytes, bytes | None]]:
-        """The marks after an epoch, of the stores in memory or of those on disk."""
+        """Return the marks to write after an epoch, as keys and values: for stores in memory, or for stores on disk."""
         return [
             (mark_key(state.spec.name, partition), encode_offset(number))
             for state in self._states
@@ -54,7 +57,7 @@ class UnloggedStores:
         ]
 
     def commit(self) -> None:
-        """The epoch is in the stores in memory: mark them."""
+        """Mark the stores in memory, which have the rows of the epoch now."""
         for state in self._states:
             if state.own is not None:
                 state.own.write(self.marks(self._positions.entry, memory=True))

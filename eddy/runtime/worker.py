@@ -1,4 +1,4 @@
-"""The worker: poll → step → commit, repeatedly. It is the only part that both waits and computes.
+"""The worker: poll → step → commit, repeatedly. No other part both waits and computes.
 
 A step does the work of the worker's state; `lifecycle` has the table of states. A failed epoch is undone: transaction
 aborted, states rolled back, consumer moved back to the committed positions. If a record caused the failure, the epoch's
@@ -96,7 +96,7 @@ class Worker:
         return assemble(self.topology, self.log, self.config, self.local_store, *clocks, self._watch.complete)
 
     def _assembled(self) -> tuple[Assembly, Consumer]:
-        """The parts of the worker, and its member of the group. The store is closed if one of them cannot be made."""
+        """Make the worker's parts and its member of the group. The store is closed if one of them cannot be made."""
         try:
             made = self._assemble()
             self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
@@ -119,8 +119,9 @@ class Worker:
         self._watch.adopt(made.matching)
 
     def _join_topics(self) -> None:
-        """Read the topics that match patterns now. No epoch is open; partitions, states and positions are then taken
-        over as after each change of the assignment, so that a new topic is read from its first record.
+        """Read the topics that match patterns now, a new topic from its first record.
+
+        No epoch is open. Partitions, states and positions are taken over as after each change of the assignment.
         """
         consumer, parts = self._consumer, self._parts
         made = self._assemble()
@@ -176,7 +177,7 @@ class Worker:
             self._join_topics()
             return 0
         if self._watch.made_anew(self._parts.topic_ids) and self._rewound():
-            self._on(Event.LOST)  # so that no record is left that was fetched of a former topic
+            self._on(Event.LOST)  # drops records that were fetched from the former topic
         self.doing = "poll"
         self.clocks.polled()
         if self.state is WorkerState.PROCESSING:
@@ -228,7 +229,7 @@ class Worker:
         return self._epoch
 
     def _undo(self) -> None:
-        """Undo the attempt, but for the consumer's position."""
+        """Undo the attempt. The consumer's position remains."""
         self.doing = "undo"
         self.statistics.aborts += 1
         epoch, self._epoch = self._epoch, None
@@ -236,12 +237,12 @@ class Worker:
             epoch.undo()
 
     def _retry(self, error: ConnectorError) -> Event | None:
-        """Undo the attempt; return the event if the next step may retry."""
+        """Undo the attempt. Return the event for the worker's state; None if the next step may not retry."""
         computed, committed = (self._epoch.computed, self._epoch.committed) if self._epoch else (False, False)
         self._undo()
         permanent = not error.retriable and not isinstance(error, NoTopicMatchesError)
         anew = permanent and self._watch.made_anew(self._parts.topic_ids, now=True) and self._rewound()
-        if anew or (permanent and self._watch.changed(now=True)):  # or a topic of a pattern was deleted
+        if anew or (permanent and self._watch.changed(now=True)):  # if so, a topic of a pattern may have been deleted
             return Event.LOST
         now = self._clock()
         self.trouble = (self.trouble or Retries(now)).after(error, computed, now, self.config.retry_s)
@@ -264,7 +265,7 @@ class Worker:
             self.close()
 
     def run_until_idle(self) -> int:
-        """Step until there is no input, no restore and no row in a loop. Returns the number of records processed."""
+        """Step until no input, no restore and no row in a loop is left. Returns the number of records processed."""
         total = 0
         while True:
             total += (taken := self.step())
@@ -279,7 +280,7 @@ class Worker:
                 return total
 
     def store(self, name: str) -> KeyValueStore[Any, Any]:
-        """The store of a table: the rows of this worker's keys, for reads between steps. Raises: TopologyError."""
+        """Return a table's store, to read the rows of this worker's keys between steps. Raises: TopologyError."""
         return table_store(self.circuit, name)
 
     @property
@@ -292,7 +293,7 @@ class Worker:
         if self.state is WorkerState.CLOSING:
             return
         self._on(Event.CLOSED)
-        with ExitStack() as ends:  # each is closed, even if closing another one fails or is interrupted
+        with ExitStack() as ends:  # every part is closed, even if closing another part fails or is interrupted
             for part in (self.local_store, self._consumer, self._producer, self.circuit, self._parts.global_tables):
                 ends.callback(part.close)
 
@@ -336,7 +337,7 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """The part to retry; None if none is left, or if it took too long: then its records are polled again."""
+        """Return the part to retry; None if no part is left, or if the time is over: then records are polled again."""
         if not self._failing:
             return None
         if (part := self._failing.next()) is None:
@@ -412,15 +413,15 @@ class Worker:
             return False
 
     def lag(self) -> int:
-        """The number of offsets between the committed positions and the ends of inputs and loops."""
+        """Return the number of offsets from the committed positions to the ends of inputs and loops."""
         return self.positions.lag()
 
     def lags(self) -> dict[str, int]:
-        """The lag of the whole group, by topic."""
+        """Return the lag of the whole group, in offsets, by topic."""
         return self.positions.lags()
 
     def held(self) -> dict[tuple[str, int], str]:
-        """Why parts of this worker have no finite answer, as of the last commit, by recursion and partition."""
+        """Return messages about data without a finite answer, as of the last commit, by recursion and partition."""
         return dict(self._holding.noted)
 
     @property

@@ -11,7 +11,7 @@ __all__ = ["worker_config"]
 
 
 def worker_config(where: str, topology: Any, log: Any, config: Any, member: Any) -> Config:
-    """The settings, or the defaults for None. Raises: TopologyError for an argument of another type."""
+    """Check the arguments; return the settings, or the defaults for None. Raises: TopologyError for a wrong type."""
     check_topology(where, topology)
     check_log(where, log)
     check_member(where, member)

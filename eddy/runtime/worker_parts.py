@@ -1,4 +1,4 @@
-"""The parts that epochs use, from an assembly and the surroundings of a worker."""
+"""Makes the parts that epochs use, from an assembly and the surroundings of a worker."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,7 +23,7 @@ __all__ = ["Surroundings", "parts_of"]
 
 
 class Surroundings(NamedTuple):
-    """What a worker has for as long as it runs, whichever topics it reads.
+    """The objects that a worker keeps for as long as it runs, whichever topics it reads.
 
     `restored` is called with the progress of a restore, `observe` with the name of each step of an epoch.
     """
@@ -42,7 +42,7 @@ class Surroundings(NamedTuple):
 
 
 def parts_of(made: Assembly, worker: Surroundings, consumer: Consumer) -> Parts:
-    """The parts that epochs use."""
+    """Make the parts that epochs use."""
     config, log, clock, circuit, plan = worker.config, worker.log, worker.clock, made.circuit, made.internal.plan
     cuts = Cuts(made.positions, circuit, config.cut_interval_s, clock)
     restorable = {state.spec.source for state in circuit.states.values()} - {None}

@@ -37,14 +37,14 @@ class Counters(msgspec.Struct):
 
     `elsewhere` counts, by topic, rows sent to internal topics of which the sender owned no partition.
 
-    They include the clocks at the position, if an operator reads them: `event_time` is the greatest timestamp of the
-    partition's records before it, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none. `overdue`
-    is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of the last
-    epoch if a state store has no changelog, -1 otherwise.
+    They include the clocks at the position, if an operator reads them. `event_time` is the greatest timestamp of the
+    partition's records before the position, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none.
+    `overdue` is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of
+    the last epoch if a state store has no changelog, -1 otherwise.
 
-    `tables` are the offsets before which the worker has read global tables, by topic, each the sum over its partitions;
-    `offsets_hash` is of all of them, as the sums of different offsets may be equal. `versions` numbers the changes of
-    these offsets, `since` is the partition's position at the last one: see `table_versions`.
+    `tables` has, by topic, the offsets before which the worker has read global tables, as a sum over partitions.
+    `offsets_hash` is a hash of all these offsets, since different offsets may have equal sums. `versions` numbers the
+    changes of these offsets, `since` is the partition's position at the last change: see `table_versions`.
 
     `topic` is the id of the source topic, -1 if it is not known; `anew` says how often the topic was deleted and made
     anew after records of it were read. `matching` is a hash of the topics of patterns that the owner reads, -1 if their
@@ -67,7 +67,7 @@ class Counters(msgspec.Struct):
     matching: int = -1
 
     def note(self) -> str:
-        """The metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
+        """Encode the metadata of the partition's position: `emitted consumed topic=emitted … @clock=milliseconds …`.
 
         No topic's name begins with `@`.
         """
@@ -95,7 +95,7 @@ class Counters(msgspec.Struct):
         return cls(*counted, event_time, tick, overdue, epoch, tables, *found, *identity)
 
     def copy(self) -> "Counters":
-        """An independent copy."""
+        """Return an independent copy."""
         return msgspec.structs.replace(self, elsewhere=dict(self.elsewhere))
 
     @property
@@ -105,7 +105,7 @@ class Counters(msgspec.Struct):
 
 
 def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
-    """The sums by topic of all counters."""
+    """Add up the counters of all partitions, by topic."""
     sums: dict[str, Counters] = {}
     for partition, position in committed.items():
         here = Counters.of(position)
@@ -122,10 +122,10 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
 class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     """Input offsets, and the output offsets at which outputs and changelogs are exactly f(inputs).
 
-    Offsets are by topic, one for each partition: a cut includes all records before the offset, and none from it on. If
-    an operator reads a clock, a cut has the clocks in milliseconds, -1 for none: event times by topic, and, by number
-    of partitions, one tick for each partition. `tables` has the offsets of the topics of global tables: all workers
-    have read them up to there, and no further.
+    Offsets are by topic, one for each partition: a cut includes all records before the offset, and no record from the
+    offset on. If an operator reads a clock, a cut has the clocks in milliseconds, -1 for none: event times by topic,
+    and, by number of partitions, one tick for each partition. `tables` has the offsets in the topics of global tables
+    up to which all workers have read them, and no further.
     """
 
     inputs: dict[str, list[int]]
@@ -135,22 +135,22 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     tables: dict[str, list[int]] = {}
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """Encode the cut as JSON."""
         return msgspec.json.encode(self, order="sorted")
 
     def described(self) -> str:
-        """The offsets of the inputs as text: `nodes 6/4, words 3`."""
+        """Return the offsets of the inputs as text: `nodes 6/4, words 3`."""
         return ", ".join(f"{topic} {'/'.join(map(str, ends))}" for topic, ends in self.inputs.items())
 
     @staticmethod
     def decode(data: bytes) -> "Cut":
-        """From JSON."""
+        """Decode a cut from JSON."""
         return msgspec.json.decode(data, type=Cut)
 
     def with_clocks(self, counters: Mapping[TopicPartition, Counters]) -> "Cut":
-        """The same cut with the clocks of all positions of the group.
+        """Return the same cut with the clocks of all positions of the group.
 
-        A worker owns the same partition of all topics with as many partitions, and notes one tick on all of them.
+        A worker owns the same partition number of all topics with equal partition counts, and notes one tick on all.
         """
         if not any(here.event_time >= 0 or here.tick >= 0 for here in counters.values()):
             return self
@@ -170,7 +170,7 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @staticmethod
     def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, list[int]]:
-        """Offsets by partition as lists by topic."""
+        """Turn offsets by partition into lists by topic."""
         topics: dict[str, list[int]] = {}
         for (topic, _), offset in sorted(offsets.items()):
             topics.setdefault(topic, []).append(offset)
@@ -178,25 +178,25 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def cuts_of(records: Records) -> list[Cut]:
-    """The cuts among the records of a topic of cuts."""
+    """Return the cuts among the records of a topic of cuts."""
     pairs = zip(records.keys, records.values, strict=True)
     return [Cut.decode(value) for key, value in pairs if key == CUT and value is not None]
 
 
 def last_cut(log: Log, topic: str) -> Cut | None:
-    """The latest cut in a topic of cuts; None if there is none."""
+    """Return the latest cut in a topic of cuts; None if there is none."""
     found = last_cut_at(log, topic)
     return None if found is None else found[1]
 
 
 def last_dated_cut(log: Log, topic: str) -> tuple[Cut, int] | None:
-    """The latest cut, and the time at which it was written, in milliseconds since 1970."""
+    """Return the latest cut, and the time at which it was written, in milliseconds since 1970; None without a cut."""
     found = last_cut_at(log, topic)
     return None if found is None else (found[1], found[2])
 
 
 def last_cut_at(log: Log, topic: str) -> tuple[int, Cut, int] | None:
-    """The offset of the latest cut, the cut, and the time at which it was written.
+    """Return the offset of the latest cut, the cut, and the time at which it was written; None if there is none.
 
     The search begins at the topic's end.
     """
@@ -217,7 +217,7 @@ def last_cut_at(log: Log, topic: str) -> tuple[int, Cut, int] | None:
 
 
 def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The application's lag in each partition, in offsets; positions are read before ends."""
+    """Return the application's lag in each partition, in offsets. Positions are read before ends."""
     wanted = list(partitions)
     begins = log.begin_offsets(wanted)
     positions = committed(log, group, wanted)
@@ -226,7 +226,7 @@ def lags(log: Log, group: str, partitions: Iterable[TopicPartition]) -> dict[Top
 
 
 def topics_made_anew(log: Log, application: str, inputs: Iterable[TopicPartition]) -> list[str]:
-    """The topics of these that were deleted and made anew after the application had read records of them."""
+    """Return the topics of `inputs` that were deleted and made anew after the application had read records of them."""
     own = own_positions(log, application, inputs)
     before = {tp.topic for tp, position in own.trusted.items() if Counters.of(position).anew}
     return sorted(before | {tp.topic for tp in own.made_anew})
@@ -235,8 +235,9 @@ def topics_made_anew(log: Log, application: str, inputs: Iterable[TopicPartition
 def table_lags(
     log: Log, group: str, partitions: Iterable[TopicPartition], tables: Iterable[TopicPartition]
 ) -> dict[str, int]:
-    """By topic of a global table, the offsets that some worker has not read; `partitions` are of the application's
-    inputs.
+    """Return, by topic of a global table, the number of offsets that the slowest worker has not read.
+
+    `partitions` are the partitions of the application's inputs.
     """
     wanted, read = list(partitions), list(tables)
     if not read:
@@ -260,8 +261,9 @@ def behind_topics(own: OwnPositions, partitions: Iterable[TopicPartition], match
 def _unread(
     readers: Iterable[Position | None], begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[str, int]:
-    """By topic of a global table, the most offsets that a reader lacks. Sums agree where all offsets do: none exceeds
-    its end.
+    """Return, by topic of a global table, the number of offsets that the slowest reader lacks.
+
+    Sums of offsets over partitions suffice: no offset exceeds its end, so equal sums mean equal offsets.
     """
     counters = [Counters.of(position) for position in readers]
     lags: dict[str, int] = {}
@@ -293,7 +295,7 @@ def quiescent_at(
     tables: Iterable[TopicPartition] = (),
     matching: int = -1,
 ) -> dict[TopicPartition, Position] | None:
-    """The application's positions, with their metadata, at a quiescent moment during this call, None if there was none.
+    """Return the application's positions, with metadata, at a quiescent moment in this call; None if there was none.
 
     `anchors` are internal partitions of constants: they have no records, and a position once their constants were sent.
     `tables` are the partitions of global tables, which every worker has to have read to their ends. `matching` is

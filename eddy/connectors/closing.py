@@ -1,8 +1,8 @@
 """Closing with a deadline, for clients whose close may wait for ever.
 
-A call that has not ended in time is left to its thread, which also keeps the client alive: freeing a client that cannot
-be closed may take for ever, too. Such a process may not end when its main program returns, so the command line then
-ends it without cleaning up (`os._exit`).
+A call that has not ended in time is left to its thread. The thread also keeps the client alive, because freeing a
+client that cannot be closed may take for ever, too. Such a process may not end when its main program returns, so the
+command line then ends it without cleaning up (`os._exit`).
 """
 
 import logging
@@ -19,7 +19,7 @@ _log = logging.getLogger("eddy.closing")
 _abandoned = threading.Event()
 
 CLOSE_S = 5.0
-"""Seconds that closing one client may take. A worker has four of them, and a supervisor waits for 30 seconds."""
+"""Seconds that closing one client may take. A worker has four clients, and a supervisor waits for 30 seconds."""
 
 
 def close_within(close: Callable[[], object], what: str, patience_s: float = CLOSE_S) -> bool:
@@ -52,7 +52,7 @@ def free_within(held: list[T], what: str, patience_s: float = CLOSE_S) -> bool:
 def keep(client: object, until: "Future[Any] | None" = None) -> None:
     """Free `client`, in a thread of its own, once the future `until` is done; never if `until` is None.
 
-    A waiting thread refers to the client, so that it is not freed at the end of the interpreter either.
+    A waiting thread refers to the client, so that the client is not freed at the end of the interpreter either.
     """
     _abandoned.set()
     threading.Thread(target=_hold, args=(client, until or Future()), name="eddy-abandoned", daemon=True).start()

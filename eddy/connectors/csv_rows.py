@@ -4,9 +4,9 @@ A cell with no characters between its commas is None; any other cell is text: `"
 define the meaning of None: pandas writes both a missing value and an empty text in this way. The user states the
 meaning, or the file is refused.
 
-Lines end with LF, CRLF or CR; those within quotes are part of the text. Blank lines are not rows. A quote within a cell
-that does not begin with one is an error, since programs disagree about it, and so is a row with another number of cells
-than the first one.
+Lines end with LF, CRLF or CR; line breaks within quotes are part of the text. Blank lines are not rows. There are two
+errors: a quote within a cell that does not begin with a quote, since programs read it differently, and a row with more
+or fewer cells than the first row.
 
 Source: RFC 4180 §2.
 """
@@ -24,14 +24,14 @@ Empty = Literal["null", "text"] | None
 """The meaning of a cell without characters: no value, an empty text, or not stated."""
 
 MAX_ROW_CHARS = 16 << 20
-"""The most characters of a row. It is above a log's limit, so that a row between the two gets the log's error."""
+"""The most characters of a row. It is above the limits of logs, so that rows between the limits get a log's error."""
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n]*))(,|\r\n|\r|\n|\Z)')
 _OPEN = re.compile(r'"[^"]*(?:""[^"]*)*\Z')
 _SPECIAL = re.compile(r'[",\r\n]')
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
-    r"""The rows of a file, each with the number of its first line. `lines` are the file's text, with the line breaks.
+    r"""Yield the rows of a file, each with the number of its first line. `lines` are the file's, with line breaks.
 
     Raises: DataError naming the line.
 
@@ -76,7 +76,7 @@ def check_width(row: list[Cell], width: int) -> None:
 
 
 def meant(cell: Cell, empty: Empty, what: str) -> Cell:
-    """A cell's text, or None for no value. Raises: DataError for an empty cell whose meaning is not stated."""
+    """Return a cell's text, or None for no value. Raises: DataError for an empty cell whose meaning is not stated."""
     if cell is not None or empty == "null":
         return cell
     if empty == "text":
@@ -88,7 +88,7 @@ def meant(cell: Cell, empty: Empty, what: str) -> Cell:
 
 
 def csv_line(cells: Iterable[Cell]) -> str:
-    r"""A row as a line that `csv_rows` reads.
+    r"""Write a row as a line that `csv_rows` reads.
 
     >>> csv_line(["a", "", None, 'so "it" is'])
     'a,"",,"so ""it"" is"\n'
@@ -103,7 +103,7 @@ def _written(cell: Cell) -> str:
 
 
 def _parsed(text: str, number: int) -> Iterator[tuple[int, list[Cell]]]:
-    """The rows of a text in which all quotes are closed."""
+    """Yield the rows of a text in which all quotes are closed, each with the number of its first line."""
     row: list[Cell] = []
     begin, at = number, 0
     while at < len(text):
@@ -144,5 +144,5 @@ def _stray(number: int) -> DataError:
 
 
 def _breaks(text: str) -> int:
-    """The number of line breaks."""
+    """Count the line breaks of a text."""
     return text.count("\n") + text.count("\r") - text.count("\r\n")

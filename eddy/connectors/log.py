@@ -10,12 +10,12 @@ every implementation keeps them (the suite `tests/connectors/test_log.py`):
    control record), and so does every aborted record. Positions are compared, never counts.
 3. *One owner.* `commit` carries the group's generation as of now: a member that the group has
    removed, or a producer whose transactional id another has taken over, gets `FencedError`
-   and commits nothing; a consumer whose name another has joined under gets `SlotTakenError`.
+   and commits nothing; a consumer gets `SlotTakenError` if another has joined under its name.
 4. *Ownership changes only inside `poll`*, which reports it; no transaction is open at that time,
    since a step ends with its commit. Records of a partition that was revoked are not returned.
 5. *A poll does not commit.* After an abort the worker seeks back to the committed positions.
 6. *Compaction.* If `compaction_waits`, the records of a compacted topic that a group has read can be read
-   again: compaction never drops a record in favour of one that the group has not read.
+   again: compaction drops a record only after the group has read the later record of its key.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,11 +49,11 @@ __all__ = [
 Headers = tuple[tuple[str, bytes], ...]
 
 UNBOUNDED = 1 << 62
-"""A `max_bytes` that is larger than any poll."""
+"""A `max_bytes` that no poll reaches."""
 
 
 def check_log(where: str, log: object) -> None:
-    """Refuse an argument that is not a log, such as the path of one. Raises: TopologyError."""
+    """Refuse an argument that is not a log, such as the path of a log. Raises: TopologyError."""
     if not isinstance(log, type) and all(hasattr(log, method) for method in ("reopened", "producer", "topics")):
         return
     opened = f"eddy.open_log({str(log)!r})" if isinstance(log, str | PathLike) else "eddy.open_log('data')"
@@ -84,7 +84,7 @@ def check_partitions(where: str, given: Iterable[Any]) -> list["TopicPartition"]
 
 
 def check_topic_names(where: str, given: Iterable[Any]) -> list[str]:
-    """Refuse a text in place of names of topics, whose characters would be names. Raises: ConnectorError."""
+    """Refuse a text in place of a list of topics, since its characters would be names. Raises: ConnectorError."""
     if isinstance(given, str | bytes):
         raise ConnectorError(
             f"{where}: {given!r} are not names of topics; a list of names is needed. Write [{given!r}]"
@@ -93,7 +93,7 @@ def check_topic_names(where: str, given: Iterable[Any]) -> list[str]:
 
 
 def never() -> bool:
-    """The `is_last` of a member that does not take its name back after losing it. See `Log.consumer`."""
+    """Return False: the `is_last` of a member that does not take back a name that it has lost. See `Log.consumer`."""
     return False
 
 
@@ -126,7 +126,7 @@ class TopicSpec:
 
     @property
     def drops_replaced(self) -> bool:
-        """Whether compaction drops records with a later one of their key, also where records are deleted by age."""
+        """Whether compaction drops records that have a later record of their key; the topic may also delete by age."""
         return "compact" in self.configs.get("cleanup.policy", "delete").split(",")
 
 
@@ -151,12 +151,12 @@ class Records:
         return len(self.offsets)
 
     def bytes(self) -> int:
-        """The total size of their keys, values and headers."""
+        """Return the total size of the keys, values and headers, in bytes."""
         size = sum(map(len, filter(None, chain(self.keys, self.values))))
         return size + sum(len(name) + len(data) for pairs in self.headers or () for name, data in pairs)
 
     def slice(self, start: int, stop: int) -> "Records":
-        """The records from index `start` to before `stop`. The last slice has the `next_offset` of the whole."""
+        """Return the records from index `start` to before `stop`. The last slice has the `next_offset` of all."""
         return Records(
             self.topic,
             self.partition,
@@ -192,10 +192,10 @@ class Consumer(Protocol):
         """
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this member owns, as of the last poll."""
+        """Return the partitions that this member owns, as of the last poll."""
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Ask for the partitions of these topics from now on; a later poll reports what changes.
+        """Ask for the partitions of these topics from now on; a later poll reports the changes of ownership.
 
         Raises: ConnectorError if a topic does not exist.
         """
@@ -210,7 +210,7 @@ class Consumer(Protocol):
         """Undo `pause`."""
 
     def group_metadata(self) -> object:
-        """The group, member and generation at this moment, for `Producer.commit` only."""
+        """Return the group, member and generation at this moment, for `Producer.commit` only."""
 
     def close(self) -> None:
         """End the membership."""
@@ -240,7 +240,7 @@ class Producer(Protocol):
     def flush(self) -> dict[TopicPartition, int]:
         """Wait until all records sent are in the log, and return the end offset of each partition.
 
-        The offset is the one after this transaction's last record there, without its control record.
+        An end offset is the offset after this transaction's last record in the partition, without its control record.
         """
 
     def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
@@ -258,7 +258,7 @@ class Producer(Protocol):
 
 @runtime_checkable
 class Follower(Protocol):
-    """Reads partitions side by side from positions of its own, committed records only, without a group."""
+    """Reads committed records of partitions side by side, from positions of its own, without a group."""
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
         """Return the next records, about `max_records` and `max_bytes` at most, waiting up to `timeout_s` for one.
@@ -274,7 +274,7 @@ class Follower(Protocol):
         """Undo `pause`."""
 
     def close(self) -> None:
-        """Release its client; the second time, do nothing."""
+        """Release the client; a second call does nothing."""
 
 
 @runtime_checkable
@@ -287,7 +287,7 @@ class Log(Protocol):
 
     @property
     def session_s(self) -> float | None:
-        """For how many seconds an ended member still counts as one; None if only the broker knows."""
+        """The seconds for which a member that has ended still counts as a member; None if only the broker knows."""
 
     @property
     def compaction_waits(self) -> bool:
@@ -297,7 +297,7 @@ class Log(Protocol):
         """Check that the log answers. Raises: ConnectorError, retriable, if it does not within `timeout_s`."""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
-        """The topics among `names` that exist, or all."""
+        """Return the topics among `names` that exist, or all topics if `names` is None."""
 
     def refusals(
         self,
@@ -306,49 +306,51 @@ class Log(Protocol):
         values: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> dict[int, RecordRefusedError]:
-        """The records that `Producer.send` would refuse for a topic that exists, by index."""
+        """Return the errors of the records that `Producer.send` would refuse for an existing topic, by index."""
 
     def partition_counts(self) -> dict[str, int]:
-        """The number of partitions of each topic that exists, by one request."""
+        """Return the number of partitions of each topic that exists, by one request."""
 
     def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
-        """Ask for the ids of the topics among `names` that exist: a topic that is deleted and made anew has another.
+        """Request the ids of the topics among `names` that exist, and return a function that waits for the answer.
 
-        The function that is returned waits for the answer, which is of a moment after this call. A log that knows no
-        ids leaves them out. The function raises: ConnectorError.
+        A topic that is deleted and made anew has another id. The answer is as of a moment after this call. It has no
+        ids if the log knows none. The function raises: ConnectorError.
         """
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
-        """Make topics. Raises: ConnectorError if one exists already; then none is made."""
+        """Make topics. Raises: ConnectorError if one of them exists already; then no topic is made."""
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Remove topics with all their records; missing names are ignored."""
 
     def begin_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first retained offset, by partition."""
+        """Return the first retained offset of each partition."""
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record, by partition; control records and open transactions count."""
+        """Return the offset after the last record of each partition; control records and open transactions count."""
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset up to which readers of committed records may read, by partition: the start of the first open
-        transaction, or the end. After a commit it may rise later in one partition than in another.
+        """Return the offset up to which readers of committed records may read each partition.
+
+        It is the start of the first open transaction, or the end. After a commit it may rise later in one partition
+        than in another.
         """
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The group's positions, for partitions that have one; never one of an open transaction."""
+        """Return the group's positions, for partitions that have one; never positions of an open transaction."""
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
         """Return committed records at `start` ≤ offset < `end`, without a group.
 
-        `next_offset` is `end` when no more records lie before it.
+        `next_offset` is `end` if no more records are before `end`.
         """
 
     def follower(self, positions: Mapping[TopicPartition, int]) -> Follower:
-        """Read these partitions from these offsets on, without a group."""
+        """Return a follower that reads partitions from the offsets `positions` on, without a group."""
 
     def reopened(self) -> "Log":
-        """The same topics by clients of their own, for another thread. A log in memory returns itself."""
+        """Return a log of the same topics with its own clients, for another thread. A log in memory returns itself."""
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
         """Delete all records of each partition before the given offset."""
@@ -360,20 +362,20 @@ class Log(Protocol):
         """Set the positions of a group. Raises: ConnectorError while it has members."""
 
     def groups(self) -> dict[str, int]:
-        """The known groups, each with its current number of members."""
+        """Return the known groups, each with its current number of members."""
 
     def strangers(self, group: str) -> list[str]:
-        """The members of a group that did not join by `consumer`, as messages name them."""
+        """Return the members of a group that did not join by `consumer`, by the names that messages show."""
 
     def consumer(self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never) -> Consumer:
         """Join a group. `member` is a stable name: a restart with the same name takes its place.
 
-        `is_last` is called when another member has the name. If it returns True, the other member is an earlier one,
-        and this member takes the name back.
+        `is_last` is called when another member has the name. If it returns True, the other member started earlier, and
+        this member takes the name back.
         """
 
     def producer(self, transactional_id: str | None) -> Producer:
-        """Make a producer; with None, one whose transactional id is never used again."""
+        """Make a producer; for None, with a transactional id that is never used again."""
 
     def close(self) -> None:
-        """Release files and connections. Close its consumers and producers first."""
+        """Release files and connections. The log's consumers and producers are to be closed first."""

@@ -48,7 +48,10 @@ def refusals(
     headers: Sequence[Headers] | None,
     overhead_bytes: int = 0,
 ) -> dict[int, RecordRefusedError]:
-    """The records that `spec` does not allow, by index. Cost: two maxima, unless a record is large or has headers."""
+    """Return the errors of records that `spec` does not allow, by index.
+
+    Cost: two maxima, unless a record is large or has headers.
+    """
     found: dict[int, RecordRefusedError] = {}
     if spec.compacted and None in keys:
         found = {
@@ -69,7 +72,7 @@ _BYTES_OR_NONE = frozenset({bytes, type(None)})
 
 
 def _check_bytes(where: str, what: str, column: Any) -> None:
-    """Raises: DataError for a column that is none, or has something other than bytes and None."""
+    """Check a column of keys or values. Raises: DataError unless it is a sequence of bytes and None."""
     if isinstance(column, list | tuple) and set(map(type, column)) <= _BYTES_OR_NONE:
         return
     if isinstance(column, str | bytes | None):
@@ -84,7 +87,7 @@ def _check_bytes(where: str, what: str, column: Any) -> None:
 
 
 def max_bytes(spec: TopicSpec) -> int:
-    """The most bytes of a record, or of a batch of records, in a topic."""
+    """Return the most bytes of a record, or of a batch of records, in a topic."""
     return int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
 
 
@@ -94,7 +97,7 @@ def record_sizes(
     headers: Sequence[Headers] | None,
     overhead_bytes: int,
 ) -> list[int]:
-    """The bytes of each record, as they count for the limit of its topic."""
+    """Return the bytes of each record, as they count for the limit of its topic."""
     sizes = [len(key or b"") + len(value or b"") + overhead_bytes for key, value in zip(keys, values, strict=True)]
     if headers is None:
         return sizes

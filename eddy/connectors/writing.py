@@ -20,12 +20,12 @@ from eddy.serde import Plain, Serde, refusal, serde_for
 __all__ = ["Ends", "RowWriter", "Rows", "Transactions", "WritableLog"]
 
 Ends: TypeAlias = dict[str, dict[int, int]]
-"""By topic and partition the offset after the last record that was written."""
+"""The offset after the last record that was written, by topic and partition."""
 Rows: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
 _MAX_RECORDS = 10_000
 _COUNTED_ANEW_S = 30.0
-"""How long the number of a topic's partitions is believed."""
+"""Seconds after which the number of a topic's partitions is requested again."""
 
 
 class RowRecord(NamedTuple):
@@ -36,7 +36,7 @@ class RowRecord(NamedTuple):
 
 
 class Transactions:
-    """Records into topics, one transaction after the other, by one producer."""
+    """Writes records into topics, one transaction after the other, by one producer."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -44,9 +44,9 @@ class Transactions:
         self._counts: dict[str, tuple[int, float]] = {}
 
     def write(self, topic: str, records: list[RowRecord], first: int, tail: int = 0) -> Ends:
-        """Write records in one transaction. Those without a key take turns, from record number `first` on.
+        """Write records in one transaction. Records without a key take turns, from number `first` on.
 
-        `tail` is the number of bytes of keys that decide no partition, see `Serde.tail`.
+        `tail` is the number of last bytes of a key that do not count for the partition, see `Serde.tail`.
         """
         partitions = self.partitions(topic)
         keys, values, timestamps, headers = map(list, zip(*records, strict=True))
@@ -64,7 +64,7 @@ class Transactions:
         return {topic: {at.partition: end for at, end in ends.items()}}
 
     def partitions(self, topic: str) -> int:
-        """The number of a topic's partitions, asked for again after a while.
+        """Return the number of a topic's partitions, which is requested again after a while.
 
         Raises: ConfigurationError if there is no topic.
         """
@@ -81,7 +81,7 @@ class Transactions:
         return count
 
     def close(self) -> None:
-        """Close the producer, which aborts its transaction; the next one has another."""
+        """Close the producer, which aborts its transaction; the next write makes another producer."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.close()
@@ -112,7 +112,7 @@ class RowWriter:
         self._where = f"write to '{topic}'"
         self._waiting: list[RowRecord] = []
         self.written = 0
-        """How many records are committed."""
+        """The number of committed records."""
         self.ends: Ends = {topic: {}}
         """The offsets after the last committed records, by partition."""
         transactions.partitions(topic)
@@ -150,7 +150,7 @@ class RowWriter:
         pairs = rows.items() if isinstance(rows, Mapping) else rows
         if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
             raise DataError(f"{self._where}: rows={rows!r}; a dict or pairs (key, value) are needed")
-        self._check(timestamp_ms, headers)  # also without rows
+        self._check(timestamp_ms, headers)  # even if there are no rows
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise DataError(f"{self._where}: of rows, {pair!r} is not a pair; a tuple (key, value) is needed")
@@ -169,7 +169,7 @@ class RowWriter:
 
         After an error the rows are kept, and the next call tries them again.
         Raises: ConnectorError; IndeterminateCommitError if it is unknown whether they were written; RecordRefusedError
-        for a record that the topic does not take.
+        for a record that the topic does not accept.
         """
         if not self._waiting:
             return {self._topic: {}}
@@ -213,7 +213,7 @@ class WritableLog:
         """Write many rows into a topic, in transactions of up to `max_records`, on the thread of this log.
 
         Without a serde, str is written as UTF-8, bytes as they are, int and float as 64 bits.
-        Raises: ConfigurationError if the topic does not exist, or for less than one record.
+        Raises: ConfigurationError if the topic does not exist, or if `max_records` is less than 1.
         """
         if type(max_records) is not int or max_records < 1:
             raise ConfigurationError(f"writer of '{topic}': max_records={max_records!r}; one or more are needed")
@@ -249,7 +249,7 @@ class WritableLog:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Ends:
-        """`write` as a coroutine: other coroutines run meanwhile."""
+        """Write rows as `write` does, in a coroutine: other coroutines run meanwhile."""
         return await asyncio.to_thread(self._programs_writes.write, topic, rows, key, value, timestamp_ms, headers)
 
     @property
@@ -258,7 +258,7 @@ class WritableLog:
         return found
 
     def _end_writes(self) -> None:
-        """Release the clients of `write`."""
+        """Release the clients that `write` uses."""
         if (found := self.__dict__.pop("_writes", None)) is not None:
             found.close()
 

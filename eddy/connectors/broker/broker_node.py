@@ -30,7 +30,7 @@ _QUICK_TO_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class Broker:
     """A node of Kafka; all its files are in `folder`.
 
-    The folder identifies the broker: any process can start, find and stop the one that runs there.
+    The folder identifies the broker: any process can start, find and stop the broker that runs there.
     As a context manager it runs within the block; its data is kept. `settings` override the
     settings of `server_settings.py`.
 
@@ -61,7 +61,7 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Whether it runs, or is being started."""
+        """Whether the broker runs, or is being started."""
         return process.held(self.folder)
 
     @property
@@ -111,7 +111,7 @@ class Broker:
 
     @property
     def _chosen_port(self) -> int | None:
-        """The port that the user gave, otherwise the port of the last run; None if any free port will do."""
+        """The port that the user gave, otherwise the port of the last run; None if any free port can be taken."""
         return self._port or self._home.about().get("port")
 
     def _start(self, port: int | None, timeout_s: float) -> bool:
@@ -174,7 +174,7 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the broker, so that it ends as after a crash."""
         process.send_signal(self.folder, signal.SIGKILL)
         if not process.gone(self.folder, _DIES_S):
             raise ConnectorError(
@@ -189,7 +189,7 @@ class Broker:
         """
         process.send_signal(self.folder, signal.SIGSTOP)
         deadline = time.monotonic() + _DIES_S
-        # The system stops one thread after the other, each when it is next scheduled.
+        # The system stops each thread only when it schedules the thread next.
         while (pid := self.pid) is not None and not process.stands_still(pid):
             if time.monotonic() >= deadline:
                 raise ConnectorError(
@@ -199,7 +199,7 @@ class Broker:
             time.sleep(_STILL_S)
 
     def resume(self) -> None:
-        """Let it continue after `pause`."""
+        """Let the broker continue after `pause`."""
         process.send_signal(self.folder, signal.SIGCONT)
 
     def restart(self, timeout_s: float = 60.0) -> None:
@@ -221,7 +221,7 @@ class Broker:
         self.stop()
 
     def _settings_for(self, port: int | None) -> tuple[int, dict[str, str]]:
-        """The port of the next run, checked to be free, and the settings."""
+        """Return the port of the next run, after a check that it is free, and the settings of the run."""
         port = port or free_port()
         if not is_free(port):
             raise ConnectorError(
@@ -232,7 +232,7 @@ class Broker:
         return port, {**own, **self._settings}
 
     def _format(self, java: str, jars: Jars) -> None:
-        """Make the storage."""
+        """Make Kafka's storage in the folder."""
         cluster = self._cluster_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         words = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", SERVER_PROPERTIES]
         with self._home.log.open("wb") as log:
@@ -245,7 +245,7 @@ class Broker:
             )
 
     def _command(self, java: str, jars: Jars, *options: str, words: Sequence[str]) -> list[str]:
-        """A program of Kafka's, run in the folder."""
+        """Return the command that runs a program of Kafka in the folder."""
         heap = [f"-Xmx{self._heap_mib}m", f"-Xms{min(64, self._heap_mib)}m", "-XX:+ExitOnOutOfMemoryError"]
         path = os.pathsep.join(map(str, jars.files))
         logs = f"-Dlog4j2.configurationFile={LOG_PROPERTIES}"

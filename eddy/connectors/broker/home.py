@@ -33,7 +33,7 @@ class Home:
         self.log = folder / process.LOG
 
     def about(self) -> dict[str, Any]:
-        """The `port` and `version` that the last start wrote; empty before the first start."""
+        """Read the `port` and `version` that the last start wrote; empty before the first start."""
         try:
             about: dict[str, Any] = json.loads((self.folder / _ABOUT).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -47,7 +47,7 @@ class Home:
             # Read the folder once: another process may be starting or removing a broker.
             names = set(os.listdir(self.folder))
         except FileNotFoundError:
-            return  # it was removed at this moment; `process.claimed` makes it again
+            return  # the folder was removed at this moment; `process.claimed` makes it again
         others = names - {process.LOCK, process.PID, _NEW}
         if others and _ABOUT not in names:
             raise ConnectorError(
@@ -57,7 +57,7 @@ class Home:
 
     def prepare(self, port: int, version: str, settings: Mapping[str, str]) -> None:
         """Remove the output of the last run, and write the settings of the next one."""
-        # Before the start: a process that waits for this run must not find lines of the last one.
+        # The log is removed before the start: a process that waits for this run must not find lines of the last one.
         self.log.unlink(missing_ok=True)
         (self.folder / _NEW).write_text(json.dumps({"port": port, "version": version}), encoding="utf-8")
         (self.folder / _NEW).replace(self.folder / _ABOUT)
@@ -66,18 +66,18 @@ class Home:
 
     @property
     def formatted(self) -> bool:
-        """Whether Kafka has made its storage here. It writes this file last, and whole."""
+        """Whether Kafka has made its storage here: this file exists, which Kafka writes last and at once."""
         return (self.folder / DATA / "meta.properties").exists()
 
     def says(self, line: bytes) -> bool:
-        """Whether the last run has said `line`."""
+        """Whether the output of the last run has `line`."""
         try:
             return line in self.log.read_bytes()
         except FileNotFoundError:
             return False
 
     def last_words(self) -> str:
-        """The line of the log that best explains why the last run ended."""
+        """Return the line of the log that best explains why the last run ended."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:

@@ -6,8 +6,8 @@ user names are not checked.
 
 Other programs in Java, for tests and benchmarks, have files like `jars.txt` of their own: `read_lock` and `keep`.
 
-Invariant: a folder of kept jars, such as that in the user's cache, has all jars of its lock, or does not exist.
-They are fetched into a folder beside it, which is renamed at the end; other processes that need them wait meanwhile.
+Invariant: a folder of kept jars, such as the folder in the user's cache, has all jars of its lock, or does not exist.
+Jars are fetched into another folder, which is renamed at the end; other processes that need the jars wait meanwhile.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class Jar(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Its name in a folder."""
+        """The name of the jar's file."""
         return f"{self.artifact}-{self.revision}.jar"
 
 
@@ -76,30 +76,30 @@ class Jars(NamedTuple):
 
 @cache
 def locked_jars() -> tuple[Jar, ...]:
-    """The jars of `jars.txt`."""
+    """Return the jars that `jars.txt` names."""
     return read_lock(Path(__file__).parent / "jars.txt")
 
 
 def read_lock(path: Path) -> tuple[Jar, ...]:
-    """The jars that a file names, one a line: SHA-256, then organisation:artifact:revision."""
+    """Read the jars that a file names, one a line: SHA-256, then organisation:artifact:revision."""
     lines = path.read_text(encoding="ascii").splitlines()
     split = [line.split() for line in lines if not line.startswith("#")]
     return tuple(Jar._make([*coordinates.split(":"), sha256]) for sha256, coordinates in split)
 
 
 def kafka_version() -> str:
-    """The version of Kafka that `jars.txt` names."""
+    """Return the version of Kafka that `jars.txt` names."""
     return next(jar.revision for jar in locked_jars() if jar.artifact.startswith("kafka_"))
 
 
 def kept_folder() -> Path:
-    """Where the jars are kept: in the user's cache."""
+    """Return the folder, in the user's cache, in which jars are kept."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache_home, "eddy", f"kafka-{kafka_version()}")
 
 
 def find_jars(folder: Path | None = None) -> Jars:
-    """The jars in `folder`; without a folder the jars of `jars.txt`, fetched if they are missing.
+    """Return the jars in `folder`; without a folder the jars of `jars.txt`, fetched if they are missing.
 
     Raises: ConnectorError.
     """
@@ -109,7 +109,7 @@ def find_jars(folder: Path | None = None) -> Jars:
 
 
 def keep(what: str, jars: Sequence[Jar], kept: Path) -> tuple[Path, ...]:
-    """The files of `jars` in the folder `kept`, fetched if there is no such folder. Errors call them `what`.
+    """Return the files of `jars` in the folder `kept`, fetched if there is no such folder. Errors call them `what`.
 
     Raises: ConnectorError.
     """
@@ -120,7 +120,7 @@ def keep(what: str, jars: Sequence[Jar], kept: Path) -> tuple[Path, ...]:
 
 
 def check(folder: Path, jars: Sequence[Jar]) -> None:
-    """Raises: ConnectorError if one of `jars` is missing in the folder, or has another hash."""
+    """Check the jars in a folder. Raises: ConnectorError if one of `jars` is missing, or has another hash."""
     for jar in jars:
         path = folder / jar.file
         try:
@@ -166,7 +166,7 @@ def _fetch(what: str, jars: Sequence[Jar], kept: Path) -> None:
 def _alone(kept: Path) -> Iterator[None]:
     """Let one process at a time fetch jars.
 
-    The system lets the next process in when this one ends, also after a kill.
+    If this process ends, even by a kill, the system lets the next process fetch.
     """
     with (kept.parent / f"{kept.name}.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

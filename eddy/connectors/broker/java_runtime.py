@@ -16,7 +16,7 @@ _FIX = "Install one: apt-get install openjdk-17-jre-headless; or name its folder
 
 
 def find_java() -> str:
-    """The path of `java`: in JAVA_HOME if this is set, otherwise the first `java` on PATH.
+    """Return the path of `java`: in JAVA_HOME if this is set, otherwise the first `java` on PATH.
 
     Raises: ConnectorError if there is no `java`, or an older version.
     """
@@ -34,7 +34,7 @@ def find_java() -> str:
 
 
 def _major(told: str) -> int | None:
-    """The major version in the output of `java -version`.
+    """Find the major version in the output of `java -version`; None if there is none.
 
     >>> _major('openjdk version "17.0.15" 2025-04-15'), _major('java version "1.8.0_292"'), _major("no runtime here")
     (17, 8, None)

@@ -24,7 +24,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(port: int, timeout_s: float = 1.0) -> bool:
-    """Whether someone takes connections on `port`."""
+    """Whether a process accepts connections on `port`."""
     try:
         socket.create_connection((HOST, port), timeout=timeout_s).close()
     except OSError:
@@ -33,13 +33,13 @@ def listens(port: int, timeout_s: float = 1.0) -> bool:
 
 
 def free_port() -> int:
-    """A port that is free now.
+    """Return a port that is free now.
 
     It is below the range from which systems give ports to clients. A port of that range may be given to a client before
     the server starts again on it; and a client that keeps connecting to such a port while no server listens may reach
     itself.
     """
-    # The system's random numbers: two programs with the same seed would choose the same ports.
+    # By the system's random numbers, because two programs with the same seed would choose the same ports.
     while not is_free(port := random.SystemRandom().randrange(_LOWEST, _HIGHEST)):
         pass
     return port

@@ -39,7 +39,7 @@ _DETACH = 'pid=$1; shift; "$@" & echo $! > "$pid"'
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder if it is missing. The holder of the lock may remove it again at any moment."""
+    """Make the folder if it is missing. The holder of the lock may remove the folder again at any moment."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # `exist_ok` would check afterwards whether the path is a folder, which may be removed by then.
     with contextlib.suppress(FileExistsError):
@@ -50,7 +50,7 @@ def make_folder(folder: Path) -> None:
 def claimed(folder: Path) -> Iterator[int | None]:
     """Hold the lock within the block.
 
-    Yields its file descriptor, for `launch`, or None if another process has the lock.
+    Yields the lock's file descriptor, for `launch`, or None if another process has the lock.
 
     The folder is made if it is missing.
     """
@@ -65,7 +65,7 @@ def claimed(folder: Path) -> Iterator[int | None]:
 
 
 def held(folder: Path) -> bool:
-    """Whether a process runs in the folder, or is about to."""
+    """Whether a process runs in the folder, or is being started there."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def held(folder: Path) -> bool:
 def launch(command: Sequence[str], folder: Path, lock: int) -> None:
     """Start `command` in the folder, in a session of its own.
 
-    It inherits the lock, and keeps it after the block of `claimed`.
+    The process inherits the lock, and keeps it after the block of `claimed`.
     """
     with (folder / LOG).open("wb") as log:
         # The shell ends immediately, so that no process has to wait for the started one as its child.
@@ -96,7 +96,7 @@ def launch(command: Sequence[str], folder: Path, lock: int) -> None:
 
 
 def process_id(folder: Path) -> int | None:
-    """The id of the process that runs in the folder; None if no process runs there yet, or any more."""
+    """Return the id of the process that runs in the folder; None if no process runs there yet, or any more."""
     if not held(folder):
         return None
     try:
@@ -137,7 +137,7 @@ def gone(folder: Path, timeout_s: float) -> bool:
 
 
 def _claim(folder: Path) -> int | None:
-    """The open lock file.
+    """Open the lock file and take the lock. Return its descriptor, or None if another process has the lock.
 
     Retries for a moment, since `held` takes the lock briefly and the folder may be removed meanwhile.
     """
@@ -164,7 +164,7 @@ def _lock(file: int, kind: int) -> bool:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether the open file is still the one at `path`: the folder may have been removed in between."""
+    """Whether the open file is still the file at `path`: the folder may have been removed in between."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

@@ -37,18 +37,18 @@ _DEVELOPMENT = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "1",
-    # A broker that was killed is back when its last session is over: after 9 s by Kafka's own default.
+    # A broker that was killed can register again when its last session is over, by Kafka's own default after 9 s.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # The buffer is taken when the broker starts; Kafka's own default is a quarter of our heap.
+    # The buffer is allocated when the broker starts; Kafka's own default size is a quarter of our heap.
     "log.cleaner.dedupe.buffer.size": str(16 << 20),
 }
 
 
 def server_settings(node_id: int, port: int, voters: Mapping[int, int]) -> dict[str, str]:
-    """The settings of node `node_id`, which serves clients on `port`; `voters` are the nodes' controller ports.
+    """Return the settings of node `node_id`, which serves clients on `port`; `voters` are the nodes' controller ports.
 
-    Each node is broker and controller. Internal topics are on three nodes, or on as many as there are.
+    Each node is broker and controller. Internal topics have three replicas, or as many as there are nodes.
     """
     copies = min(3, len(voters))
     replicated = {
@@ -75,7 +75,7 @@ def server_settings(node_id: int, port: int, voters: Mapping[int, int]) -> dict[
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    r"""Settings as Java reads them: one a line, in ASCII.
+    r"""Return settings in the form that Java reads: one a line, in ASCII.
 
     >>> print(properties({"a.b": "x=y", "c": "1\\2é"}), end="")
     a.b=x=y

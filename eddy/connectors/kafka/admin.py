@@ -38,7 +38,7 @@ REQUEST_S = 10.0
 """Seconds that one request to a broker may take."""
 _ANSWER_S = REQUEST_S + 5.0
 _TELL_S = 3.0
-"""Seconds after which a first request without an answer is logged; it is not aborted, since a broker may be busy."""
+"""Seconds after which a first request without an answer is logged. It is not aborted, as a broker may be busy."""
 _CHECK = "Start one there, or check the address: --bootstrap HOST:PORT"
 _RENEWAL_S = 4.0
 """Seconds without an answer after which a client is replaced: it may have lost its brokers for ever."""
@@ -72,11 +72,15 @@ _SHOWN = (
 class Admin:
     """Administrative requests to a cluster.
 
-    `where` names it in errors; `unstable_s` is how long a transaction may be open; `outsider` makes a consumer with a
-    group's name that reads committed positions and never joins. It reads positions because the admin client crashes if
-    a coordinator has moved or is still loading (librdkafka issue 5040). Other requests about a group use a new client
-    each: a client waits for ever if the coordinator that it knows was away for a while (5511). A request to the leaders
-    of partitions may also wait for ever when a broker stops: a request without an answer in time is abandoned.
+    `where` names the cluster in errors. `unstable_s` is the number of seconds that a transaction may be open.
+
+    Three defects of librdkafka are avoided:
+
+    - The admin client crashes if a coordinator has moved or is still loading (issue 5040). So positions are read by
+      `outsider`, which makes a consumer with a group's name that never joins the group.
+    - A client waits for ever if the coordinator that it knows was away for a while (5511). So each other request about
+      a group has a client of its own.
+    - A request to the leaders of partitions may wait for ever when a broker stops, and is abandoned after a while.
     """
 
     def __init__(
@@ -110,13 +114,13 @@ class Admin:
             self._renew()
 
     def _renew(self) -> None:
-        """Replace the client."""
+        """Use a new client from now on."""
         self._unanswered, client = 0, [self._client]
         self._client = self._made()
         free_within(client, f"{self._where}: admin client")
 
     def reach(self, timeout_s: float) -> None:
-        """The cheapest request to any broker. Raises: ConnectorError, retriable; ConfigurationError."""
+        """Send the cheapest request to any broker. Raises: ConnectorError, retriable; ConfigurationError."""
         try:
             self._client.list_topics(_LEAST, timeout=timeout_s)
             self._reached = True
@@ -130,7 +134,7 @@ class Admin:
             ) from exception
 
     def _unresolved(self) -> Unresolved | None:
-        """The broker names that cannot be resolved, if no name can be, and no broker has answered so far."""
+        """Return the brokers' names if none of them can be resolved, and no broker has answered so far; else None."""
         return None if self._reached else unresolved(self._bootstrap)
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
@@ -169,12 +173,12 @@ class Admin:
             raise kafka_error(f"{self._where}: {what}", the_error(exception)) from exception
 
     def _answer(self, what: str, future: "Future[T]", client: AdminClient | None = None) -> T:
-        """The answer to a request that `client` has sent to a group's coordinator; None is the shared client."""
+        """Wait for the answer to a request of `client`, a request's own client, or of the shared client for None."""
         patience_s = _ANSWER_S if client is None else REQUEST_S
         try:
             return future.result(patience_s)
         except TimeoutError as error:
-            keep(client or self._client, future)  # freeing the client may also never end
+            keep(client or self._client, future)  # to free the client could take for ever, too
             if client is None:
                 self._client = self._made()
             raise ConnectorError(f"{self._where}: {what}: no answer for {patience_s:g} s", retriable=True) from error
@@ -182,7 +186,7 @@ class Admin:
     # Topics
 
     def partitions(self, led: bool = False) -> dict[str, int]:
-        """All topics with their partition counts; with `led`, only topics whose partitions all have a leader."""
+        """Return all topics with their partition counts; with `led`, only topics whose partitions all have a leader."""
         topics = self._ask("list topics", lambda: self._client.list_topics(timeout=SLICE_S)).topics
         return {
             name: len(topic.partitions)
@@ -191,7 +195,7 @@ class Admin:
         }
 
     def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
-        """Ask for the ids of the topics that exist; the function that is returned waits for the answer."""
+        """Request the ids of the topics that exist, and return a function that waits for the answer."""
         wanted = sorted(set(names))
         if not wanted:
             return dict
@@ -204,7 +208,7 @@ class Admin:
         return self._client.describe_topics(TopicCollection(names), request_timeout=REQUEST_S)
 
     def _ids(self, descriptions: "Mapping[str, Future[Any]]") -> dict[str, int]:
-        """Each topic's id as one number. A broker that knows none answers 0."""
+        """Return each topic's id as one number. Topics are omitted whose id the broker answers as 0, for unknown."""
         found: dict[str, int] = {}
         for name, future in descriptions.items():
             try:
@@ -219,7 +223,7 @@ class Admin:
         return found
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The configs of topics that eddy uses; none for a topic whose configs this user may not read."""
+        """Return the configs of topics that eddy uses; {} for a topic whose configs this user may not read."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
@@ -248,7 +252,7 @@ class Admin:
         try:
             for name, future in futures.items():
                 self._result(f"create topic '{name}'", future)
-        finally:  # Also if another process made a topic at the same time, since the caller may look it up next.
+        finally:  # even if another process made a topic at the same time, since the caller may look it up next
             made = {name for name, future in futures.items() if _is_there(future)}
             self._wait_until(lambda known: known.keys() >= made, "new topics are in the metadata")
 
@@ -273,15 +277,15 @@ class Admin:
     # Offsets
 
     def begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that is kept."""
+        """Return the first offset of each partition that is kept."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark."""
+        """Return the high watermark of each partition."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def stable_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offset."""
+        """Return the last stable offset of each partition."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)  # type: ignore[no-untyped-call]
 
     def _offsets(
@@ -309,7 +313,7 @@ class Admin:
         return self._ask(what, lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
-        """A request to the leaders of partitions; on a failure the cached leaders are refreshed."""
+        """Send a request to the leaders of partitions; after a failure, refresh the leaders that the client knows."""
         try:
             return request()
         except KafkaException as exception:
@@ -330,7 +334,7 @@ class Admin:
     # Groups
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The group's stable positions. Waits for an open transaction until it must have timed out."""
+        """Return the group's stable positions. Waits for an open transaction until it must have timed out."""
         wanted = [confluent_kafka.TopicPartition(*tp) for tp in partitions]
         if not wanted:
             return {}
@@ -363,11 +367,11 @@ class Admin:
         return found, next((tp.error for tp in found if tp.error is not None), None)
 
     def _leave(self, group: str) -> None:
-        """Close the client that reads a group's positions; the next request makes another."""
+        """Close the client that reads a group's positions; the next request makes another client."""
         close_within(self._outsiders.pop(group).close, f"{self._where}: positions of group '{group}'")
 
     def groups(self) -> dict[str, int]:
-        """All groups, with the number of their members."""
+        """Return all groups, each with the number of its members."""
         listed = self._ask(
             "list groups",
             lambda: self._answer("list groups", self._client.list_consumer_groups(request_timeout=REQUEST_S)),
@@ -382,11 +386,11 @@ class Admin:
         return {name: len(self._result(f"describe group '{name}'", f, client).members) for name, f in described.items()}
 
     def holder(self, group: str, name: str) -> str | None:
-        """The id of the group's static member with that name, or None."""
+        """Return the id of the group's static member with the name `name`; None if there is no such member."""
         return next((m.member_id for m in self._members(group) if m.group_instance_id == name), None)
 
     def strangers(self, group: str) -> list[str]:
-        """The members of a group that are not workers: those without a static name that begins with the group's."""
+        """Return the members of a group that are not workers: their static name does not begin with the group's."""
         return sorted(
             f"client '{member.client_id}' on {(member.host or '').lstrip('/')}"
             for member in self._members(group)
@@ -422,10 +426,10 @@ class Admin:
             time.sleep(_SESSION_PAUSE_S)
 
     def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
-        """The partitions of each member, by client name; empty during a rebalance, or if the group does not exist.
+        """Return the partitions of each member, by client name; none during a rebalance, or if there is no group.
 
-        The older call asks every broker. A request to the coordinator alone can end the process while that loads
-        (5040).
+        The older call is used, which asks every broker. The newer call asks the coordinator alone, and can crash the
+        process while the coordinator loads (librdkafka issue 5040).
         """
         try:
             with warnings.catch_warnings():

@@ -26,7 +26,7 @@ class ClientLog(logging.Filter):
         super().__init__()
         self._clock = clock
         self._guard = threading.Lock()
-        # By cause: the time of its next line, and the number of suppressed lines.
+        # For each cause the time at which its next line is due, and the number of suppressed lines.
         self._causes: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -39,7 +39,7 @@ class ClientLog(logging.Filter):
         return shown
 
     def _counted(self, what: str) -> tuple[bool, int]:
-        """Whether a line of that cause is due, and how many were suppressed since the last one."""
+        """Return whether a line of a cause is due, and how many lines were suppressed since the last shown line."""
         with self._guard:
             now = self._clock()
             due, held_back = self._causes.pop(what, (now, 0))
@@ -51,13 +51,13 @@ class ClientLog(logging.Filter):
 
 
 def cause(record: logging.LogRecord) -> str:
-    """The part of a log line that names its cause. The client gives its kind, its name and a text."""
+    """Return the part of a log line that names its cause. The line has the client's kind, its name and a text."""
     parts = record.args if isinstance(record.args, tuple) and len(record.args) == 3 else ("", "", record.getMessage())
     return f"{parts[0]} {_OF_ONE_CLIENT.sub('', str(parts[2]))}"
 
 
 def client_logger() -> logging.Logger:
-    """The logger of all clients of this process."""
+    """Return the logger that all clients of this process share."""
     logger = logging.getLogger("eddy.kafka.client")
     if not any(isinstance(each, ClientLog) for each in logger.filters):
         logger.addFilter(ClientLog())

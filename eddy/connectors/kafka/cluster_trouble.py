@@ -1,14 +1,15 @@
 """Errors that clients report by callback: they explain why a request got no answer.
 
 A client that is refused (a wrong password, an invalid certificate) keeps retrying, and its requests time out. It
-reports the cause through a callback; a permanent one is stored here, and raised when a request has failed.
+reports the cause through a callback. A permanent cause is stored here, and raised when a request has failed.
 
 A client also reports the loss of a broker when only an idle connection was closed. So each polled client then sends the
-cluster a request every second, until all requests of ten seconds were answered: a broker that starts answers some of
-them. An outage begins with the third request in a row without an answer: a busy broker may miss one.
+cluster a request every second, until all requests of ten seconds were answered, because a broker that is starting
+answers only some requests. An outage begins with the third request in a row without an answer, because a busy broker
+may miss one.
 
 A client may lose its brokers for ever: a broker that has just started may answer with an empty list of brokers; the
-client then forgets all brokers and sends no request any more (librdkafka issue 5301). So a client that gets no answer,
+client then forgets all brokers and sends no more requests (librdkafka issue 5301). So a client that gets no answer,
 while brokers answer another client, is replaced.
 """
 
@@ -57,7 +58,7 @@ class ClusterTrouble:
         self._told = False
 
     def report(self, error: KafkaError) -> None:
-        """Store a report, as a client's `error_cb`. It must not raise: the call in progress would fail."""
+        """Store a report, as a client's `error_cb`. It must not raise, or the client's call in progress would fail."""
         _log.debug("client: %s (%s)", error.str(), error.name())
         if error.code() in _FINAL:
             self._final = error
@@ -87,7 +88,7 @@ class ClusterTrouble:
         self._away_since, self._back_since, self._told = None, None, False
 
     def check(self, where: str) -> None:
-        """Raises: ConfigurationError if a client was refused."""
+        """Raise the permanent error, if a client has reported one: ConfigurationError."""
         error, self._final = self._final, None
         if error is not None:
             raise kafka_error(where, error, "Check user, password and certificates: --config, --set")
@@ -104,7 +105,7 @@ class ClusterWatch:
     def is_lost(self, answers: Callable[[], bool]) -> bool:
         """Send a request if one is due.
 
-        Returns whether this client must be replaced: brokers answer others, but not it.
+        Returns whether this client must be replaced, because brokers answer other clients, but not this client.
         """
         now = self._trouble.clock()
         if not self._trouble.suspected or now < self._due:

@@ -11,20 +11,20 @@ are returned together, so the next epoch commits both.
 Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
 the same name is detected. A member sends no request to leave: others take over when its session ends.
 
-A client whose session ends while the coordinator is away and nobody polls continues without its member id when the
-coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins again, unless a later
-worker has the name. A client whose session has ended may also take its name back from a worker that has started since;
-that worker joins again, too.
+If the session of a client ends while the coordinator is away and the client is not polled, the client continues without
+its member id when the coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins
+again, unless a later worker has the name. A client whose session has ended may also take its name back from a worker
+that has started since; that worker joins again, too.
 
-A broker does not look at the topics that a static member without a member id asks for while its group rests (KIP-345).
-So a client of the classic protocol asks for other topics once it has a member id only; before, it would not wait for
-the answer that has the id, join anew without one, and nobody would read the other topics.
+While no rebalance is under way, a broker ignores the topics that a static member without a member id asks for
+(KIP-345). So a client of the classic protocol asks for other topics only once it has a member id. If it did so earlier,
+it would not wait for the answer with the id, but join anew without an id, and no member would read the other topics.
 
 A client of the classic protocol is not closed but freed, in a thread with a deadline. Closing would call the callbacks
-of a pending rebalance; if the group's side has ended already, an answer is lost, and the call waits for it for ever,
-holding Python's global lock (librdkafka 2.16). Nothing is lost by this: a static member sends no request to leave, and
-positions are committed with transactions. With `group.protocol=consumer` closing releases the member's name; callbacks
-then do nothing.
+of a pending rebalance. If the group's side has ended already, no answer arrives, and the call would wait for ever with
+Python's global lock (librdkafka 2.16). Freeing loses nothing: a static member sends no request to leave, and positions
+are committed with transactions. With `group.protocol=consumer` closing releases the member's name; callbacks then do
+nothing.
 """
 
 import logging
@@ -62,10 +62,11 @@ Name = tuple[Callable[[], str | None], Callable[[], bool]]
 
 
 class KafkaConsumer:
-    """A `Consumer`.
+    """A `Consumer` with one client of librdkafka at a time.
 
-    `starts` returns the start of partitions: the committed position, or the first offset. `name` has two functions: one
-    returns the id of the group's member with this consumer's name, or None, the other is `is_last` of `Log.consumer`.
+    `starts` returns the start of partitions: the committed position, or the first offset. `name` has two functions: the
+    first returns the id of the group's member with this consumer's name, or None; the second is `is_last` of
+    `Log.consumer`.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class KafkaConsumer:
             self._do(self._ask_for, self._topics)
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
-        """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member took this one's name."""
+        """Poll as `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member has this member's name."""
         self._demand_open()
         columns: dict[tuple[str, int], Columns] = {}
         ends: dict[TopicPartition, int] = {}
@@ -135,7 +136,7 @@ class KafkaConsumer:
             raise ConnectorError(f"{self._where}: this consumer was closed; an open one is needed")
 
     def _join_as_before(self, fenced: SlotTakenError) -> None:
-        """Join again, since a fenced client is unusable. Raises: SlotTakenError if another has the name."""
+        """Join again, since a fenced client is unusable. Raises: SlotTakenError if a later member has the name."""
         taken = self._holder() not in (None, self._member)
         if taken and not self._is_last():
             raise fenced
@@ -161,7 +162,7 @@ class KafkaConsumer:
         return news
 
     def _within(self, polled: list[Records], max_bytes: int) -> list[Records]:
-        """The records up to `max_bytes`; later records of the last chunk are given back, and fetched again."""
+        """Return the records up to `max_bytes`; later records are given back to the client, and fetched again."""
         kept = within(polled, max_bytes)
         self.seek({TopicPartition(r.topic, r.partition): r.next_offset for r in kept})
         return kept
@@ -201,8 +202,8 @@ class KafkaConsumer:
     def _out_of_range(self, message: Message) -> None:
         """Continue if the position is retained; raise if it is not.
 
-        After a pause beyond the session the client reports an earlier fetch, at an offset that was purged meanwhile:
-        this says nothing about the current position. Raises: FencedError; ConnectorError.
+        After a pause beyond the session the client may report an earlier fetch, at an offset that was purged meanwhile.
+        Such a report tells nothing about the current position. Raises: FencedError; ConnectorError.
         """
         where = TopicPartition(message.topic(), message.partition())  # type: ignore[arg-type]
         position = self._positions.get(where, _LOST)
@@ -212,7 +213,7 @@ class KafkaConsumer:
         self._positions[where] = _LOST
         named = confluent_kafka.TopicPartition(*where)
         first, end = in_slices(lambda wait_s: self._client.get_watermark_offsets(named, timeout=wait_s), _REQUEST_S)
-        # Positions are requested last: another worker commits before it purges, so purges before `first` are covered.
+        # Positions are requested last: another worker commits before it purges, so they include purges before `first`.
         found = in_slices(lambda wait_s: self._client.committed([named], timeout=wait_s), _REQUEST_S)[0]
         committed = found.offset if found.metadata else _LOST  # a position without a note was not committed by a worker
         what = f"{self._where}: position {position} of '{where.topic}' partition {where.partition}"
@@ -247,7 +248,7 @@ class KafkaConsumer:
         self.seek(back)
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
-        """Move the client and the position. A partition that the client does not fetch is assigned anew.
+        """Move the client and the position to `offset`. A partition that the client does not fetch is assigned anew.
 
         Raises: ConnectorError; the position is then unknown, so that the next seek is not skipped.
         """
@@ -283,7 +284,7 @@ class KafkaConsumer:
         self._place()
 
     def _place(self) -> None:
-        """Start the assigned partitions. If their positions are not available yet, the next poll retries."""
+        """Start the assigned partitions at their positions. If these are not available yet, the next poll retries."""
         if not self._unplaced:
             return
         starts = self._starts(self._unplaced)
@@ -329,17 +330,17 @@ class KafkaConsumer:
         self._on_revoke(client, partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions owned as of the last poll."""
+        """Return the partitions that this member owned at the last poll."""
         return frozenset(self._positions)
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """As `Consumer.subscribe`. A topic that does not exist has no partitions."""
+        """Ask for the partitions of `topics` from now on. A topic that does not exist has no partitions."""
         self._demand_open()
         self._topics = list(topics)
         self._ask_anew()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """As `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""
+        """Move to offsets as `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""
         for partition, offset in positions.items():
             if partition not in self._positions:
                 raise ConnectorError(
@@ -360,7 +361,7 @@ class KafkaConsumer:
         """As `Consumer.resume`."""
         for partition in self._end_pauses(partitions):
             if (position := self._positions.get(partition, _LOST)) != _LOST:
-                # Otherwise the client fetches only at its next check, up to a second later.
+                # A seek, since otherwise the client would fetch only at its next check, up to a second later.
                 self._seek(partition, position)
 
     def _do(self, call: Callable[[T], None], argument: T) -> None:
@@ -371,7 +372,7 @@ class KafkaConsumer:
             raise kafka_error(f"{self._where}: {getattr(call, '__name__', 'call')}", error) from exception
 
     def group_metadata(self) -> object:
-        """The group, member and generation now. Raises: ConnectorError if this consumer was closed."""
+        """Return the group, member and generation now. Raises: ConnectorError if this consumer was closed."""
         self._demand_open()
         return self._client.consumer_group_metadata()
 
@@ -382,7 +383,7 @@ class KafkaConsumer:
             self._close_client()
 
     def _close_client(self) -> None:
-        """Release the last reference to the client; a thread frees it."""
+        """Release the last reference to the client, so that a thread frees the client."""
         self._live, client, what = None, [self._client], f"{self._where}: consumer"
         del self._client
         if self._incremental:

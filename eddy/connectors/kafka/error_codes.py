@@ -50,7 +50,7 @@ _TRANSIENT = {
     KafkaError._PURGE_QUEUE,
     KafkaError._PURGE_INFLIGHT,
     KafkaError._RETRY,
-    KafkaError._NOENT,  # the leader of a partition whose offsets are requested is not known yet
+    KafkaError._NOENT,  # offsets were requested of a partition whose leader is not known yet
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.BROKER_NOT_AVAILABLE,
@@ -77,13 +77,13 @@ _TRANSIENT = {
 
 
 def error_of(exception: BaseException) -> KafkaError | None:
-    """The `KafkaError` of an exception of the client, or None."""
+    """Return the `KafkaError` of an exception of the client; None if the exception has none."""
     found = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
     return found if isinstance(found, KafkaError) else None
 
 
 def the_error(exception: KafkaException) -> KafkaError:
-    """The `KafkaError` of a `KafkaException`, which always has one."""
+    """Return the `KafkaError` of a `KafkaException`, which always has one."""
     error = error_of(exception)
     assert error is not None
     return error
@@ -95,7 +95,7 @@ def is_transient(error: KafkaError) -> bool:
 
 
 def kafka_error(where: str, error: KafkaError, fix: str = "") -> ConnectorError:
-    """The error of eddy for an error of Kafka; `where` names the operation and its place."""
+    """Return eddy's error for an error of Kafka; `where` names the operation and its place."""
     code, text = error.code(), f"{where}: {error.str()} ({error.name()})"
     if code == KafkaError.UNRELEASED_INSTANCE_ID or (code == KafkaError._FATAL and "still used" in error.str()):
         return SlotTakenError(

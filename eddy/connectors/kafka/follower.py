@@ -27,7 +27,7 @@ _IGNORED = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
     KafkaError._RESOLVE,
-    # The client needs a group's name, and searches for its coordinator without success.
+    # The client needs the name of a group; its search for the group's coordinator may fail.
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 }
 
@@ -44,7 +44,7 @@ class KafkaFollower:
         self._client: confluent_kafka.Consumer | None = self._assigned()
 
     def _assigned(self) -> confluent_kafka.Consumer:
-        """A client that continues from the positions."""
+        """Make a client that continues from the positions."""
         self._watch = ClusterWatch(self._trouble)
         client = confluent_kafka.Consumer(self._settings)
         client.assign([confluent_kafka.TopicPartition(*tp, offset) for tp, offset in self._positions.items()])
@@ -53,7 +53,7 @@ class KafkaFollower:
         return client
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> list[Records]:
-        """As `Follower.poll`. Raises: ConnectorError, retriable while no broker answers."""
+        """Poll as `Follower.poll`. Raises: ConnectorError, retriable while no broker answers."""
         columns: dict[tuple[str, int], Columns] = {}
         ends: dict[TopicPartition, int] = {}
         try:
@@ -116,7 +116,7 @@ class KafkaFollower:
             self._paused -= wanted
             client = self._open()
             client.resume([confluent_kafka.TopicPartition(*tp) for tp in wanted])
-            for tp in wanted:  # a seek, since the client would otherwise resume at its next check, up to a second later
+            for tp in wanted:  # without a seek the client would resume only at its next check, up to a second later
                 client.seek(confluent_kafka.TopicPartition(*tp, self._positions[tp]))
 
     def close(self) -> None:

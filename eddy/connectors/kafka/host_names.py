@@ -1,6 +1,6 @@
-"""Whether the names of bootstrap servers resolve: a wrong name is known at once, without waiting for a broker.
+"""Checks whether the names of bootstrap servers resolve, so that a wrong name is reported at once.
 
-librdkafka retries a name that does not resolve like a broker that is away, for as long as a request may take.
+Otherwise librdkafka would retry such a name, like a broker that is away, until the time limit of a request.
 """
 
 import re
@@ -19,16 +19,16 @@ class Unresolved(str):
     final: bool
 
     def __new__(cls, text: str, final: bool) -> "Unresolved":
-        """The text, with its attribute."""
+        """Make the text, with its attribute `final`."""
         made = super().__new__(cls, text)
         made.final = final
         return made
 
 
 def unresolved(bootstrap: str) -> Unresolved | None:
-    """The names of `bootstrap`, HOST:PORT,…, with the reason, if none of them resolves; None if one may resolve.
+    """Return the names in `bootstrap`, HOST:PORT,…, with the reasons, if none resolves; None if one may resolve.
 
-    A name server that does not answer within a second leaves the question open.
+    If a name server does not answer within a second, the name may resolve.
 
     >>> unresolved("127.0.0.1:9092,nowhere.invalid:9092")
     >>> unresolved("[::1]:9092")

@@ -5,7 +5,7 @@
     ssl.keystore.* of type PKCS12                       unchanged
     serializers, schema registry, reporters             ignored: nothing here reads them
 
-librdkafka cannot read a Java keystore: that is an error. All other settings are passed on unchanged.
+A Java keystore is an error, because librdkafka cannot read it. All other settings are passed on unchanged.
 """
 
 import re
@@ -40,7 +40,7 @@ def is_left_out(key: str) -> bool:
 
 
 def translated(settings: Mapping[str, str], origins: Mapping[str, str]) -> dict[str, str]:
-    """The settings with librdkafka's names. Raises: ConfigurationError for one without an equivalent."""
+    """Return the settings with librdkafka's names. Raises: ConfigurationError for a setting without equivalent."""
     found = {_RENAMED.get(key, key): value for key, value in settings.items() if not is_left_out(key)}
     if (jaas := found.pop("sasl.jaas.config", None)) is not None:
         found = _login(jaas, origins.get("sasl.jaas.config", "settings")) | found
@@ -52,7 +52,7 @@ def translated(settings: Mapping[str, str], origins: Mapping[str, str]) -> dict[
 
 
 def _login(jaas: str, origin: str) -> dict[str, str]:
-    """User and password of a JAAS entry."""
+    """Return librdkafka's settings for the user and the password in a JAAS entry."""
     entry = _JAAS.fullmatch(jaas)
     if entry is None or not entry[1].endswith(_WITH_PASSWORD):
         module = entry[1].rpartition(".")[2] if entry else "no login module"
@@ -73,7 +73,7 @@ def _login(jaas: str, origin: str) -> dict[str, str]:
 
 
 def _kind(settings: dict[str, str], store: str) -> str:
-    """The format of a store: PEM, PKCS12 or JKS, by its type or else by its suffix."""
+    """Return the format of a keystore or truststore, PEM, PKCS12 or JKS, by its type or else by its suffix."""
     suffix = PurePath(settings.get(f"{store}.location", "")).suffix.lower()
     known = {".pem": "PEM", ".crt": "PEM", ".cer": "PEM", ".p12": "PKCS12", ".pfx": "PKCS12"}
     return (settings.pop(f"{store}.type", "") or known.get(suffix, "JKS")).upper()

@@ -10,8 +10,8 @@ Guarantees of the port beyond Kafka's own, and how they are provided:
     nothing skipped    positions are explicit; `auto.offset.reset` is `error`
     one owner          generation at commit, transactional id, static membership
 
-Rule 6 is not provided: Kafka compacts records that a group has not read, so a table's source topic cannot replace its
-changelog (ADR 9).
+Rule 6 of the port is not provided: Kafka compacts records that a group has not read, so a table's source topic cannot
+replace its changelog (ADR 9).
 """
 
 import time
@@ -54,9 +54,9 @@ T = TypeVar("T")
 _TRANSACTION_TIMEOUT_MS = 20_000
 _SILENT = 0  # no log of the admin client, which would be written to stderr; its errors are raised anyway
 SWEEP_S = 20.0
-"""How long after a transaction's time limit a broker may take to end it."""
+"""Seconds after a transaction's time limit within which a broker ends the transaction."""
 RECENT_S = 1.0
-"""How long the spec of a topic that refuses records is taken for known."""
+"""Seconds between two reads of the spec of a topic that refuses records."""
 _COMMON: dict[str, object] = {"retry.backoff.ms": 10, "topic.metadata.propagation.max.ms": 30_000}
 _CONSUMER: dict[str, object] = {
     "enable.auto.commit": False,
@@ -130,7 +130,7 @@ class KafkaLog(WritableLog):
         return False
 
     def _reports(self) -> dict[str, object]:
-        """The callbacks for the log lines and errors of a polled client."""
+        """Return the callbacks for the log lines and errors of a polled client, as settings."""
         return {"error_cb": self._trouble.report, "logger": client_logger()}
 
     def _made(self, client: Callable[[Mapping[str, object]], T], settings: Mapping[str, object]) -> T:
@@ -144,11 +144,11 @@ class KafkaLog(WritableLog):
             ) from exception
 
     def reach(self, timeout_s: float) -> None:
-        """As `Log.reach`. Raises: ConfigurationError if a client was refused."""
+        """Check that a broker answers, as `Log.reach`. Raises: ConfigurationError if a client was refused."""
         self._admin.reach(timeout_s)
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
-        """As `Log.topics`. Configs that this user may not read are missing."""
+        """Return topics as `Log.topics`. Configs that this user may not read are missing."""
         wanted = None if names is None else check_topic_names(self.where, names)
         known = self._admin.partitions()
         found = known if wanted is None else {name: known[name] for name in wanted if name in known}
@@ -165,7 +165,7 @@ class KafkaLog(WritableLog):
         values: Sequence[bytes | None],
         headers: Sequence[Headers] | None,
     ) -> dict[int, RecordRefusedError]:
-        """As `Log.refusals`. A spec by which a record is refused is read anew, at most once in `RECENT_S`."""
+        """Return refusals as `Log.refusals`. If a record is refused, the spec is read anew, once in `RECENT_S`."""
         where, spec = f"send to '{topic}'", self._spec_of(topic)
         found = refusals(where, spec, keys, values, headers, OVERHEAD_BYTES)
         if found and time.monotonic() - self._read_s.get(topic, 0.0) > RECENT_S:
@@ -178,11 +178,11 @@ class KafkaLog(WritableLog):
         return dict(self._admin.partitions())
 
     def topic_ids(self, names: Iterable[str]) -> Callable[[], dict[str, int]]:
-        """As `Log.topic_ids`; brokers before Kafka 2.8 know none."""
+        """Request ids as `Log.topic_ids`; brokers before Kafka 2.8 know no ids."""
         return self._admin.topic_ids(check_topic_names(self.where, names))
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
-        """As `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
+        """Make topics as `Log.create_topics`, with the settings' `replication.factor` and `topic.…` configs."""
         self._admin.create(specs, self.settings.replication_factor, self.settings.topic_configs)
 
     def delete_topics(self, names: Iterable[str]) -> None:
@@ -196,15 +196,15 @@ class KafkaLog(WritableLog):
         return self._admin.begins(self._checked(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Log.end_offsets`: high watermarks."""
+        """Return the high watermarks, which are Kafka's end offsets."""
         return self._admin.ends(self._checked(partitions))
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Log.stable_offsets`: last stable offsets."""
+        """Return Kafka's last stable offsets."""
         return self._admin.stable_ends(self._checked(partitions))
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
-        """As `Log.committed`: waits for open transactions, until they must have timed out."""
+        """Return positions as `Log.committed`, after a wait for open transactions to end or to time out."""
         return self._admin.committed(group, self._checked(partitions))
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
@@ -250,9 +250,9 @@ class KafkaLog(WritableLog):
     def consumer(
         self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
     ) -> KafkaConsumer:
-        """As `Log.consumer`. Raises: ConfigurationError if a topic does not exist; SlotTakenError.
+        """Join a group as `Log.consumer`. Raises: ConfigurationError if a topic does not exist; SlotTakenError.
 
-        After a change of topics it waits until the earlier session of this member is over.
+        After a change of topics the call waits until the earlier session of this member is over.
         """
         topics = check_topic_names(self.where, topics)
         known = self._admin.partitions()
@@ -265,7 +265,7 @@ class KafkaLog(WritableLog):
         defaults = _CONSUMER | ({} if asked.get("group.protocol") == "consumer" else _MEMBER)
         names = {"group.id": group, "group.instance.id": f"{group}-{member}", "client.id": f"{group}-{member}"}
         settings = _COMMON | defaults | asked | names | self._reports()
-        # Only in the classic protocol: in the newer one the broker assigns by each member's subscription.
+        # Only in the classic protocol, because in the newer one the broker assigns by each member's subscription.
         if "session.timeout.ms" in settings:
             session_s = int(str(settings["session.timeout.ms"])) / 1000
             self._admin.outlast(group, f"{group}-{member}", {topic: known[topic] for topic in topics}, session_s)
@@ -281,7 +281,7 @@ class KafkaLog(WritableLog):
         return made
 
     def starts(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The start of a group's partitions: its position, or the first offset."""
+        """Return the start of each partition: the group's position, or the first offset if there is no position."""
         wanted = list(partitions)
         committed, begins = self._admin.committed(group, wanted), self._admin.begins(wanted)
         return {tp: committed[tp].offset if tp in committed else begins[tp] for tp in wanted}
@@ -294,11 +294,11 @@ class KafkaLog(WritableLog):
         return self._made(lambda s: KafkaProducer(s, self._spec_of, self._forget, self._trouble), settings)
 
     def _forget(self, topics: Collection[str]) -> None:
-        """Forget the specs of topics, which have changed: the next use requests them."""
+        """Forget the specs of topics that have changed, so that the next use requests them."""
         self._specs = {name: spec for name, spec in self._specs.items() if name not in topics}
 
     def _spec_of(self, topic: str) -> TopicSpec:
-        """The spec of a topic, as of its last request."""
+        """Return the spec of a topic, as of the last request for it."""
         if topic not in self._specs:
             self.topics([topic])
         return self._specs.get(topic, TopicSpec(topic, 0))

@@ -1,10 +1,10 @@
 """Transactions that commit positions of a group without members, guarded by a member of another group.
 
 A transaction may move positions of several groups. The broker accepts positions of a group without members from any
-program. So these positions are sent first, and then one position of the guarding group, in which another program has a
-member, with the generation of that member. The broker refuses this position if the group has a newer generation without
-the member, and then the transaction cannot commit (KIP-447). Until the transaction ends, the positions are pending, and
-a worker that takes over waits.
+program. So these positions are sent first. Then one position of the guarding group is sent, in which another program
+has a member, with the generation of that member. The broker refuses this position if the group has a newer generation
+without the member, and then the transaction cannot commit (KIP-447). Until the transaction ends, the positions are
+pending, and a worker that takes over waits.
 """
 
 import struct
@@ -28,7 +28,7 @@ class Member:
     instance: str | None = None
 
     def metadata(self) -> bytes:
-        """As `Consumer.consumer_group_metadata` gives it: librdkafka's form, version 2."""
+        """Encode the member in librdkafka's form, version 2, as `Consumer.consumer_group_metadata` returns it."""
         parts = [b"CGMDv2:", _GENERATION.pack(self.generation), self.group.encode(), b"\0", self.member.encode(), b"\0"]
         named = b"\1" if self.instance is None else b"\0" + self.instance.encode() + b"\0"
         return b"".join([*parts, named])

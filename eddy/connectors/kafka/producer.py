@@ -1,15 +1,16 @@
 """A transactional producer: `Producer` over librdkafka's producer.
 
-Records are passed to the client one by one without a callback, its fastest way; only the last one of each partition in
-a call requests its offset, and the order within the partition gives the offsets of the others.
+Records are passed to the client one by one without a callback, which is its fastest way. Only the last record of each
+partition in a call requests its offset; the offsets of earlier records follow from their order in the partition.
 
 The client writes batches of up to `batch.size` bytes, and a broker refuses a batch that is larger than its topic's
 `max.message.bytes`, whatever the sizes of its records. So records of a topic with a lower limit are flushed before they
 may make such a batch. A limit that was changed after the spec of the topic was read is read anew.
 
 If the end of a transaction took long, or the network failed meanwhile, a delayed request may end the *next* transaction
-(Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so one
-is made before the next `begin`; also after an abort that threw records away, which leaves gaps in their sequences.
+(Kafka before KIP-890's second part, which librdkafka does not implement). A new producer fences such a request, so a
+new one is made before the next `begin`. A new one is also made after an abort that dropped records, because the
+sequence numbers of records have a gap then.
 Source: Jepsen, "Bufstream 0.1.0", 2024, §3; librdkafka issue 5423.
 """
 
@@ -119,7 +120,7 @@ class KafkaProducer:
             self._client.poll(0)
 
     def begin(self) -> None:
-        """As `Producer.begin`. Makes a new client if requests of an ended transaction may be under way."""
+        """Open a transaction, with a new client if requests of an ended transaction may be under way."""
         if self._done:
             raise FencedError(f"{self._where}: fenced; another worker has taken over. Make another: log.producer(…)")
         if self._open:
@@ -132,7 +133,7 @@ class KafkaProducer:
             _log.info("%s: made anew, since requests of an ended transaction may be under way", self._where)
             self._close_client()
             self._client = self._made()
-            self._suspicious = False  # after the new client: if none could be made, the next call retries
+            self._suspicious = False  # set after the new client is made: if that fails, the next call retries
         self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
         self._open = True
 
@@ -158,12 +159,12 @@ class KafkaProducer:
         try:
             check_records(where, spec, keys, values, timestamps, headers, OVERHEAD_BYTES)
         except RecordRefusedError:
-            self._forget([topic])  # the limit may have been raised: the next attempt is by what it is then
+            self._forget([topic])  # the limit may have been raised: the next attempt reads it anew
             raise
         reports: list[object] = [None] * len(keys)
         for last in dict(zip(partitions, range(len(keys)), strict=True)).values():
             reports[last] = self._reports.take
-        # The broker may refuse a batch with a record of the future.
+        # The broker may refuse a batch with a record whose timestamp is in the future.
         if max(timestamps) > (now_ms := time.time() * 1000):
             for place, timestamp in enumerate(timestamps):
                 if timestamp > now_ms:
@@ -218,7 +219,9 @@ class KafkaProducer:
                 deque(map(self._client.produce, repeat(topic), first, *others), maxlen=0)
                 return
             except BufferError:
-                taken = count - length_hint(first) - 1  # the last record was refused, and is sent again
+                taken = (
+                    count - length_hint(first) - 1
+                )  # the full queue has refused the last record, which is sent again
                 if taken > start:
                     deadline = time.monotonic() + PATIENCE_S
                 start = taken
@@ -250,7 +253,7 @@ class KafkaProducer:
         return dict(self._reports.ends)
 
     def _flush(self) -> int:
-        """One slice of the client's flush. Returns the number of records left."""
+        """Let the client flush for one slice of time. Returns the number of records left."""
         try:
             return self._client.flush(SLICE_S)
         except SystemError as trouble:  # the client reports a fatal error of a callback as a SystemError
@@ -288,8 +291,8 @@ class KafkaProducer:
         """Send positions in a thread: if a coordinator has stopped, the call may never return (librdkafka issue 5511).
 
         So a client that has seen the network fail does not make the call, and a client whose call does not return is
-        abandoned. Meanwhile the broker receives the last record, a cut, which saves two round trips. `flush` reports on
-        it.
+        abandoned. Meanwhile the broker receives the last record, a cut, which saves two round trips. The delivery of
+        that record is reported by `flush`.
         """
         self._listen()
         if self._suspicious:
@@ -335,14 +338,14 @@ class KafkaProducer:
                 raise self._error(exception, "commit") from exception
 
     def _close_transaction(self) -> None:
-        """Close the transaction. Its late reports are stored in an object that is no longer read."""
+        """Note the end of the transaction. Its late delivery reports are stored in an object that is no longer read."""
         self._open = False
         self._reports = _Reports()
         self._topics.clear()
         self._unflushed.clear()
 
     def abort(self) -> None:
-        """As `Producer.abort`. Raises: ConnectorError if the client is unusable."""
+        """Drop the open transaction, if there is one. Raises: ConnectorError if the client is unusable."""
         self._abort(PATIENCE_S)
 
     def _abort(self, patience_s: float) -> None:
@@ -359,7 +362,7 @@ class KafkaProducer:
         try:
             self._insist(self._abort_transaction, "abort", patience_s)
         except ConnectorError as error:
-            self._stuck = error.retriable  # closing the client would abort again, and wait for an answer
+            self._stuck = error.retriable  # if the client were closed, it would abort again, and wait for an answer
             raise
         if time.monotonic() - started > _SUSPICIOUS_S:
             self._suspicious = True
@@ -367,8 +370,8 @@ class KafkaProducer:
     def _records_under_way(self) -> bool:
         """Wait a moment for the records under way. Returns whether some are left, which an abort drops.
 
-        If it drops records, the next transaction of this client would begin with a gap in the sequence of their
-        partitions.
+        After an abort that drops records, the next transaction of this client would begin with a gap in the sequence
+        numbers of their partitions.
         """
         if self._suspicious:
             return True
@@ -386,7 +389,7 @@ class KafkaProducer:
             self._suspicious = True
 
     def close(self) -> None:
-        """As `Producer.close`; the second call does nothing. A transaction that cannot be aborted times out."""
+        """Abort an open transaction and release the client. A transaction that cannot be aborted times out."""
         with contextlib.suppress(ConnectorError):
             self._abort(CLOSE_S)
         self._done = True
@@ -395,9 +398,10 @@ class KafkaProducer:
             self._close_client()
 
     def _close_client(self) -> None:
-        """Close the client, and forget it: its callback refers to this object, so that neither would be freed.
+        """Close the client, and drop the reference to it.
 
-        A process may have some 1,000 clients that are not freed.
+        The client's callback refers to this object, so that otherwise neither would be freed. A process may have some
+        1,000 clients that are not freed.
         """
         client = self.__dict__.pop("_client", None)
         if self._stuck:
@@ -425,9 +429,9 @@ class KafkaProducer:
                 time.sleep(_PAUSE_S)
 
     def _error(self, exception: KafkaException, what: str) -> ConnectorError | RecordRefusedError:
-        """The error to raise; after a fatal or fencing one this producer cannot be used.
+        """Return the error to raise. After a fatal or a fencing error this producer cannot be used.
 
-        Whether the worker's name is lost is decided by the consumer, which asks which member has it.
+        Whether the worker has lost its name is decided by the consumer, which asks which member has the name.
         """
         error, what = self._cause(the_error(exception), what)
         if known := self._refusal(error, what) or self._outdated(error):
@@ -440,7 +444,7 @@ class KafkaProducer:
         return made
 
     def _refusal(self, error: KafkaError, what: str) -> RecordRefusedError | None:
-        """The error for a batch that the broker refuses for one of its records; None for any other error."""
+        """Return the error for a batch that the broker refuses for one of its records; None for any other error."""
         if error.code() not in _REFUSALS:
             return None
         topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
@@ -451,7 +455,7 @@ class KafkaProducer:
         )
 
     def _outdated(self, error: KafkaError) -> ConnectorError | None:
-        """The error for a batch that is larger than its topic accepts now; None for any other error."""
+        """Return the error for a batch that is larger than its topic accepts now; None for any other error."""
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             return None
         topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))
@@ -463,10 +467,10 @@ class KafkaProducer:
         )
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:
-        """The cause of a failed transaction, if a call reports only that it has failed.
+        """Return the cause of a failed transaction, and a text, if a call reports only that the transaction has failed.
 
-        The client fails a transaction by itself, e.g. when it may not write to one of the topics. Beginning another
-        transaction is then refused, with the cause.
+        The client fails a transaction by itself, e.g. when it may not write to one of the topics. Then it refuses to
+        begin another transaction, and tells the cause.
         """
         failed = self._reports.failed
         if failed is not None and failed.code() in _REFUSALS:

@@ -32,7 +32,7 @@ class Setting(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[Setting]:
-    """The settings of a `.properties` file, in their order. Raises: ConfigurationError."""
+    """Yield the settings of a `.properties` file, in their order. Raises: ConfigurationError."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeError) as error:
@@ -49,7 +49,7 @@ def read_file(path: Path) -> Iterator[Setting]:
 
 
 def read_pairs(pairs: Iterable[str]) -> Iterator[Setting]:
-    """The settings of texts `KEY=VALUE`. Raises: ConfigurationError."""
+    """Yield the settings of texts `KEY=VALUE`. Raises: ConfigurationError."""
     for number, pair in enumerate(pairs, 1):
         key, equals, value = pair.partition("=")
         if not equals or not _NAME.fullmatch(key.strip()):
@@ -58,7 +58,7 @@ def read_pairs(pairs: Iterable[str]) -> Iterator[Setting]:
 
 
 def resolved(setting: Setting, environ: Mapping[str, str]) -> Setting:
-    """The setting with its references replaced. Raises: ConfigurationError naming the key and the reference."""
+    """Replace the references in a setting. Raises: ConfigurationError naming the key and the reference."""
 
     def text(reference: re.Match[str]) -> str:
         source, name = reference.groups()
@@ -79,7 +79,7 @@ def resolved(setting: Setting, environ: Mapping[str, str]) -> Setting:
 
 
 def _logical(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """Lines without comments, each joined with its continuation lines, and the number of its first line."""
+    """Yield the lines without comments, each as (number of its first line, text with continuation lines)."""
     numbered = iter(enumerate(lines, 1))
     for number, line in numbered:
         joined = line.lstrip()

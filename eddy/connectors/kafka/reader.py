@@ -2,7 +2,7 @@
 
 One client serves all reads. Between slices of one read it keeps its position and fetches ahead, so that the next slice
 needs no seek; at the end of a read it is unassigned, since it would otherwise fetch a hundred times a second. A client
-that gets no answers is replaced, since it may have lost its brokers for ever (`trouble.py`).
+that gets no answers is replaced, since it may have lost its brokers for ever (`cluster_trouble.py`).
 """
 
 import time
@@ -30,7 +30,7 @@ _PASSED_OVER = {
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TIMED_OUT,
-    # The client needs a group's name, and searches for its coordinator without success.
+    # The client needs the name of a group; its search for the group's coordinator may fail.
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 }
 
@@ -45,7 +45,7 @@ class KafkaReader:
         self._known: set[str] = set()
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
-        """As `Log.read`. `next_offset` is lower than `end` if an open transaction blocks later records."""
+        """Read records as `Log.read`. `next_offset` is lower than `end` if an open transaction blocks later records."""
         columns, position = Columns(), start
         if start < end and max_records:
             try:
@@ -120,7 +120,7 @@ class KafkaReader:
             raise kafka_error(where, error)
 
     def _go_on(self, partition: TopicPartition, position: int) -> None:
-        """Continue from `position` if it is retained: the event may be a late one of an earlier read."""
+        """Continue from `position` if it is retained: then the event was a late one, of an earlier read."""
         client = self._client
         assert client is not None
         named = confluent_kafka.TopicPartition(*partition)
@@ -133,7 +133,7 @@ class KafkaReader:
         client.assign([confluent_kafka.TopicPartition(*partition, position)])
 
     def close(self) -> None:
-        """Close the client, if there is one; the next read makes another."""
+        """Close the client, if there is one; the next read makes another client."""
         client, self._client, self._at = self._client, None, None
         self._known.clear()
         if client is not None:

@@ -27,7 +27,7 @@ def _is_one_run(batch: list[Message]) -> bool:
 
 
 def _whereabouts(message: Message) -> tuple[str, int] | None:
-    """The topic and partition of a record; None for an event."""
+    """Return the topic and the partition of a message that is a record; None for an event."""
     return (message.topic(), message.partition()) if message.error() is None else None  # type: ignore[return-value]
 
 
@@ -61,7 +61,7 @@ class Columns:
             self.bytes += sum(len(name) + len(value) for pairs in given for name, value in pairs)
 
     def records(self, topic: str, partition: int, next_offset: int | None = None) -> Records:
-        """The columns as `Records`. Give `next_offset` if it is known to be higher than the last offset plus one."""
+        """Return the columns as `Records`. `next_offset` is given if it is higher than the last offset plus one."""
         behind = self.offsets[-1] + 1 if self.offsets else 0
         if self.headers:
             self.headers.extend([()] * (len(self.offsets) - len(self.headers)))
@@ -78,7 +78,7 @@ class Columns:
 
 
 def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[Message]:
-    """Sort the records of a batch into columns. Returns its events, to be handled afterwards, since they may raise."""
+    """Sort a batch's records into columns. Returns its events, to be handled afterwards, since this may raise."""
     if _is_one_run(batch) and (where := _whereabouts(batch[0])) is not None:
         columns.setdefault(where, Columns()).add(batch)
         return []
@@ -92,7 +92,7 @@ def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[
 
 
 def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
-    """The number of further records, of the average size so far, that fit into `max_bytes`; 0 only if none are left."""
+    """Return how many more records of the average size so far fit into `max_bytes`; 0 only if no bytes are left."""
     left = max_bytes - sum(column.bytes for column in columns.values())
     records = sum(len(column.offsets) for column in columns.values())
     return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK
@@ -109,7 +109,7 @@ def gather(
 ) -> None:
     """Wait for one message, and read all that have been fetched: `room` records at most, and about `max_bytes`.
 
-    The ends of partitions are stored in `ends`; `event` is called with each other message that is not a record.
+    The ends of partitions are stored in `ends`. `event` is called with every other message that is not a record.
     """
     first = client.poll(max(timeout_s, 0.0))
     batch = [] if first is None else [first]
@@ -129,7 +129,7 @@ def gather(
 def records_of(
     columns: Mapping[tuple[str, int], Columns], ends: Mapping[TopicPartition, int], positions: dict[TopicPartition, int]
 ) -> list[Records]:
-    """The records of a poll. `ends` are positions at partitions' ends; `positions` move past the returned records."""
+    """Return the records of a poll. `ends` are positions at partitions' ends; `positions` move past the records."""
     found = []
     for where in columns.keys() | ends.keys():
         partition = TopicPartition(*where)
@@ -144,9 +144,9 @@ def records_of(
 
 
 def within(polled: list[Records], max_bytes: int) -> list[Records]:
-    """The first records of each partition, together at most `max_bytes`, but at least one record.
+    """Return the first records of each partition, together at most `max_bytes`, but at least one record.
 
-    The partitions get equal shares; bytes that smaller partitions do not use are shared by the others.
+    The partitions get equal shares of the bytes. Bytes that smaller partitions do not use are shared by larger ones.
     """
     sizes = {id(records): records.bytes() for records in polled}
     if sum(sizes.values()) <= max_bytes:

@@ -48,7 +48,7 @@ _REFUSED_OF_TOPICS = {
 
 _CONSUMER, _PRODUCER, _ADMIN, _TOPIC = "consumer", "producer", "admin", "topic"
 _OF_CLIENTS = re.compile(r"topic\.(metadata\..*|blacklist)")
-"""Settings of every client, whatever their prefix looks like."""
+"""Settings of every client that begin with `topic.`, although this prefix marks the settings of topics."""
 
 _OF_CONSUMERS = re.compile(
     r"(session\.timeout|heartbeat\.interval|coordinator\.query\.interval|max\.poll\.interval|auto\.commit\.interval)\.ms"
@@ -114,15 +114,15 @@ class KafkaSettings:
         return self.shared["bootstrap.servers"]
 
     def for_consumer(self) -> dict[str, str]:
-        """The user's settings for a consumer."""
+        """Return the user's settings for a consumer."""
         return self._merged(_CONSUMER, _OF_PRODUCERS)
 
     def for_producer(self) -> dict[str, str]:
-        """The user's settings for a producer."""
+        """Return the user's settings for a producer."""
         return self._merged(_PRODUCER, _OF_CONSUMERS)
 
     def for_admin(self) -> dict[str, str]:
-        """The user's settings for an admin client."""
+        """Return the user's settings for an admin client."""
         return {key: value for key, value in self._merged(_ADMIN, _OF_CONSUMERS).items() if not _is(_OF_PRODUCERS, key)}
 
     def _merged(self, client: str, others: re.Pattern[str]) -> dict[str, str]:
@@ -137,7 +137,7 @@ class KafkaSettings:
 
 
 def shown(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings for display: `***` in place of possible secrets."""
+    """Return settings for display, with `***` in place of possible secrets."""
     return {
         key: "***" if _SECRET.search(key) else _USER_INFO.sub("***@", str(value)) for key, value in settings.items()
     }
@@ -180,7 +180,7 @@ def _replicas(value: str, origin: str) -> int:
 
 
 def _check_servers(settings: Mapping[str, str], origins: Mapping[str, str]) -> None:
-    """Raises: ConfigurationError if there are none. Warns of servers reached without encryption."""
+    """Check that there are servers; warn of servers reached without encryption. Raises: ConfigurationError."""
     text = settings.get("bootstrap.servers", "")
     servers = [_SERVER.fullmatch(server.strip()) for server in text.split(",")]
     hosts = [server["host"] for server in servers if server and int(server["port"]) < 1 << 16]

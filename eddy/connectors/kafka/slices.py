@@ -13,7 +13,7 @@ __all__ = ["SLICE_S", "in_slices"]
 T = TypeVar("T")
 
 SLICE_S = 1.0
-"""Seconds that a signal waits at most."""
+"""The length of a slice: the most seconds until a signal is handled."""
 
 
 def in_slices(call: Callable[[float], T], patience_s: float) -> T:

@@ -1,9 +1,9 @@
 """Checks that a static member's inherited assignment covers its current subscription.
 
-A static member that restarts within its session gets its previous partitions, whatever its subscription is now: the
-broker compares only the name of the assignor, and no member becomes leader, so none looks at the topics again (KIP-345,
-KIP-814). Then no member would read new topics, without an error. So the earlier session has to end first; after that
-the partitions are assigned anew.
+A static member that restarts within its session gets its previous partitions, whatever its subscription is now. The
+broker compares only the name of the assignor, and no member becomes leader, so no member looks at the topics again
+(KIP-345, KIP-814). Then no member would read new topics, without an error. So the earlier session has to end first;
+after that the partitions are assigned anew.
 """
 
 import struct
@@ -15,9 +15,10 @@ __all__ = ["assigned", "shares_out"]
 
 
 def shares_out(owned: Iterable[frozenset[TopicPartition]], counts: Mapping[str, int]) -> bool:
-    """Whether members with these partitions are a `range` assignment of the topics with these partition counts.
+    """Whether `owned`, the partitions of members, are a `range` assignment of topics with the counts `counts`.
 
-    Together they own all partitions and no others, and each owns the same partitions of all topics with equal counts.
+    Together the members own all partitions and no others, and each owns the same partition numbers of all topics with
+    equal counts.
 
     >>> a, b = frozenset({TopicPartition("a", 0)}), frozenset({TopicPartition("b", 0)})
     >>> shares_out([a | b, frozenset()], {"a": 1, "b": 1}), shares_out([a, b], {"a": 1, "b": 1})

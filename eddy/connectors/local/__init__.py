@@ -1,4 +1,4 @@
-"""The embedded log: topics, groups and transactions in one SQLite file a folder."""
+"""The embedded log: topics, groups and transactions in one SQLite file in a folder."""
 
 from eddy.connectors.local.log import LocalLog
 

@@ -1,7 +1,7 @@
 """The embedded log's consumer: a membership, the positions of its partitions, and the paused ones.
 
-A poll first adopts a new generation, then divides its records evenly among the partitions that have any. Positions move
-only when all of a poll's records are read, so that a failed poll loses none.
+A poll first adopts a new generation. Then it reads equally many records from each partition, as far as there are any.
+Positions move only when all of a poll's records are read, so that a failed poll loses no record.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from eddy.errors import ConnectorError, FencedError
 
 __all__ = ["LocalConsumer", "share"]
 
-_END = 1 << 62  # an offset after every other
+_END = 1 << 62  # an offset above all offsets
 
 
 def share(lags: Mapping[TopicPartition, int], room: int) -> dict[TopicPartition, int]:
-    """The number of records to read from each partition: as equal as the lags allow, `room` in total.
+    """Return the number of records to read from each partition: as equal as the lags allow, `room` in total.
 
     If `room` is less than the number of partitions, the first partitions get one record each.
 
@@ -55,7 +55,7 @@ class LocalConsumer:
         storage.announce()
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
-        """As `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member took this one's name."""
+        """Poll as `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member has this member's name."""
         deadline = self._storage.clock() + timeout_s if timeout_s > 0 else None
         while True:
             seen = self._storage.version()
@@ -73,13 +73,13 @@ class LocalConsumer:
                     f" an open one is needed. Make another: log.consumer(…)"
                 )
             poll = self._follow_group()
-            # Returned without records, so that a failing read cannot lose the new assignment.
+            # A new assignment is returned without records, so that a failing read cannot lose it.
             if not poll.revoked and not poll.assigned:
                 poll.records = self._fetch(max_records, max_bytes)
             return poll
 
     def _follow_group(self) -> Poll:
-        """Adopt the newest generation; an evicted member joins again and has lost its partitions."""
+        """Adopt the newest generation and return the changes. An evicted member joins again without partitions."""
         before = self.assignment()
         thrown_out = not self._groups.holds(self._membership)
         if thrown_out:
@@ -101,7 +101,7 @@ class LocalConsumer:
         self._paused.clear()
 
     def _fetch(self, max_records: int, max_bytes: int) -> list[Records]:
-        """Read records.
+        """Read the next records of the partitions.
 
         Each partition gets an equal share of the bytes, and of the bytes that earlier partitions did not use.
         """
@@ -121,8 +121,9 @@ class LocalConsumer:
         return list(fetched.values())
 
     def _lags(self) -> dict[TopicPartition, int]:
-        """The offsets from each partition's position to its end (holes count), starting with another partition at each
-        call.
+        """Return the number of offsets from each partition's position to its end, holes included.
+
+        Each call begins with another partition.
         """
         wanted = [partition for partition in self._positions if partition not in self._paused]
         self._turn += 1
@@ -141,7 +142,7 @@ class LocalConsumer:
         return end - position
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions owned as of the last poll."""
+        """Return the partitions that this member owned at the last poll."""
         return frozenset(self._positions)
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -158,7 +159,7 @@ class LocalConsumer:
         self._storage.announce()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """As `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""
+        """Move to offsets as `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""
         if foreign := sorted(set(positions) - self._positions.keys()):
             raise ConnectorError(
                 f"{self._storage.where}: seek in {foreign[0].topic}-{foreign[0].partition}, which"
@@ -176,7 +177,7 @@ class LocalConsumer:
         self._paused.difference_update(partitions)
 
     def group_metadata(self) -> Membership:
-        """The membership as of the last poll."""
+        """Return the membership as of the last poll."""
         return self._membership
 
     def close(self) -> None:
@@ -186,6 +187,6 @@ class LocalConsumer:
                 self._closed = True
                 with contextlib.suppress(
                     FencedError
-                ):  # another member has the name, so this one is not a member any more
+                ):  # another member has the name, so this consumer is no longer a member
                     self._groups.leave(self._membership)
         self._storage.announce()

@@ -21,13 +21,13 @@ from eddy.errors import ConnectorError, IndeterminateCommitError
 __all__ = ["Database", "Version"]
 
 Version = tuple[int, int]
-"""The version that `Database.wait` compares: changes of this process, and SQLite's count of changes of others."""
+"""The version that `Database.wait` compares: this process's number of changes, and SQLite's of other processes."""
 
 _FIRST_STEP_S, _LAST_STEP_S = 0.005, 0.05
 
 
 class Database:
-    """A connection, which it owns. `shared` says that other processes may have the file open."""
+    """A connection, which this object closes. `shared`: other processes may have the file open."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class Database:
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
-        """`hold` and `changing` in one."""
+        """Call `hold`, and run the block within `changing`."""
         self.hold()
         with self.changing():
             yield
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
-        """All rows of one statement. Raises: ConnectorError."""
+        """Return all rows of one statement. Raises: ConnectorError."""
         try:
             with self.mutex:
                 return self._connection.execute(sql, parameters).fetchall()
@@ -119,7 +119,7 @@ class Database:
     def rows_while(
         self, sql: str, parameters: Sequence[Any], goes_on: Callable[[list[Any]], bool], at_once: int
     ) -> list[Any]:
-        """The rows of one statement, `at_once` at a time, until `goes_on` returns False. Raises: ConnectorError."""
+        """Fetch the rows of one statement, `at_once` at a time, until `goes_on` is False. Raises: ConnectorError."""
         found: list[Any] = []
         try:
             with self.mutex, contextlib.closing(self._connection.execute(sql, parameters)) as cursor:
@@ -145,12 +145,12 @@ class Database:
             self._news.notify_all()
 
     def version(self) -> Version:
-        """A version that changes whenever the log may have changed."""
+        """Return a version that changes whenever the log may have changed."""
         elsewhere = self.rows("PRAGMA data_version")[0][0] if self._shared else 0
         return self._changes, elsewhere
 
     def wait(self, seen: Version, deadline: float) -> bool:
-        """Wait until the version is not `seen`, or until `deadline`: then return False."""
+        """Wait until the version is not `seen`, and return True; after `deadline` return False."""
         step = _FIRST_STEP_S
         while self.version() == seen:
             left = deadline - self.clock()

@@ -9,7 +9,7 @@ from eddy.errors import ConnectorError
 
 __all__ = ["LocalFollower"]
 
-_END = 1 << 62  # an offset after every other
+_END = 1 << 62  # an offset above all offsets
 
 
 class LocalFollower:
@@ -62,4 +62,4 @@ class LocalFollower:
         self._paused.difference_update(partitions)
 
     def close(self) -> None:
-        """Nothing to release: the log has the file."""
+        """Do nothing, because the log has the file."""

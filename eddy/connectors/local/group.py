@@ -1,8 +1,9 @@
 """The assignment of partitions to members: the groups of one process, in memory.
 
 A group's generation increases whenever a member joins, leaves, is evicted, or rejoins under its name. The partitions
-are then reassigned by *range*: of a topic with n partitions, each of m sorted members gets n ÷ m consecutive ones, the
-first n mod m members one more. So partition i of all topics with n partitions is assigned to the same member.
+are then reassigned by *range*: of a topic with n partitions, each of m sorted members gets n ÷ m consecutive
+partitions, and the first n mod m members get one more. So partition i of all topics with n partitions is assigned to
+the same member.
 
 Invariant: at any moment a partition has at most one owner in the newest generation, and only a member that knows that
 generation passes `check`. Threads: callers hold the log's mutex.
@@ -54,7 +55,7 @@ class _MemberGroup:
 
 
 def range_assignment(members: Mapping[str, Mapping[str, int]]) -> dict[str, Partitions]:
-    """The partitions of each member, from its subscribed topics and their partition counts.
+    """Return the partitions of each member; `members` has each member's topics with their partition counts.
 
     >>> sorted(range_assignment({"a": {"t": 3}, "b": {"t": 3}})["a"])
     [TopicPartition(topic='t', partition=0), TopicPartition(topic='t', partition=1)]
@@ -72,7 +73,7 @@ def range_assignment(members: Mapping[str, Mapping[str, int]]) -> dict[str, Part
 
 
 class ConsumerGroups:
-    """All groups that this process has members in; with a directory, at most one process a group."""
+    """All groups of which this process has members. In a directory, one process at a time runs a group."""
 
     def __init__(self, directory: pathlib.Path | None, where: str) -> None:
         self._directory = directory
@@ -91,13 +92,13 @@ class ConsumerGroups:
         return Membership(group, member, state.generation, state.generation)
 
     def subscribe(self, membership: Membership, topics: Mapping[str, int]) -> None:
-        """Change the topics of a member, unless it was evicted or replaced before."""
+        """Change the topics of a member, unless the member was evicted or replaced before."""
         if self.holds(membership):
             self._groups[membership.group].members[membership.member].topics = topics
             self._next_generation(membership.group)
 
     def leave(self, membership: Membership) -> None:
-        """Leave the group, unless evicted or replaced before."""
+        """Remove a member that leaves, unless the member was evicted or replaced before."""
         if self.holds(membership):
             self.evict(membership.group, membership.member)
 
@@ -129,16 +130,16 @@ class ConsumerGroups:
         return found is not None
 
     def refresh(self, membership: Membership) -> tuple[Membership, Partitions, bool]:
-        """The membership in the newest generation, the member's partitions, and whether they were reassigned since.
+        """Return the membership in the newest generation, its partitions, and whether these were reassigned since.
 
-        They also count as reassigned if they are the same but others have owned them in between.
+        Equal partitions count as reassigned, too, if other members have owned them in between.
         """
         state = self._groups[membership.group]
         newest, member = membership._replace(generation=state.generation), state.members[membership.member]
         return newest, member.owned, member.dealt > membership.generation
 
     def check(self, membership: Membership, partitions: Iterable[TopicPartition]) -> None:
-        """Raises: FencedError unless this is a member of the newest generation and owns `partitions`."""
+        """Check that a membership is of the newest generation and owns `partitions`. Raises: FencedError."""
         where = f"{self._where}: member {membership.member!r} of group {membership.group!r}"
         if not self.holds(membership):
             raise FencedError(f"{where} is no longer in it; only members commit. Poll to join again.")
@@ -155,13 +156,13 @@ class ConsumerGroups:
             )
 
     def sizes(self) -> dict[str, int]:
-        """The number of members of each group that has any; 1 if another process owns it."""
+        """Return the number of members of each group that has members; 1 if another process runs the group."""
         elsewhere = {} if self._directory is None else dict.fromkeys(locked_groups(self._directory), 1)
         here = {name: len(group.members) for name, group in self._groups.items() if group.members}
         return elsewhere | here
 
     def refuse_members(self, group: str) -> None:
-        """Raises: ConnectorError while the group has members."""
+        """Check that a group has no members. Raises: ConnectorError while it has."""
         if size := self.sizes().get(group):
             raise ConnectorError(
                 f"{self._where}: group {group!r} has {size} members; a group must have none to be deleted or moved."

@@ -1,9 +1,9 @@
 """The embedded log: the port of `log.py` over one SQLite file, or in memory.
 
 It runs topologies without Kafka, with the same guarantees: transactions over partitions and positions, fencing, groups
-of members, compacted topics. Its limits: the members of a group are in one process (others may produce and read
-meanwhile), nothing is replicated, and no record is deleted by age. Durable: a commit that returned survives a loss of
-power.
+of members, compacted topics. A commit that has returned survives a loss of power. Its limits: the members of a group
+are in one process (other processes may produce and read meanwhile), nothing is replicated, and no record is deleted by
+age.
 
     LocalLog → consumer, producer → group → files (the directory)
                                   → storage (tables) → database (locks)
@@ -47,7 +47,7 @@ class LocalLog(WritableLog):
     """A `Log` in the directory `path`, which is made if it does not exist; in memory if it is None.
 
     `clock` and `sleep` time the waits of polls; a given `sleep` has to advance `clock`.
-    `busy_timeout_s` is how long a writer waits for another one, in this process or elsewhere.
+    `busy_timeout_s`: the seconds that a writer waits for another writer, in this process or in another one.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LocalLog(WritableLog):
         return True
 
     def reach(self, timeout_s: float) -> None:
-        """As `Log.reach`: a log that was opened always answers."""
+        """Do nothing, because a log that was opened always answers."""
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicSpec]:
         """As `Log.topics`."""
@@ -146,7 +146,7 @@ class LocalLog(WritableLog):
             )
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        """As `Log.delete_topics`; groups lose their positions in them too, as in Kafka."""
+        """Remove topics with their records, and the positions of groups in these topics, as Kafka does."""
         wanted = check_topic_names(self._storage.where, names)
         with self._storage.change():
             for name in wanted:
@@ -157,11 +157,11 @@ class LocalLog(WritableLog):
         return {partition: self._storage.extent(partition).begin for partition in self._checked(partitions)}
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Log.end_offsets`, without the open transactions of other processes."""
+        """Return end offsets as `Log.end_offsets`, without the open transactions of other processes."""
         return {partition: self._storage.end(partition) for partition in self._checked(partitions)}
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """As `Log.stable_offsets`: the ends, since a commit is visible everywhere at once."""
+        """Return the end offsets: readers may read up to them, since a commit is visible everywhere at once."""
         return self.end_offsets(partitions)
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Position]:
@@ -170,7 +170,7 @@ class LocalLog(WritableLog):
         return {partition: found[partition] for partition in wanted if partition in found}
 
     def read(self, partition: TopicPartition, start: int, end: int, max_records: int) -> Records:
-        """As `Log.read`. Raises: ConnectorError if records at `start` were deleted."""
+        """Read records as `Log.read`. Raises: ConnectorError if records at `start` were deleted."""
         self._checked([partition])
         return self._storage.read(partition, start, end, max_records)
 
@@ -187,7 +187,7 @@ class LocalLog(WritableLog):
         return self if self.path is None else LocalLog(self.path, busy_timeout_s=self._busy_timeout_s)
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """As `Log.delete_records`. Raises: ConnectorError for an offset beyond the end."""
+        """Delete all records before the given offsets. Raises: ConnectorError for an offset beyond the end."""
         self._checked(before)
         with self._storage.change():
             for partition, offset in before.items():
@@ -207,12 +207,12 @@ class LocalLog(WritableLog):
             self._storage.move(group, positions)
 
     def groups(self) -> dict[str, int]:
-        """As `Log.groups`; a group that another process runs has one member."""
+        """Return the groups with their numbers of members; a group that another process runs counts one member."""
         with self._storage.mutex:
             return dict.fromkeys(self._storage.groups(), 0) | self._groups.sizes()
 
     def strangers(self, group: str) -> list[str]:
-        """As `Log.strangers`: every member joins by `consumer`."""
+        """Return no members, because every member has joined by `consumer`."""
         return []
 
     def evict(self, group: str, member: str) -> None:
@@ -222,9 +222,9 @@ class LocalLog(WritableLog):
         self._storage.announce()
 
     def compact(self, topic: str | None = None, *, drop_tombstones: bool = False) -> None:
-        """Delete each record with a later one of its key, in one compacted topic or in all.
+        """Delete each record that has a later record of its key, in one compacted topic or in all compacted topics.
 
-        With `drop_tombstones`, keys whose latest record is a tombstone are deleted too: no reader may still need them.
+        With `drop_tombstones`, latest records that are tombstones are deleted, too: no reader may still need them.
         """
         for spec in self.topics(None if topic is None else [topic]).values():
             if spec.compacted:
@@ -238,7 +238,7 @@ class LocalLog(WritableLog):
     def _compact_what_grew(self) -> None:
         """Compact topics on disk that are mostly superseded. After an error, the next call tries again.
 
-        It holds the writer's lock for a while, so only a process that runs a group does it.
+        This holds the writer's lock for a while, so only a process that runs a group does it.
         """
         if self.path is None or not self._runs_groups:
             return
@@ -253,8 +253,9 @@ class LocalLog(WritableLog):
     def consumer(
         self, group: str, topics: Sequence[str], member: str, is_last: Callable[[], bool] = never
     ) -> LocalConsumer:
-        """As `Log.consumer`; of two members with one name the later one has it. Raises: ConnectorError if another
-        process runs the group.
+        """Join a group as `Log.consumer`. If two members have one name, the later member keeps it.
+
+        Raises: ConnectorError if another process runs the group.
         """
         topics = check_topic_names(self._storage.where, topics)
         found = self.topics(topics)
@@ -283,7 +284,7 @@ class LocalLog(WritableLog):
         return made
 
     def close(self) -> None:
-        """As `Log.close`; a process that ran a group compacts first. The second call does nothing."""
+        """Release the file; a process that has run a group compacts topics first. The second call does nothing."""
         if not self._closed:
             self._closed = True
             self._end_writes()

@@ -65,7 +65,7 @@ CREATE TABLE producers (transactional_id TEXT PRIMARY KEY, epoch INTEGER NOT NUL
 
 
 def check_name(where: str, what: str, name: str, longest: int) -> None:
-    """Refuse a name that Kafka would refuse, or that is not safe as a file's. Raises: ConnectorError."""
+    """Refuse a name that Kafka would refuse, or that is not safe as the name of a file. Raises: ConnectorError."""
     if not re.fullmatch(rf"[A-Za-z0-9._-]{{1,{longest}}}", name) or name in (".", ".."):
         raise ConnectorError(
             f"{where}: {what} name {name!r} cannot be used; it needs 1 to {longest} of A-Z a-z 0-9 . _ -"
@@ -74,7 +74,7 @@ def check_name(where: str, what: str, name: str, longest: int) -> None:
 
 
 def connector_error(where: str, error: sqlite3.Error) -> ConnectorError:
-    """The error of eddy for an error of SQLite."""
+    """Return eddy's error for an error of SQLite."""
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return ConnectorError(
@@ -98,7 +98,7 @@ def connector_error(where: str, error: sqlite3.Error) -> ConnectorError:
 
 
 def open_database(path: pathlib.Path | None, where: str, busy_timeout_s: float) -> sqlite3.Connection:
-    """A connection to the log at `path`, made if there is none; in memory without a path.
+    """Open a connection to the log at `path`, made if there is none; in memory without a path.
 
     Raises: ConnectorError if the directory holds other files, or the log is damaged or of a newer eddy.
     """
@@ -112,7 +112,7 @@ def open_database(path: pathlib.Path | None, where: str, busy_timeout_s: float) 
 
 
 def _claim_directory(path: pathlib.Path, where: str) -> pathlib.Path:
-    """The database file in `path`, a directory that is made if it does not exist."""
+    """Return the path of the database file in `path`, a directory that is made if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         found = sorted(entry.name for entry in path.iterdir())
@@ -137,12 +137,12 @@ def _connect(file: str, busy_timeout_s: float) -> sqlite3.Connection:
 
 
 def _initialised(connection: sqlite3.Connection, where: str, busy_timeout_s: float) -> sqlite3.Connection:
-    """The connection with schema and settings; it is closed on an error."""
+    """Set up a connection, with the schema and the settings; close it on an error."""
     try:
         _check_format(connection, where)
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         _write_ahead(connection, busy_timeout_s)
-        # FULL: in WAL mode a commit survives power loss only if the log is synced at each one.
+        # FULL, because in WAL mode a commit survives a loss of power only if each commit syncs the write-ahead log.
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_BYTES // _PAGE_BYTES}")
         connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
@@ -189,7 +189,7 @@ def _check_format(connection: sqlite3.Connection, where: str) -> None:
 
 
 def _create_schema(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")  # of two processes that open a new log at the same time, one makes it
+    connection.execute("BEGIN IMMEDIATE")  # if two processes open a new log at the same time, only one makes it
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             for statement in _SCHEMA.split(";"):
@@ -207,7 +207,7 @@ class GroupLock:
     """The right of one process to run a group on the log in a directory; held until `release`."""
 
     def __init__(self, directory: pathlib.Path, group: str, where: str) -> None:
-        # Child processes that exec do not inherit the file. The flock belongs to this open file, not to the process.
+        # The flock belongs to this open file, not to the process. Child processes that exec do not inherit the file.
         self._file = _open_lock(directory / f"{group}.lock", where)
         if not _try_lock(self._file):
             self._file.seek(0)
@@ -237,7 +237,7 @@ def _open_lock(path: pathlib.Path, where: str) -> IO[str]:
 
 
 def _try_lock(file: IO[str]) -> bool:
-    """Whether the lock was free; retried for a moment, since `locked_groups` takes it briefly."""
+    """Take the lock if it is free, with retries for a moment, since `locked_groups` takes it briefly."""
     for attempt in range(_LOCK_ATTEMPTS):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -248,7 +248,7 @@ def _try_lock(file: IO[str]) -> bool:
 
 
 def locked_groups(directory: pathlib.Path) -> Iterator[str]:
-    """The groups that some process owns at this moment, including this one."""
+    """Yield the groups that some process, perhaps this one, runs at this moment."""
     for path in directory.glob("*.lock"):
         with open(path) as file:
             try:

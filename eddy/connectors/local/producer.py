@@ -20,7 +20,7 @@ __all__ = ["LocalProducer"]
 
 
 class LocalProducer:
-    """A producer of one process; `epoch` is None for one without a transactional id."""
+    """A producer. `epoch` numbers the producers of its transactional id; None without a transactional id."""
 
     def __init__(
         self, storage: Storage, groups: ConsumerGroups, transactional_id: str | None, epoch: int | None
@@ -36,7 +36,7 @@ class LocalProducer:
         self._fenced = ""
 
     def begin(self) -> None:
-        """Open a transaction. Raises: ConnectorError if one is open; FencedError after an earlier one."""
+        """Open a transaction. Raises: ConnectorError if one is open; FencedError, also after an earlier FencedError."""
         self._check_usable()
         if self._batches is not None:
             raise self._misused("has a transaction open already", "Commit or abort it first.")
@@ -74,7 +74,7 @@ class LocalProducer:
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
     ) -> None:
-        """Raises: RecordRefusedError, ConnectorError if the log would not accept one of the records."""
+        """Check that the log would accept all records. Raises: RecordRefusedError, ConnectorError."""
         where = f"{self._storage.where}: send to {target.topic}-{target.partition}"
         id_ = self._storage.extent(target).id
         if (spec := self._specs.get(id_)) is None:
@@ -82,7 +82,7 @@ class LocalProducer:
         check_records(where, spec, keys, values, timestamps, headers)
 
     def flush(self) -> dict[TopicPartition, int]:
-        """As `Producer.flush`; other writers wait from here to the end of the transaction."""
+        """Return the end offsets as `Producer.flush`; other writers wait from now to the end of the transaction."""
         batches = self._open()
         if not batches:
             return {}
@@ -92,8 +92,10 @@ class LocalProducer:
             return ends
 
     def commit(self, positions: Mapping[TopicPartition, Position], group: object) -> None:
-        """As `Producer.commit`. If the writer's lock is not available, the transaction remains open, and the commit can
-        be retried; any other error ends the transaction.
+        """Commit as `Producer.commit`.
+
+        If the writer's lock is not available, the transaction remains open, and the commit can be retried. Any other
+        error ends the transaction.
         """
         batches = self._open()
         with self._writing():
@@ -117,9 +119,9 @@ class LocalProducer:
             raise self._misused("commits positions without a group", "Pass consumer.group_metadata().")
 
     def abort(self) -> None:
-        """As `Producer.abort`: the records consume their offsets and are dropped."""
+        """Drop the records of the open transaction; their offsets are consumed, as in Kafka."""
         batches, self._batches = self._batches, None
-        # The hole in the offsets is optional: if the log cannot be written, the transaction is dropped as well.
+        # Consumed offsets are optional: if the log cannot be written, the transaction is dropped without them.
         with contextlib.suppress(ConnectorError):
             if batches:
                 with self._writing():
@@ -163,7 +165,7 @@ class LocalProducer:
             self._let_go()
 
     def close(self) -> None:
-        """As `Producer.close`; the second call does nothing."""
+        """Abort an open transaction and release the transactional id; the second call does nothing."""
         self.abort()
         self._closed = True
 
@@ -196,7 +198,7 @@ def _count(batches: Iterable[RecordBatch]) -> int:
 
 
 def _rows_by_partition(partitions: Sequence[int]) -> dict[int, list[int]]:
-    """The rows of each partition, in their order."""
+    """Return the row numbers of each partition, in rising order."""
     rows: dict[int, list[int]] = {partition: [] for partition in sorted(set(partitions))}
     for row, partition in enumerate(partitions):
         rows[partition].append(row)

@@ -6,7 +6,7 @@ records     (partition id, offset) → timestamp, key, value, headers
 positions   (group, topic, partition) → offset, metadata
 producers   transactional id → epoch
 
-Invariant: offsets only grow, and a partition's id is never used again. No Python runs per record,
+Invariant: offsets only increase, and a partition's id is never used again. No Python code runs for each record,
 except to unpack headers. Transactions, groups and polls are defined elsewhere.
 """
 
@@ -41,7 +41,7 @@ class Extent(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """Columns of records to be appended; `headers` are packed already."""
+    """Columns of records to be appended; `headers` are encoded already."""
 
     timestamps: tuple[int, ...]
     keys: tuple[bytes | None, ...]
@@ -55,7 +55,7 @@ class Storage(Database):
     _reserved: Mapping[TopicPartition, int] = MappingProxyType({})
 
     def topics(self, name: str | None = None) -> dict[str, TopicSpec]:
-        """All topics by name, or only the one with that name."""
+        """Return all topics by name, or only the topic `name`."""
         rows = self.rows(
             "SELECT name, count(*), configs FROM topics JOIN partitions ON topic = name"
             f" {'WHERE name = ?' if name is not None else ''} GROUP BY name",
@@ -71,7 +71,7 @@ class Storage(Database):
         return found[partition.topic]
 
     def topic_ids(self, names: Sequence[str]) -> dict[str, int]:
-        """The id of each of these topics that exists, which its first partition has."""
+        """Return the ids of those topics that exist; the id of a topic is the id of its first partition."""
         places = ", ".join("?" * len(names))
         found = self.rows(f"SELECT topic, id FROM partitions WHERE partition = 0 AND topic IN ({places})", tuple(names))
         return dict(found)
@@ -91,7 +91,7 @@ class Storage(Database):
             self.rows(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def extent(self, partition: TopicPartition) -> Extent:
-        """The current begin and end offsets of a partition. Raises: ConnectorError if it does not exist."""
+        """Return a partition's id and its current first and end offset. Raises: ConnectorError if it does not exist."""
         found = self.rows(
             "SELECT id, begin_offset, next_offset FROM partitions WHERE topic = ? AND partition = ?",
             partition,
@@ -107,16 +107,16 @@ class Storage(Database):
         )
 
     def reserve(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let `end` include the flushed records of the writer's open transaction; {} ends that."""
+        """Let `end` include the flushed records of the writer's open transaction; with {} it no longer does."""
         self._reserved = ends
 
     def end(self, partition: TopicPartition) -> int:
-        """The offset after all records written, including the open transaction of this process."""
+        """Return the offset after all records written, including the open transaction of this process."""
         with self.mutex:
             return max(self.extent(partition).end, self._reserved.get(partition, 0))
 
     def take_offsets(self, partition: TopicPartition, records: int) -> tuple[int, int]:
-        """Reserve offsets for `records` and one control record, inside a change: (partition's id, the first)."""
+        """Reserve offsets for `records` and a control record, inside a change. Return (partition id, first offset)."""
         taken = self.rows(
             "UPDATE partitions SET next_offset = next_offset + ? WHERE topic = ? AND partition = ?"
             " RETURNING id, next_offset",
@@ -127,7 +127,7 @@ class Storage(Database):
         return taken[0][0], taken[0][1] - records - 1
 
     def append(self, partition: TopicPartition, batches: Sequence[RecordBatch]) -> None:
-        """Append the batches as one transaction's, inside a change."""
+        """Append the batches as the records of one transaction, inside a change."""
         id_, first = self.take_offsets(partition, sum(len(batch.keys) for batch in batches))
         for batch in batches:
             rows = len(batch.keys)
@@ -137,7 +137,7 @@ class Storage(Database):
             first += rows
 
     def _insert_columns(self, id_: int, columns: tuple[Sequence[Any], ...]) -> None:
-        """Insert rows by the hundreds: half of a single row's cost is the start and end of its statement."""
+        """Insert rows, many by one statement: half the cost of a single row is the start and end of its statement."""
         width = len(columns)
         names = ("offset", "timestamp", "key", "value", "headers")[:width]
         row = f"({id_}{', ?' * width})"
@@ -152,7 +152,7 @@ class Storage(Database):
     def read(
         self, partition: TopicPartition, start: int, end: int, max_records: int, max_bytes: int = UNBOUNDED
     ) -> Records:
-        """As `Log.read`, but stops before the first record that exceeds `max_bytes`.
+        """Read records as `Log.read`, and stop before the first record that exceeds `max_bytes`.
 
         Raises: ConnectorError if records at `start` were deleted.
         """
@@ -168,7 +168,7 @@ class Storage(Database):
         )
         if not rows or rows[0][0] != start:
             self._check_kept(partition, start)
-        # One row more than requested gives the offset of the next record, after any control records.
+        # One row more than requested is read, which has the offset of the next record, after any control records.
         wanted = min(max_records, budget.rows)
         next_offset = rows[wanted][0] if len(rows) > wanted else max(start, stop)
         del rows[wanted:]
@@ -177,7 +177,7 @@ class Storage(Database):
         return Records(*partition, offsets, timestamps, keys, values, headers, next_offset)
 
     def _check_kept(self, partition: TopicPartition, start: int) -> None:
-        """Called after the rows were read, so that a concurrent deletion is not mistaken for a hole."""
+        """Check that no record from `start` on is deleted. Called after the read, as others may delete meanwhile."""
         extent = self.extent(partition)
         if start < extent.begin:
             raise ConnectorError(
@@ -203,7 +203,7 @@ class Storage(Database):
         return int(rows[0][0] or 0) > _WEIGH_AFTER
 
     def mostly_superseded(self, topic: str) -> bool:
-        """Whether over half of a topic's records are superseded. Cost: a scan of it."""
+        """Whether more than half of a topic's records have a later record of their key. Cost: a scan of the topic."""
         counts: list[tuple[int, int]] = self.rows(
             "SELECT count(*), count(DISTINCT key) FROM records JOIN partitions ON id = partition_id"
             " WHERE topic = ? GROUP BY partition_id",
@@ -218,8 +218,8 @@ class Storage(Database):
     def compact(self, partition: TopicPartition, drop_tombstones: bool) -> None:
         """Keep the latest record of each key, inside a change; offsets do not change.
 
-        No record is removed in favour of one that some group has not read: the records that the group has read can then
-        be read again (docs/adr/0009).
+        A record remains if the later record of its key was not read by all groups, so that the records that a group has
+        read can be read again (docs/adr/0009).
         """
         extent = self.extent(partition)
         bound = self.rows("SELECT min(offset) FROM positions WHERE topic = ? AND partition = ?", partition)[0][0]
@@ -234,12 +234,12 @@ class Storage(Database):
             self.rows(f"DELETE FROM records WHERE {older} AND value IS NULL", below)
 
     def committed(self, group: str) -> dict[TopicPartition, Position]:
-        """All positions of a group."""
+        """Return all positions of a group."""
         rows = self.rows("SELECT topic, partition, offset, metadata FROM positions WHERE group_name = ?", (group,))
         return {TopicPartition(*row[:2]): Position(*row[2:]) for row in rows}
 
     def groups(self) -> list[str]:
-        """The groups that have positions."""
+        """Return the groups that have positions."""
         return [row[0] for row in self.rows("SELECT DISTINCT group_name FROM positions")]
 
     def move(self, group: str, positions: Mapping[TopicPartition, Position]) -> None:
@@ -254,7 +254,7 @@ class Storage(Database):
         self.rows("DELETE FROM positions WHERE group_name = ?", (group,))
 
     def next_epoch(self, transactional_id: str) -> int:
-        """Take over a transactional id, inside a change."""
+        """Take over a transactional id, inside a change, and return its new epoch."""
         taken = self.rows(
             "INSERT INTO producers VALUES (?, 0) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
             (transactional_id,),
@@ -262,12 +262,12 @@ class Storage(Database):
         return int(taken[0][0])
 
     def epoch(self, transactional_id: str) -> int:
-        """The epoch of the id's latest producer."""
+        """Return the epoch of the latest producer of a transactional id."""
         return int(self.rows("SELECT epoch FROM producers WHERE transactional_id = ?", (transactional_id,))[0][0])
 
 
 class _Budget:
-    """A budget of bytes. `rows` is the number of leading rows that fit into it."""
+    """A budget of bytes. `rows` counts the rows, from the first on, that fit into the budget."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left, self.rows = max_bytes, 0

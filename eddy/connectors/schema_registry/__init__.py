@@ -1,4 +1,4 @@
-"""Serdes of a schema registry; the only place that imports confluent-kafka's client of it."""
+"""Serdes of a schema registry; the only package that imports confluent-kafka's client for registries."""
 
 from eddy.errors import ConfigurationError
 

@@ -63,7 +63,7 @@ _RECORDS = (inspect.StructType, inspect.DataclassType)
 
 
 def schema_of(type: Any, name: str | None = None) -> Any:
-    """The Avro schema of a Struct or a dataclass, as JSON data, under the full name `name`, by default the type's.
+    """Return the Avro schema of a Struct or a dataclass, as JSON data. Its full name is `name`, by default the type's.
 
     Raises: TopologyError naming the field without a schema.
     """
@@ -87,7 +87,7 @@ def schema_of(type: Any, name: str | None = None) -> Any:
 
 
 def _renamed(schema: Any, old: str, new: str) -> Any:
-    """The schema with another name for the type `old` where it is used."""
+    """Return a schema that calls the type `old` by the name `new` wherever it refers to the type."""
     if isinstance(schema, list):
         return [_renamed(part, old, new) for part in schema]
     if not isinstance(schema, Mapping):
@@ -99,7 +99,7 @@ def _renamed(schema: Any, old: str, new: str) -> Any:
 
 
 def record_name(schema: Any) -> str:
-    """The full name of a schema's type, such as `com.example.Person`, `string` or `array`."""
+    """Return the full name of a schema's type, such as `com.example.Person`, `string` or `array`."""
     if isinstance(schema, list):
         return "union"
     if not isinstance(schema, Mapping):
@@ -168,7 +168,7 @@ def _record(info: Any, named: dict[str, Any]) -> Any:
 
 
 def _once(of: type, named: dict[str, Any], made: Callable[[], Any]) -> Any:
-    """The schema of a named type where it is met first, and its name afterwards."""
+    """Return the schema of a named type at its first use, and only its name at later uses, as Avro demands."""
     name = of.__name__
     if name in named:
         if named[name] is not of:
@@ -191,14 +191,15 @@ def _field(field: inspect.Field, of: str, named: dict[str, Any]) -> dict[str, An
     default = _default(field)
     if default is not msgspec.NODEFAULT:
         if default is not None and isinstance(found["type"], list):
-            found["type"].reverse()  # a default is of the first type of a union
+            found["type"].reverse()  # Avro demands a default of the union's first type, which is null here
         found["default"] = default
     return found
 
 
 def _default(field: inspect.Field) -> Any:
-    """A field's default as JSON; NODEFAULT without one, and for dates, times and UUIDs, which fastavro would read as
-    numbers or text.
+    """Return a field's default as JSON; NODEFAULT if there is none.
+
+    A default that is a date, time or UUID is omitted, too: fastavro would read it as a number or a text.
     """
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
@@ -211,7 +212,7 @@ def _default(field: inspect.Field) -> Any:
 
 
 def check_type(schema: Any, of: Any) -> None:
-    """Check that values of a schema are values of a type, and the other way around, field by field.
+    """Check, field by field, that all values of a schema are values of a type, and the other way around.
 
     A field of the schema that the type does not have needs a default. Types that other schemas define are not checked.
     Raises: TopologyError naming the field.
@@ -246,7 +247,7 @@ class _Check:
                 self.check(schema["values"], info.value_type, f"{where}[…]")
 
     def _union(self, schema: Any, info: Any, where: str) -> None:
-        """Each branch of the schema has a type that accepts its values."""
+        """Check that each branch of the schema's union has a type that accepts its values."""
         branches = schema if isinstance(schema, list) else [schema]
         types = info.types if isinstance(info, inspect.UnionType) else (info,)
         for branch in branches:
@@ -265,7 +266,7 @@ class _Check:
 
     def _record(self, schema: Any, kind: str, info: Any, where: str) -> None:
         if kind not in _PRIMITIVES | {"record"}:
-            return  # defined by another schema
+            return  # another schema defines this type
         self._fits(kind == "record", schema, info, where)
         self._named[schema["name"]] = self._named[record_name(schema)] = schema
         if (record_name(schema), info.cls.__name__) in self._seen:
@@ -300,7 +301,7 @@ _PRIMITIVES = frozenset().union(*_READS.values()) | {"array", "record", "map", "
 
 
 def _kind(schema: Any) -> str:
-    """The type of a schema: its logical type, if it has one that fastavro converts."""
+    """Return the type of a schema: its logical type, if fastavro converts values of that; else its plain type."""
     if not isinstance(schema, Mapping):
         return str(schema)
     logical = schema.get("logicalType")

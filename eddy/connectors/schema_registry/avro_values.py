@@ -1,7 +1,7 @@
-"""Values that fastavro would change without an error.
+"""Checks for values that fastavro would change without an error.
 
-It writes 1.5 as the integer 1, 2 as the boolean true and a datetime without a time zone in that of the machine: these
-are refused. It reads a default of bytes as text: that is mended.
+fastavro writes 1.5 as the integer 1, 2 as the boolean true, and a datetime without a time zone as one in the machine's
+zone. Such values are refused. It reads a default of bytes as text, which is converted to bytes here.
 """
 
 import datetime
@@ -17,7 +17,9 @@ _RANGES = {"int": 2**31, "long": 2**63}
 
 
 def check_of(schema: Any) -> Check | None:
-    """A function that raises ValueError, naming the field, for a value that would be changed; None if none could be.
+    """Return a function that raises ValueError, naming the field, for a value that fastavro would change.
+
+    Returns None if no value of the schema could be changed.
 
     `schema` is a schema as JSON data. Parts that other schemas define are not checked.
     """
@@ -30,19 +32,19 @@ def has_several_records(schema: Any) -> bool:
 
 
 def has_arrays_in_unions(schema: Any) -> bool:
-    """Whether a union has an array as one of its types: there fastavro takes a tuple for a type and its value."""
+    """Whether a union has an array as one of its types: there fastavro reads a tuple as (type, value)."""
     return any("array" in map(_type, union) for union in _unions(schema))
 
 
 def listed(value: Any) -> Any:
-    """The value with lists in place of tuples."""
+    """Return a value with lists in place of tuples, at all levels."""
     if isinstance(value, dict):
         return {name: listed(part) for name, part in value.items()}
     return list(map(listed, value)) if isinstance(value, list | tuple) else value
 
 
 def bytes_defaults(schema: Any) -> Callable[[Any], Any] | None:
-    """A function that turns defaults of bytes, which fastavro reads as text, into bytes; None if there are none."""
+    """Return a function that turns defaults of bytes, which fastavro reads as text, into bytes; None without any."""
     named: dict[str, Any] = {}
     if not any(_has_text_for_bytes(record) for record in _records(schema, named)):
         return None
@@ -76,7 +78,7 @@ def _mended(schema: Any, named: Mapping[str, Any], value: Any) -> Any:
 
 
 def _records(schema: Any, named: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """All records in a schema, which are added to `named` by their names."""
+    """Yield all records in a schema, and add each to `named` by its names."""
     if isinstance(schema, list):
         for part in schema:
             yield from _records(part, named)
@@ -92,7 +94,7 @@ def _records(schema: Any, named: dict[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _unions(schema: Any) -> Iterator[list[Any]]:
-    """All unions in a schema."""
+    """Yield all unions in a schema."""
     if isinstance(schema, list):
         yield schema
         parts = schema
@@ -152,7 +154,7 @@ class _Checks:
     def _of_union(self, schema: list[Any], where: str) -> Check | None:
         parts = [part for part in schema if part != "null"]
         if len(parts) != 1 or len(schema) > 2:
-            return None  # fastavro compares the value with each branch
+            return None  # no check is needed: fastavro compares the value with each branch
         inner = self.of(parts[0], where)
         if inner is None:
             return None

@@ -1,7 +1,7 @@
-"""Records of a schema registry without a schema of the program: each is read by the schema of its id, as JSON data.
+"""Records of a schema registry as JSON data, if the program has no schema: each record is read by the schema of its id.
 
-Values are written by the latest schema of their subject. Avro's bytes are base64 text, its dates, times, decimals and
-UUIDs are text, and a record of a union of several is a list [name, fields].
+Values are written by the latest schema of their subject. Avro's bytes are base64 text, and its dates, times, decimals
+and UUIDs are text. If a union has several records, a record in it is a list [name, fields].
 """
 
 import base64
@@ -36,7 +36,7 @@ from eddy.serde import Part
 
 __all__ = ["TopicById"]
 
-_READING = {"validate": False}  # the writer has validated it
+_READING = {"validate": False}  # the writer has validated the value
 
 
 class TopicById:
@@ -52,7 +52,7 @@ class TopicById:
         self._writer: Callable[[Any], bytes] | None = None
 
     def decode(self, data: bytes) -> Any:
-        """The value as JSON data.
+        """Decode a value to JSON data.
 
         Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema of their id.
         """
@@ -66,7 +66,7 @@ class TopicById:
             return reader(data)
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of JSON data, by the latest schema.
+        """Encode JSON data by the latest schema of the subject.
 
         Raises: ConnectorError; any exception for data that does not fit the schema.
         """
@@ -76,7 +76,7 @@ class TopicById:
             return self._writer(value)
 
     def id_end(self, data: bytes) -> int:
-        """The offset after the GUID at the beginning of encoded data."""
+        """Return the offset after the GUID at the beginning of encoded data."""
         return self._end(data)
 
     def _schema(self, head: bytes, fmt: str | None = None) -> Schema:
@@ -120,13 +120,13 @@ class TopicById:
 
 
 class _FromJson:
-    """From JSON data to the values that fastavro writes."""
+    """Converts JSON data to the values that fastavro writes."""
 
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
 
     def value(self, schema: Any, given: Any) -> Any:
-        """The value of a schema. Raises: ValueError for a text that is not a value of a logical type."""
+        """Convert JSON data to a value of a schema. Raises: ValueError for a wrong text of a logical type."""
         if isinstance(schema, list):
             return self._of_union(schema, given)
         if not isinstance(schema, Mapping):
@@ -186,7 +186,7 @@ class _ProtobufSchema:
         self._file = self._added(client, schema, "")
 
     def _added(self, client: SchemaRegistryClient, schema: Schema, name: str) -> Any:
-        """Add the files of a schema to the pool, those that it imports first."""
+        """Add the files of a schema to the pool, after the files that it imports."""
         for reference in schema.references or ():
             assert reference.subject is not None
             assert reference.version is not None
@@ -201,7 +201,7 @@ class _ProtobufSchema:
         return file
 
     def _add_known(self, name: str) -> None:
-        """Add a file of Google's, unless the schema's references have it."""
+        """Add one of Google's standard files to the pool, unless the schema's references have the file."""
         try:
             self._pool.FindFileByName(name)
         except KeyError:
@@ -230,6 +230,6 @@ class _ProtobufSchema:
         return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
     def encode(self, head: bytes, value: Any) -> bytes:
-        """A message of the schema's first type, after the id of the schema."""
+        """Encode a message of the schema's first type. `head` has the id of the schema, which precedes the message."""
         message = json_format.ParseDict(value, self._type([0])())
         return head + b"\0" + bytes(message.SerializeToString())

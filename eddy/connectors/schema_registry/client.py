@@ -4,7 +4,8 @@
     401, 403, 409, 422, another 404            ConfigurationError: somebody has to act
     a record's schema id is unknown            UnknownSchemaError: the error policy decides about the record
 
-A process keeps the schemas that it has seen, by their ids, so that an outage stops it only at one that is new to it.
+A process keeps the schemas that it has seen, by their ids. So an outage of the registry stops the process only at a
+schema that is new to it.
 """
 
 from collections.abc import Iterator
@@ -24,22 +25,22 @@ Settings = tuple[tuple[str, Any], ...]
 """The settings of a client, sorted by name."""
 
 _DEFAULTS: dict[str, Any] = {"timeout": 10, "max.retries": 3, "retries.wait.ms": 250, "retries.max.wait.ms": 2_000}
-"""Seconds and attempts, so that a call ends in time: the client's own default is to wait without end for an answer.
+"""The time limits of a call, and the number of its attempts. By default the client would wait for ever.
 
-Where nothing listens, its attempts take about a second, so that a worker does not try again at once.
+If no registry listens, the attempts take about a second, so that a worker does not try again at once.
 """
 _UNKNOWN = frozenset({40400, 40401, 40402, 40403})
-"""The registry has no such schema, subject or version. 40400 is the answer of the client's own `mock://` registry."""
+"""Error codes for an unknown schema, subject or version; 40400 is the code of the client's `mock://` registry."""
 
 
 def id_header(part: Part) -> str:
-    """The header in which confluent-kafka's `header_schema_id_serializer` writes the id of the schema of a part."""
+    """Return the header in which confluent-kafka's `header_schema_id_serializer` writes the schema id of a part."""
     return f"__{part}_schema_id"
 
 
 @cache
 def client_of(settings: Settings) -> SchemaRegistryClient:
-    """The client of this process with these settings. Raises: ConfigurationError for a setting that it refuses."""
+    """Return the process's client with these settings. Raises: ConfigurationError for a setting that it refuses."""
     try:
         return SchemaRegistryClient.new_client({**_DEFAULTS, **dict(settings)})
     except (ValueError, TypeError, OSError) as error:
@@ -51,9 +52,11 @@ def client_of(settings: Settings) -> SchemaRegistryClient:
 
 @contextmanager
 def registry_errors(where: str, reads: bool = False) -> Iterator[None]:
-    """Around calls of the client, with `where` as the subject of errors. `reads`: an unknown id is a record's.
+    """Turn the registry's errors in the block into eddy's; errors of other origin pass unchanged.
 
-    Raises: ConnectorError, ConfigurationError or UnknownSchemaError; errors that are not the registry's pass.
+    `where` is the subject of the errors. `reads`: the block reads a record, so an unknown id is the record's fault.
+
+    Raises: ConnectorError, ConfigurationError or UnknownSchemaError.
     """
     try:
         yield
@@ -79,7 +82,7 @@ def _translated(error: Exception, where: str, reads: bool) -> EddyError | None:
 
 
 def _is_transport(error: Exception) -> bool:
-    """Whether a request failed before its answer; the client's HTTP library is httpx or httpx2, whichever it finds."""
+    """Whether a request failed before its answer. The client's HTTP library is httpx or httpx2, whichever it finds."""
     return any(cls.__name__ == "TransportError" and cls.__module__.startswith("httpx") for cls in type(error).__mro__)
 
 

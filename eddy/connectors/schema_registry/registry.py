@@ -3,8 +3,8 @@
     registry = eddy.SchemaRegistry("http://127.0.0.1:8081")
     people = topology.table("people", key=eddy.String, value=registry.avro(Person))
 
-In users' topics values have Confluent's wire format (`topic_form`); in states and internal topics they have a form of
-their own that needs no registry (`stored_form`), so that internal topics register nothing (docs/adr/0057).
+In users' topics values have Confluent's wire format (`topic_form`). In states and internal topics they have a form of
+their own that needs no registry (`stored_form`), so that no schemas of internal topics are registered (docs/adr/0057).
 """
 
 import json
@@ -38,8 +38,8 @@ _SCALARS: dict[str, type] = {
 class SchemaRegistry:
     """A schema registry with Confluent's API at `url`; several URLs are separated by commas.
 
-    Nothing is asked of it before the first record: a serde registers its schema when it writes the first value to a
-    topic, and asks for a schema when it reads the first record with its id.
+    No request is sent before the first record: a serde registers its schema when it writes the first value to a topic,
+    and requests a schema when it reads the first record with the schema's id.
 
     Args:
         url: its address; `mock://name` is a registry in this process, for tests.
@@ -78,12 +78,12 @@ class SchemaRegistry:
 
     @property
     def client_settings(self) -> Settings:
-        """The settings of its client."""
+        """The settings of the registry's client."""
         user = {} if self.user is None else {"basic.auth.user.info": self.user}
         return tuple(sorted({**(self.settings or {}), **user, "url": self.url}.items()))
 
     def registration(self, subject: str | None, register: bool) -> Registration:
-        """How a serde of this registry names and registers its schema, and writes its id."""
+        """Return how a serde of this registry names and registers its schema, and writes the schema's id."""
         return Registration(self.client_settings, subject, register, self.ids_in_headers)
 
     def avro(
@@ -96,7 +96,7 @@ class SchemaRegistry:
         register: bool = True,
         references: Mapping[str, tuple[str, int]] | None = None,
     ) -> Serde[Any]:
-        """Avro records: dicts, or values of a `msgspec.Struct` or a dataclass, hashable if it is frozen.
+        """Return a serde of Avro records: dicts, or values of a `msgspec.Struct` or a dataclass, hashable if frozen.
 
         Args:
             schema: the program's schema: a Struct or dataclass, whose schema is made from its fields; a file,
@@ -104,8 +104,8 @@ class SchemaRegistry:
             type: the type of values, if `schema` is not one; its fields are checked against the schema.
             name: the full name of the schema that is made of a type, such as `com.example.Person`; by default the
                 type's. Avro reads a record only by a schema with the same last part of the name.
-            subject: under which the schema is registered; by default `<topic>-key` or `<topic>-value`.
-            register: False looks the schema up under its subject, where somebody has to have registered it.
+            subject: the subject of the schema in the registry; by default `<topic>-key` or `<topic>-value`.
+            register: whether the schema is registered; False looks it up, so it has to be registered already.
             references: names that the schema uses, each with the subject and version that define it.
 
         Raises: TopologyError for a schema that is none, or that does not fit the type.
@@ -130,7 +130,7 @@ class SchemaRegistry:
         register: bool = True,
         references: Mapping[str, tuple[str, int]] | None = None,
     ) -> Serde[Any]:
-        """JSON that is checked against a JSON Schema: data of JSON, or values of a Struct or a dataclass.
+        """Return a serde of JSON that is checked against a JSON Schema: JSON data, or values of a Struct or dataclass.
 
         The arguments are those of `avro` with the same names; files end in `.json`. Raises: TopologyError.
         """
@@ -144,9 +144,10 @@ class SchemaRegistry:
         return _json(schema, _checked_type("json", type), *given)
 
     def protobuf(self, message: Any, *, subject: str | None = None, register: bool = True) -> Serde[Any]:
-        """Protobuf messages of a class that protoc has generated. They are mutable, so they are neither rows nor keys.
+        """Return a serde of Protobuf messages of a class that protoc has generated.
 
-        The files that the message's file imports are registered, too, under their names. Raises: TopologyError.
+        Messages are mutable, so they can be neither rows of relations nor keys. Files that the message's file imports
+        are registered, too, under their names. Raises: TopologyError.
         """
         if not (isinstance(message, type) and hasattr(message, "DESCRIPTOR") and hasattr(message, "FromString")):
             raise TopologyError(
@@ -230,14 +231,14 @@ def _serde(
     form: Callable[..., Serde[Any]],
     registration: Registration,
 ) -> Serde[Any]:
-    """The serde of states, with the serdes of topics."""
+    """Make the serde of states and internal topics, which has the serdes of users' topics in it."""
     hashable = _is_hashable(type)
     plain = Serde(name, stored.encode, stored.decode, hashable, stored.identify, type)
 
     @cache
     def topic_form(topic: str, part: Part) -> Serde[Any]:
         found = form(plain, registration=registration, topic=topic, part=part)
-        # In another process it is made anew from the serde of states.
+        # In another process this serde is made anew from the serde of states.
         object.__setattr__(found, "recipe", (_in_topic, (serde, topic, part)))
         return found
 
@@ -275,7 +276,7 @@ def _given(
     register: bool,
     references: Mapping[str, tuple[str, int]] | None,
 ) -> tuple[SchemaRegistry, str | None, bool, References]:
-    """The common arguments, checked. Raises: TopologyError."""
+    """Check the arguments that all serdes have, and return them. Raises: TopologyError."""
     if subject is not None and not (isinstance(subject, str) and subject):
         raise TopologyError(f"registry.{what}: subject={subject!r}; the name of a subject is needed")
     if not isinstance(register, bool):
@@ -294,7 +295,7 @@ def _given(
 
 
 def _text(what: str, schema: Any, ending: str) -> tuple[str, str]:
-    """A schema as text, and its origin. Raises: TopologyError."""
+    """Return a schema as text, and its origin, which errors name. Raises: TopologyError."""
     if isinstance(schema, str) and schema.strip().endswith(ending) and "{" not in schema:
         schema = Path(schema.strip())
     if isinstance(schema, Path):
@@ -335,7 +336,7 @@ def _check_avro(schema: Any, where: str, references: References) -> None:
 
 
 def _json_schema(type: Any) -> str:
-    """The JSON Schema of a Struct or a dataclass, with its own fields at the top."""
+    """Return the JSON Schema of a Struct or a dataclass, with the type's own fields at the top."""
     try:
         (root,), parts = msgspec.json.schema_components([type])
     except (TypeError, ValueError) as error:

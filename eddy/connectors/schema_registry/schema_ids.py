@@ -1,10 +1,10 @@
-"""The ids of schemas before the data of records, which may also be in headers.
+"""The ids of schemas, which precede the data of records or are in headers.
 
     0 (1 byte)  schema id (4 bytes, big-endian)  place  payload
     1 (1 byte)  schema GUID (16 bytes)           place  payload
 
-The place of the message type is before Protobuf's payload alone: the number of indexes and the indexes of nested types,
-as zigzag varints; 0 for the first message. A GUID with its place may be in a header instead (docs/adr/0106).
+Only Protobuf has the place of the message type: the number of indexes, and the indexes of nested types, as zigzag
+varints; 0 for the first message. A GUID with its place may be in a header instead (docs/adr/0106).
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ __all__ = ["HEAD_BYTES", "MAGIC", "checked", "end_of_guid", "end_of_place", "gui
 MAGIC = 0
 """The first byte of an id of 4 bytes."""
 HEAD_BYTES = {MAGIC: 5, 1: 17}
-"""The bytes before the place or the payload, by the first one."""
+"""The number of bytes before the place or the payload, by the first byte of the data."""
 
 
 def guid_first(payload: bytes, context: object, schema_id: Any) -> bytes:
-    """A `schema.id.serializer` of confluent-kafka's: the GUID and the place, then the payload. Raises: as `checked`."""
+    """Put GUID and place before the payload, as a `schema.id.serializer` of confluent-kafka. Raises: as `checked`."""
     checked(schema_id.guid)
     return bytes(schema_id.guid_to_bytes()) + payload
 
 
 def checked(guid: Any) -> Any:
-    """The GUID of a schema. Raises: ConfigurationError if the registry has none."""
+    """Return the GUID of a schema. Raises: ConfigurationError if the registry has not given one."""
     if guid is None:
         raise ConfigurationError(
             "schema registry: ids are to be written into headers, and it names no GUID of a schema; a registry that "
@@ -37,12 +37,12 @@ def checked(guid: Any) -> Any:
 
 
 def end_of_guid(data: bytes) -> int:
-    """The offset after the GUID at the beginning of Avro or JSON data."""
+    """Return the offset after the GUID at the beginning of Avro or JSON data."""
     return HEAD_BYTES[data[0]]
 
 
 def end_of_place(data: bytes) -> int:
-    """The offset after the GUID and the place at the beginning of Protobuf data."""
+    """Return the offset after the GUID and the place at the beginning of Protobuf data."""
     numbers = varints(data, HEAD_BYTES[data[0]])
     count, end = next(numbers)
     for _ in range(count):
@@ -51,7 +51,7 @@ def end_of_place(data: bytes) -> int:
 
 
 def varints(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """The zigzag varints from `at` on, each with the offset after it. Raises: ValueError at the end of the data."""
+    """Yield the zigzag varints from `at` on, each with the offset after it. Raises: ValueError at the data's end."""
     while True:
         number = shift = 0
         more = True

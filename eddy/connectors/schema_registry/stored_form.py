@@ -6,7 +6,7 @@
     dict, JSON        JSON
     Protobuf          the message's own bytes, in their deterministic form
 
-identify(v) = the same, with numbers made canonical, and keys sorted: equal values have equal bytes.
+identify(v) has the same form, with numbers made canonical and keys sorted, so that equal values have equal bytes.
 """
 
 import datetime
@@ -22,11 +22,11 @@ from eddy.json_text import has_unwritable
 __all__ = ["LOGICAL", "StoredForm", "of_dicts", "of_json", "of_messages", "of_type", "to_json"]
 
 LOGICAL = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decimal, uuid.UUID)
-"""Types of values that fastavro has besides those of JSON."""
+"""The types of values that fastavro has besides the types of JSON."""
 
 
 class StoredForm(NamedTuple):
-    """The functions of a serde."""
+    """The functions of a serde, for one kind of values."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -52,7 +52,7 @@ _READ: dict[int, Callable[[str], Any]] = {
 
 
 def to_json(value: Any) -> bytes:
-    """JSON with sorted keys. Raises: ValueError for numbers that JSON cannot represent: they would become null."""
+    """Encode as JSON with sorted keys. Raises: ValueError for numbers such as NaN, which would become null."""
     data = _json(value)
     if b"null" in data and has_unwritable(value):
         raise ValueError("JSON has no infinite numbers and no NaN; finite numbers, None or text are needed")
@@ -60,13 +60,13 @@ def to_json(value: Any) -> bytes:
 
 
 def of_type(type: Any) -> StoredForm:
-    """MessagePack of values of a type. Decoding gives each field its declared type, so that 1 and 1.0 become alike."""
+    """Return the form of a type: MessagePack. Decoded fields have their declared types, so 1 and 1.0 become equal."""
     decode = msgspec.msgpack.Decoder(type).decode
     return StoredForm(_pack, decode, lambda value: _pack(decode(_pack(value))))
 
 
 def of_json(type: Any) -> StoredForm:
-    """JSON of values of a type; of any JSON if the type is None."""
+    """Return the form of a type: JSON. None is the type of any JSON data."""
     if type is None:
         return StoredForm(to_json, msgspec.json.decode, lambda value: to_json(_canonical(value)))
     decode = msgspec.json.Decoder(type).decode
@@ -74,14 +74,14 @@ def of_json(type: Any) -> StoredForm:
 
 
 def of_dicts(marks: bool) -> StoredForm:
-    """MessagePack of dicts, lists and scalars; with `marks` also of tuples and the types of `LOGICAL`."""
+    """Return the form of dicts, lists and scalars: MessagePack; with `marks` also of tuples and `LOGICAL` types."""
     if not marks:
         return StoredForm(_pack, _unpack, lambda value: _pack(_canonical(value)))
     return StoredForm(lambda value: _pack(_marked(value)), _unpack, lambda value: _pack(_marked(_canonical(value))))
 
 
 def of_messages(type: Any) -> StoredForm:
-    """Protobuf messages of a generated class."""
+    """Return the form of Protobuf messages of a generated class: their own bytes."""
 
     def encode(value: Any) -> bytes:
         if not isinstance(value, type):
@@ -92,7 +92,7 @@ def of_messages(type: Any) -> StoredForm:
 
 
 def _marked(value: Any) -> Any:
-    """The value with extensions for the types that MessagePack does not have."""
+    """Replace values of types that MessagePack does not have by extensions, at all levels."""
     kind = type(value)
     if kind is dict:
         return {name: _marked(part) for name, part in value.items()}
@@ -119,7 +119,7 @@ _unpack = msgspec.msgpack.Decoder(ext_hook=_read).decode
 
 
 def _canonical(value: Any) -> Any:
-    """The value that stands for all equal values: 1 for 1, 1.0, Decimal(1) and True."""
+    """Return the value that represents all equal values: 1 for 1, 1.0, Decimal(1) and True."""
     kind = type(value)
     if kind is dict:
         return {name: _canonical(part) for name, part in value.items()}

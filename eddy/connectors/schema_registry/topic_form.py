@@ -3,8 +3,8 @@
     0 (1 byte)  schema id (4 bytes, big-endian)  payload        as they are written
     1 (1 byte)  schema GUID (16 bytes)           payload        also read, and written where ids are in headers
 
-A record that has its schema's GUID in the header `__key_schema_id` or `__value_schema_id` is read as if it began with
-it. `Serde.ids_apart` writes it there.
+A record that has its schema's GUID in the header `__key_schema_id` or `__value_schema_id` is read as if its data began
+with the GUID. `Serde.ids_apart` moves the GUID into the header when the record is written.
 The schema is registered, or looked up, when the first value is written. A value is read by the schema of its id, and
 converted to the schema of the program.
 """
@@ -41,9 +41,9 @@ _FIELDS = {"key": MessageField.KEY, "value": MessageField.VALUE}
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How schemas are named and registered: `subject` None is `<topic>-key` or `<topic>-value`.
+    """How a serde names and registers its schema. `subject`: None is `<topic>-key` or `<topic>-value`.
 
-    `by_guid`: data is written after the GUID of its schema, which is then put into a header.
+    `by_guid`: data is written after the GUID of its schema, and the GUID is then moved into a header.
     """
 
     settings: Settings
@@ -52,11 +52,11 @@ class Registration:
     by_guid: bool = False
 
     def subject_of(self, topic: str, part: Part) -> str:
-        """The subject of a topic's keys or values."""
+        """Return the subject of a topic's keys or values."""
         return self.subject or f"{topic}-{part}"
 
     def options(self, subject: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The settings of a serializer and of a deserializer."""
+        """Return the settings of a serializer, and the settings of a deserializer."""
         reading = {"subject.name.strategy": lambda context, record: subject}
         writing = {**reading, "auto.register.schemas": self.register}
         return writing | ({"schema.id.serializer": guid_first} if self.by_guid else {}), reading
@@ -82,7 +82,7 @@ class _Confluent:
         self._reader: _Function | None = None
 
     def encode(self, value: Any) -> bytes:
-        """Raises: ConnectorError; ConfigurationError; any exception for a value that does not fit the schema."""
+        """Encode a value. Raises: ConnectorError; ConfigurationError; any exception for a value that does not fit."""
         writer = self._writer
         try:
             if writer is None:
@@ -93,11 +93,11 @@ class _Confluent:
                 raise error
 
     def decode(self, data: bytes) -> Any:
-        """Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit the schema."""
+        """Decode a value. Raises: ConnectorError; UnknownSchemaError; any exception for bytes that do not fit."""
         reader = self._reader
         try:
             if reader is None:
-                with registry_errors(self._where):  # references of the program's schema
+                with registry_errors(self._where):  # the reader looks up references of the program's schema
                     reader = self._reader = self._new_reader()
             return reader(data, self._context)
         except Exception as error:
@@ -115,7 +115,7 @@ def _serde(
     normal: Callable[[Any], Any] | None,
     id_end: Callable[[bytes], int] | None,
 ) -> Serde[Any]:
-    """The serde of a topic. `normal` makes equal values one, so that equal keys have equal bytes."""
+    """Make the serde of a topic. `normal` turns equal keys into one value, so that they have equal bytes."""
     encode = confluent.encode
     if part == "key" and normal is not None:
         made_normal, write = normal, confluent.encode
@@ -144,7 +144,10 @@ def avro_form(
     topic: str,
     part: Part,
 ) -> Serde[Any]:
-    """Avro. Values of a type are converted to dicts and back; fields beyond the schema are an error."""
+    """Return the serde of a topic for Avro. Values of a type are converted to dicts and back.
+
+    Fields that the schema does not have are an error.
+    """
     subject, schema, parsed = registration.subject_of(topic, part), _schema(text, "AVRO", references), json.loads(text)
     write_options, read_options = registration.options(subject)
     record = serde.type if serde.type is not None and serde.type not in SCALARS else None
@@ -164,7 +167,10 @@ def avro_form(
 
 
 def _avro_writer(record: Any, parsed: Any) -> _Function | None:
-    """Checks values by the schema, and converts those of the type `record` to dicts. None if neither is needed."""
+    """Return a function that checks values by the schema, and converts values of the type `record` to dicts.
+
+    None if neither is needed.
+    """
     check, has_lists = check_of(parsed), has_arrays_in_unions(parsed)
 
     def of_record(value: Any, context: SerializationContext) -> Any:
@@ -188,7 +194,10 @@ def _avro_writer(record: Any, parsed: Any) -> _Function | None:
 
 
 def _avro_reader(record: Any, parsed: Any) -> _Function | None:
-    """Mends the defaults of bytes, and converts dicts to the type `record`. None if neither is needed."""
+    """Return a function that turns text defaults of bytes into bytes, and converts dicts to the type `record`.
+
+    None if neither is needed.
+    """
     mend = bytes_defaults(parsed)
     if record is None and mend is None:
         return None
@@ -201,7 +210,7 @@ def _avro_reader(record: Any, parsed: Any) -> _Function | None:
 
 
 SCALARS = frozenset({str, bytes, int, float, bool})
-"""Types of values of schemas that are not records."""
+"""The types of values whose schema is not a record."""
 
 
 def json_form(
@@ -213,7 +222,7 @@ def json_form(
     topic: str,
     part: Part,
 ) -> Serde[Any]:
-    """JSON Schema. Values are checked against the schema in both directions."""
+    """Return the serde of a topic for JSON Schema. Values are checked when they are written and when they are read."""
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
     subject, schema, type = registration.subject_of(topic, part), _schema(text, "JSON", references), serde.type
@@ -222,7 +231,7 @@ def json_form(
     def to_dict(value: Any, context: SerializationContext) -> Any:
         if not isinstance(value, type):
             raise TypeError(f"{value!r} is not a valid {type.__name__}")
-        return msgspec.json.decode(to_json(value))  # the validator accepts lists as arrays, and no tuples
+        return msgspec.json.decode(to_json(value))  # the validator accepts only lists as arrays, no tuples
 
     def from_dict(value: Any, context: SerializationContext) -> Any:
         return msgspec.convert(value, type)
@@ -252,7 +261,7 @@ def json_form(
 def protobuf_form(
     serde: Serde[Any], stored: StoredForm, registration: Registration, topic: str, part: Part
 ) -> Serde[Any]:
-    """Protobuf, by a generated class. The files that its file imports are registered as references."""
+    """Return the serde of a topic for Protobuf messages. Files that the message's file imports become references."""
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 
     subject = registration.subject_of(topic, part)

@@ -101,9 +101,9 @@ def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0
 
 
 def register(spark: "SparkSession") -> None:
-    """Let a session read and write the format `eddy`: `spark.read.format("eddy")`. The second time, do nothing new.
+    """Let a session read and write the format `eddy`: `spark.read.format("eddy")`. A second call changes nothing.
 
-    It becomes the active session of this thread, in which Spark looks up the formats of frames that are written.
+    The session becomes the active session of this thread, in which Spark looks up the formats of frames to be written.
 
     Raises: ConfigurationError if a package is missing, or `spark` is not a session.
     """

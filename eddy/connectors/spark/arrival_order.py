@@ -4,14 +4,14 @@ The results of a plan are a function of its input alone, with these exceptions:
 
     stream-table joins              a record is joined with the table as it was when the record arrived
     changes of a table as a stream  the epochs decide how many of the table's values become facts
-    processors                      their calls see records in the order in which they came
+    processors                      their calls get records in the order of their arrival
     folds and tables of streams     if a key's records are in several partitions, their order across partitions
                                     is not determined; within one partition offsets give the order
 
-A fold whose function gives the same result in any order is exact nevertheless; the user can declare that.
+A fold whose function gives the same result in any order is exact nevertheless; the user can declare such folds.
 
 A fold over a table or a relation adds and subtracts rows as changes arrive, so it has to give the same result in any
-order anyway. Sums of floats do, except for their last digits: see `equivalence`.
+order anyway. Sums of floats are the same except for their last digits: see `equivalence`.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,16 +36,15 @@ __all__ = [
 ]
 
 Ordered = Literal["no", "within keys", "all"]
-"""The records of a stream that have a determined order: none, the records of one key, or records without a key as well.
-"""
+"""Which records of a stream the input orders: none, only the records of each key, or records without a key as well."""
 
 
 def order_dependent(
     plan: Plan, partitions: Mapping[str, int], commutes: Collection[str] = (), determined: Collection[Node] = ()
 ) -> dict[str, str]:
-    """The steps whose result the input does not determine, with reasons.
+    """Return the steps whose result the input does not determine, by name, each with the reason.
 
-    `commutes` names folds that are exact in any order; `determined` are steps that notes of the worker determine.
+    `commutes` names folds that are exact in any order. Notes of the worker determine the steps `determined`.
     """
     found: dict[str, str] = {}
     kept = _taken_up_as_tables(plan)
@@ -80,7 +79,7 @@ def check_commutes(plan: Plan, commutes: Collection[str]) -> None:
 
 
 def check_accepted(plan: Plan, dependent: Mapping[str, str], accepted: Collection[str]) -> None:
-    """Check that each name is one of the `dependent` steps. Raises: ConfigurationError naming these."""
+    """Check that each accepted name is one of the `dependent` steps. Raises: ConfigurationError naming those steps."""
     names = {node.name for node in plan.nodes}
     before = {node.name: step for node, step in tainted(plan, dependent).items()}
     for name in accepted:
@@ -97,12 +96,12 @@ def check_accepted(plan: Plan, dependent: Mapping[str, str], accepted: Collectio
 
 
 def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:
-    """The steps that fold rows in an undetermined order and are compared nevertheless."""
+    """Return the names of steps that fold rows in an undetermined order and are compared nevertheless."""
     return {node.name for node in plan.nodes if node.folds and (node.arrival is None or node.name in commutes)}
 
 
 def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
-    """The steps downstream of the named steps, each with one of the names; for a loop also the steps inside it."""
+    """Return the steps downstream of named steps, each with one of the names; for a loop also the steps inside it."""
     scopes = Scopes(plan)
     found: dict[Node, str] = {}
     for node in plan.nodes:
@@ -121,7 +120,7 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
 
 
 def _taken_up_as_tables(plan: Plan) -> set[Node]:
-    """The streams of table changes that only become tables again, under the same keys, and these tables."""
+    """Return the streams of table changes that only become tables again, under the same keys, and these tables."""
     readers: dict[Node, list[Node]] = {}
     for node in plan.nodes:
         for source in node.inputs:
@@ -151,7 +150,7 @@ def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
 
 
 def ordered(node: Node, partitions: Mapping[str, int]) -> Ordered:
-    """The kind of records of a stream whose order the input determines."""
+    """Return which records of a stream the input orders."""
     rekeyed = False
     while True:
         if node.role == "source":

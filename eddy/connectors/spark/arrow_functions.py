@@ -65,10 +65,10 @@ original bytes."""
 Reader = Callable[[Iterable[Any]], Iterator[Any]]
 """A function from Arrow batches to Arrow batches."""
 _UNMARKED = frozenset({str, int, bytes})
-"""The types whose equal values have one native encoding, as long as a column has no value of another type."""
+"""Types whose equal values have one native encoding, if all values of the column are of this type."""
 _LONG_S = 8
 FILE, _TOPIC = b"\x00", b"\x01"
-"""Records of files sort before those of the topic; their partition is -1."""
+"""The first bytes of orders: records of files sort before the topic's records. The partition of files is -1."""
 _EARLIEST = -(2**63)
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -92,7 +92,7 @@ class Exit(Protocol):
         """The columns, as a Spark schema string."""
 
     def columns(self, rows: DecodedRows) -> list[list[Any]]:
-        """Encode, in the order of the schema."""
+        """Encode rows as columns, in the order of the schema."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class ArrowFunction:
 
 
 def columns_of(arrived: Any) -> dict[str, list[Any]]:
-    """The columns of an Arrow batch, by name."""
+    """Return the columns of an Arrow batch, by name."""
     return dict(zip(arrived.schema.names, map(_pylist, arrived.columns), strict=True))
 
 
@@ -134,19 +134,19 @@ _TYPES = {
 
 
 def arrow_schema(schema: str) -> Any:
-    """A Spark schema string as an Arrow schema."""
+    """Turn a Spark schema string into an Arrow schema."""
     pairs = [column.strip().split(" ") for column in schema.split(",")]
     return pa.schema([pa.field(name, _TYPES[kind]) for name, kind in pairs])
 
 
 def record_batch(columns: Sequence[Any], schema: Any) -> Any:
-    """An Arrow batch of columns, given in the order of the schema."""
+    """Make an Arrow batch of columns, which are in the order of the schema."""
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _values(columns: dict[str, list[Any]], name: str, serde: Serde[Any]) -> list[Any]:
-    """Decode a column: the original bytes where they differ from the identity."""
+    """Decode a column: the original bytes if they differ from the identity, else the identity."""
     identities, originals = columns[name], columns[f"{name}c"]
     if originals.count(None) == len(originals):
         return _decode(identities, serde)
@@ -162,14 +162,14 @@ def _decode(data: list[bytes | None], serde: Serde[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class RowsEntry:
-    """Rows of a key serde and a value serde."""
+    """Decodes rows, by a key serde and a value serde."""
 
     key: Serde[Any]
     value: Serde[Any]
     facts: bool = False
 
     def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
-        """Decode."""
+        """Decode the rows of a batch."""
         rows = list(zip(_values(columns, "k", self.key), _values(columns, "v", self.value), strict=True))
         return DecodedRows(rows, columns["w"], _stamps(columns) if self.facts else None)
 
@@ -180,7 +180,7 @@ def _stamps(columns: dict[str, list[Any]]) -> list[Stamp]:
 
 @dataclass(frozen=True)
 class JoinedEntry:
-    """Matches of two relations. `r` and `rc` hold the value of the right side; `merge` makes the row."""
+    """Decodes matches of two relations. `r` and `rc` have the value of the right side; `merge` makes the row."""
 
     name: str
     key: Serde[Any]
@@ -190,20 +190,20 @@ class JoinedEntry:
     facts: bool = False
 
     def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
-        """Decode and merge. Raises: DataError naming the join."""
+        """Decode the matches, and make the joined rows. Raises: DataError naming the join."""
         keys, lefts, rights = self.sides(columns)
         with calling(self.name):
             made = [pair(row, self.name) for row in map(self.merge, keys, lefts, rights)]
         return DecodedRows(made, columns["w"])
 
     def sides(self, columns: dict[str, list[Any]]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Decode the keys, and the values of both sides."""
+        """Decode the matches: return their keys, their left values and their right values."""
         return _values(columns, "k", self.key), _values(columns, "v", self.left), _values(columns, "r", self.right)
 
 
 @dataclass(frozen=True)
 class LookedUpEntry:
-    """Facts with the table's value for their key in `r` and `rc`; null where there is none."""
+    """Decodes facts, with the table's value for their key in `r` and `rc`; null if the table has no value."""
 
     name: str
     key: Serde[Any]
@@ -223,7 +223,7 @@ class LookedUpEntry:
 
 @dataclass(frozen=True)
 class TablesEntry:
-    """The values of two tables for one key in `v` and `r`; null where a table has no value."""
+    """Decodes the values of two tables for one key, in `v` and `r`; null if a table has no value."""
 
     name: str
     key: Serde[Any]
@@ -244,7 +244,7 @@ class TablesEntry:
 
 @dataclass(frozen=True)
 class RecordsEntry:
-    """Records of a source as facts. With `fail` a record that does not decode raises, otherwise it is `bad`."""
+    """Turns records of a source into facts. A record that does not decode is an error with `fail`, else it is `bad`."""
 
     topic: str
     key: Serde[Any]
@@ -258,11 +258,11 @@ class RecordsEntry:
     """Whether the records are rows of a changelog, rather than of the topic."""
 
     def after(self, reader: Reader) -> "RecordsEntry":
-        """The same entry with `reader` applied to the batches first."""
+        """Return the same entry, which first applies `reader` to the batches."""
         return replace(self, reader=reader)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """From columns `k v t h p o` to facts. Raises: DataError naming the record."""
+        """Turn columns `k v t h p o` into facts. Raises: DataError naming the record."""
         schema = arrow_schema(RECORDS)
         for arrived in self.reader(batches):
             yield record_batch(self._columns(columns_of(arrived)), schema)
@@ -270,8 +270,8 @@ class RecordsEntry:
     def decoded(self, raw: dict[str, list[Any]]) -> tuple[dict[str, list[Any]], list[Any], list[Any], dict[int, str]]:
         """Decode records.
 
-        Returns the columns without records known to be rejected, with their event times (`log t`: those of the log),
-        the keys, the values, and the error of each bad row.
+        Returns (columns, keys, values, errors of bad rows by index). Records that are known to be rejected are left
+        out. The column `t` has event times, `log t` the timestamps of the log if they differ.
         """
         if self.left_out:
             keep = [at not in self.left_out for at in zip(raw["p"], raw["o"], strict=True)]
@@ -323,21 +323,21 @@ class RecordsEntry:
         return [k, kc, v, vc, [1] * len(k), raw["t"], places, raw["h"], raw["p"], raw["o"], bad]
 
     def _place(self, partition: int, time: int, offset: int) -> bytes:
-        """Bytes that sort like the source's records."""
+        """Return bytes by which the records of the source are sorted in their order."""
         if partition >= 0:
             return _TOPIC + place_of(offset)
         return FILE + (place_of(time - _EARLIEST) if self.by_time else b"") + place_of(offset)
 
 
 def place_of(number: int) -> bytes:
-    """A non-negative number as bytes that sort like the number."""
+    """Encode a non-negative number as bytes that sort like the number."""
     return number.to_bytes(_LONG_S, "big")
 
 
 def identified(
     values: Sequence[Any], serde: Serde[Any], where: str, nulls: bool = False
 ) -> tuple[list[bytes | None], list[bytes | None]]:
-    """The identities of a column, and the original bytes where these differ from the identity.
+    """Return the identities of a column, and the original bytes, None for those that equal the identity.
 
     Raises: DataError naming the value that does not fit the serde.
     """
@@ -361,7 +361,7 @@ def identified(
 
 
 def encode_rows(rows: Sequence[Row], key: Serde[Any], value: Serde[Any], where: str, nulls: bool) -> list[list[Any]]:
-    """The columns k, kc, v, vc. Raises: DataError."""
+    """Encode rows as the columns k, kc, v, vc. Raises: DataError."""
     k, kc = identified([row[0] for row in rows], key, f"{where}: key", nulls)
     v, vc = identified([row[1] for row in rows], value, f"{where}: value", nulls)
     return [k, kc, v, vc]
@@ -369,7 +369,7 @@ def encode_rows(rows: Sequence[Row], key: Serde[Any], value: Serde[Any], where: 
 
 @dataclass(frozen=True)
 class RowsExit:
-    """Rows under two serdes; `where` names the step in errors."""
+    """Encodes rows by a key serde and a value serde; `where` names the step in errors."""
 
     where: str
     key: Serde[Any]
@@ -381,7 +381,7 @@ class RowsExit:
         object.__setattr__(self, "schema", FACTS if self.facts else ROWS)
 
     def columns(self, rows: DecodedRows) -> list[list[Any]]:
-        """Encode. Equal rows are merged, unless they are facts. Raises: DataError."""
+        """Encode rows as columns. Equal rows are merged, unless they are facts. Raises: DataError."""
         columns = encode_rows(rows.rows, self.key, self.value, f"step '{self.where}'", self.facts)
         if rows.stamps is not None:
             return [*columns, rows.weights, *_turned(rows.stamps, 3)]
@@ -393,7 +393,7 @@ class RowsExit:
 
 @dataclass(frozen=True)
 class SentExit:
-    """Rows as records of a sink: a fact is repeated by its weight, a row of a table is written once."""
+    """Encodes rows as records of a sink: a fact as often as its weight, a row of a table once."""
 
     topic: str
     key: Serde[Any]
@@ -402,7 +402,7 @@ class SentExit:
     schema: str = SENT
 
     def columns(self, rows: DecodedRows) -> list[list[Any]]:
-        """Encode. Raises: DataError naming the value that does not fit."""
+        """Encode rows as columns. Raises: DataError naming the value that does not fit."""
         keys = encoded([key for key, _ in rows.rows], self.key, f"sink '{self.topic}': key")
         values = encoded([value for _, value in rows.rows], self.value, f"sink '{self.topic}': value")
         stamps = rows.stamps or [(None, b"", None)] * len(keys)
@@ -414,15 +414,15 @@ class SentExit:
 
 
 def _turned(rows: Iterable[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows as columns."""
+    """Turn rows of `width` values into columns."""
     return list(map(list, zip(*rows, strict=True))) or [[] for _ in range(width)]
 
 
 def pack_headers(headers: Headers) -> bytes | None:
-    """Headers packed into one column value."""
+    """Pack a record's headers into one value of a column."""
     return _pack(headers) if headers else None
 
 
 def unpack_headers(data: bytes | None) -> Headers:
-    """The headers of a packed column value."""
+    """Unpack the headers that `pack_headers` has packed."""
     return msgspec.msgpack.decode(data, type=Headers) if data else ()

@@ -1,12 +1,12 @@
-"""Joins of a stream with the values of another one as of each record's time, by Spark's own window functions.
+"""Joins of a stream with the values of another stream as of each record's time, by Spark's own window functions.
 
-    version    the last record of a key and a time, by `s`
+    version    the last record, by `s`, of the right side with a key and a time
     value      the value of the last version of a record's key that is not after the record
-    over       the frontier of the right side has reached t: the value is final
-    old        a version that is followed by another one up to both frontiers
+    over       the frontier of the right side has reached the record's time t, so that its value is final
+    old        a version of a key that has a later version up to both frontiers
 
 The frontier of a side is the event time that all its source partitions have reached, less the time until a record is
-late. Only the spans are the worker's: `eddy/as_of.py`.
+late. The only code shared with the worker computes the spans of time: `eddy/as_of.py`.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _BYTES = "CAST(NULL AS BINARY)"
 
 @dataclass
 class AsOfFrames:
-    """A join at the event times of its sources, and its states: the kind and the rows of each, by name."""
+    """Computes a join at the event times of its sources, and its `states`: the kind and the rows of each, by name."""
 
     frames: Frames
     node: AsOfJoin
@@ -44,7 +44,7 @@ class AsOfFrames:
     states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
 
     def of(self, left: DataFrame, right: DataFrame, key: Serde[Any]) -> PendingRows:
-        """The pairs of values of the records whose values are final."""
+        """Return the pairs of values for the left records whose right value is final, and keep the states."""
         node, (asking, answering) = self.node, self._frontiers()
         records = self._due(left, answering, self.left)
         lows = [min(both) for both in zip(asking, answering, strict=True)]
@@ -60,13 +60,17 @@ class AsOfFrames:
         return PendingRows(made, entry)
 
     def _deleted(self, column: str, serde: Serde[Any]) -> Column:
-        """Whether a version has no value: the bytes of a pair with an order begin with the array and nil."""
+        """Whether the value of a version is null.
+
+        A version is encoded in MessagePack, as a tuple of the value and, if versions have an order, the order. So the
+        first two bytes, array and nil, tell that the value is null.
+        """
         if self.node.ordered:
             return f.substring(column, 1, 2) == f.lit(serde.encode((None, b""))[:2])
         return f.col(column) == f.lit(serde.encode((None,)))
 
     def _frontiers(self) -> tuple[list[int], list[int]]:
-        """The frontiers of the left and the right side, by partition."""
+        """Return the frontiers of the left and of the right side, by partition, in milliseconds."""
         found = []
         for source, assigned in zip(self.node.inputs, self.node.assigned, strict=True):
             passed = closing_times(self.times, source, self.left.partitions)
@@ -80,7 +84,7 @@ class AsOfFrames:
         return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
 
     def _keep(self, records: DataFrame, versions: DataFrame) -> None:
-        """The states, as a worker has them."""
+        """Set `states` to the states that a worker would have."""
         name = self.node.name
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
         waiting = records.where(~f.col("over"))
@@ -96,7 +100,7 @@ class AsOfFrames:
 
 
 def _with_values(records: DataFrame, versions: DataFrame) -> DataFrame:
-    """Facts with the value at their time in `r` and `rc`, null for none."""
+    """Return the records with the value as of their time in `r` and `rc`; null if there is none."""
     columns = [*names(FACTS), "g"]
     answer = f.struct(f.col("v").alias("r"), f.col("vc").alias("rc"))
     asked = records.select(*columns, f.lit(1).alias("side"), f.lit(None).cast("struct<r:binary,rc:binary>").alias("a"))

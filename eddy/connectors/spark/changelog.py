@@ -1,11 +1,11 @@
 """The rows of states as they are in changelogs, byte for byte as a worker writes them.
 
     table        key                        ->  original value
-    arrangement  len(key)(4) key value      ->  weight(8), and the original value where it differs
-    trace        len(key)(4) key time value ->  weight(8), and time and original value where it differs
+    arrangement  len(key)(4) key value      ->  weight(8), and the original value if it differs
+    trace        len(key)(4) key time value ->  weight(8), and time and original value if it differs
 
-An arrangement by depth has the depth as its time. States of operators on a single partition are encoded already.
-Everything runs in Spark's own expressions; only the partition of a key needs a function of the log.
+An arrangement by depth has the depth as its time. States of operators on a single partition are already encoded.
+All rows are made by Spark's own expressions; only the partition of a key needs a function of the log.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ComputedResults:
 
 
 def changelog_rows(state: StateRows) -> DataFrame:
-    """The columns `k`, the key that is hashed for the partition, `key` and `value`."""
+    """Return a changelog's rows: the columns `key` and `value`, and `k`, the key that is hashed for the partition."""
     frame = state.frame
     if state.kind == "encoded":
         return frame

@@ -1,8 +1,8 @@
-"""Windows of records, and which of them are over at the clocks of a computation.
+"""Windows of records, and whether they are over at the clocks of a computation.
 
     late       the source partition's greatest timestamp up to a record has reached end + grace: computed by Spark
     over       every source partition of the window's records has a timestamp of at least end + grace
-    removed    a window that ends at least `retention` later is over
+    removed    a window that ends at least `retention` after this window is over
 
 `s`, the order of a record, has the event time of its partition in bytes 1 to 9. Event times never decrease within a
 partition, so they keep the order. The numbers of the topic and of the partition follow. The only code shared with the
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _CLOSING = f"{ROWS}, due long, over boolean, removed boolean"
-"""Rows of windows: their next moment in a worker's calendar, and whether they are over and removed."""
+"""Rows of windows, with their next moment in a worker's calendar, and whether they are over and removed."""
 WindowedNode = (
     nodes.WindowedCount
     | nodes.WindowedAggregate
@@ -61,7 +61,7 @@ _TIME = slice(1, 9)
 
 @dataclass(frozen=True)
 class _Homed:
-    """`RECORDS` → the same with the partition whose clock a record moves, -1 for none."""
+    """Adds to `RECORDS` the partition whose clock a record moves; -1 for none."""
 
     count: int
     partitioner: Partitioner
@@ -75,7 +75,7 @@ class _Homed:
 
 
 def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
-    """The numbers of the topics whose records' orders carry event times and places, in the order of their names.
+    """Number, in the order of names, the topics whose records carry event times and places in their order `s`.
 
     The event times decide which records are late; the places select the offsets of a joined global table.
     """
@@ -87,9 +87,9 @@ def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
 def with_event_times(
     frames: Frames, records: DataFrame, number: int, count: int, partitioner: Partitioner
 ) -> DataFrame:
-    """Records whose order carries the event time of their partition: the greatest timestamp up to each of them.
+    """Put the event time of its partition, the greatest timestamp up to the record, into the order of each record.
 
-    Also the number of their topic, and the partition; 0 for a record that moves no clock.
+    The topic's number and the partition follow in the order; the partition is 0 for a record that moves no clock.
     """
     homed = frames.through(records.select(*names(RECORDS)), _Homed(count, partitioner), _HOMED)
     before = Window.partitionBy("home").orderBy("s").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -107,7 +107,7 @@ class WindowStep:
     windows: Windows
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """The records that have a key, each under its windows that are not over. Raises: DataError."""
+        """Put each record with a key under each of its windows that is not over. Raises: DataError."""
         rows: list[Row] = []
         weights: list[int] = []
         stamps: list[Stamp] = []
@@ -131,18 +131,18 @@ class WindowStep:
 
 @dataclass(frozen=True)
 class _Closing:
-    """Tells which windows are over. `times` are the event times that close the windows of each partition."""
+    """Computes which windows are over. `times` has, by partition, the event time that closes its windows."""
 
     windows: Windows
     retention_ms: int
     at_end: bool
-    """Whether a worker's calendar has the end of an open window, not of its retention."""
+    """Whether a worker's calendar has, for an open window, the end of the window rather than of its retention."""
     key: Serde[Any]
     times: Sequence[int]
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`ROWS` of windows → `_CLOSING`."""
+        """Turn `ROWS` of windows into `_CLOSING` rows."""
         schema = arrow_schema(_CLOSING)
         for batch in batches:
             keys = batch.column("k").to_pylist()
@@ -164,7 +164,7 @@ class _Closing:
 
 @dataclass(frozen=True)
 class ClosedWindows:
-    """The windows of an aggregate that are over at some event times, and its states."""
+    """Computes the windows of an aggregate that are over at the event times `times`, and its states."""
 
     frames: Frames
     node: WindowedNode | nodes.Slide
@@ -173,23 +173,26 @@ class ClosedWindows:
     partitioner: Partitioner
 
     def told(self, rows: DataFrame) -> DataFrame:
-        """The rows of all windows that there ever were, with `_CLOSING` columns."""
+        """Add the `_CLOSING` columns to `rows`, which has the rows of all windows, even of removed ones."""
         node, key = self.node, self.place.key
         windows = node.assigned.windows
         closing = _Closing(windows, node.retention_ms, node.final, key, self._closing_times(), self.partitioner)
         return self.frames.kept(self.frames.by_key(self.frames.through(rows, closing, _CLOSING)))
 
     def _closing_times(self) -> list[int]:
-        """By partition, the event time that closes its windows."""
+        """Return, by partition, the event time that closes its windows."""
         return closing_times(self.times, self.node.facts, self.place.partitions)
 
     @property
     def grows(self) -> Any:
-        """Whether a worker keeps what it needs to add to a window: until it hears of its end."""
+        """The condition for windows to which a worker may still add: it does not know yet that they are over."""
         return ~f.col("over" if self.node.final else "removed")
 
     def values(self, facts: DataFrame, told: DataFrame, merges: bool) -> DataFrame:
-        """The values of windows, from facts with the bytes of their values: by window, or by key with their times."""
+        """Return the values of windows as a worker stores them, from facts.
+
+        The rows are by window, or, if windows merge (`merges`), by key, with each value's time before the value.
+        """
         kept = self.beside(facts, told).where(self.grows)
         if merges:
             kept = kept.withColumns(
@@ -200,16 +203,16 @@ class ClosedWindows:
         return rows.select("k", none.alias("kc"), "v", none.alias("vc"), "w")
 
     def finals(self, told: DataFrame) -> DataFrame:
-        """The rows of the windows that are over."""
+        """Return the rows of the windows that are over."""
         return told.where("over").select(*names(ROWS))
 
     def beside(self, rows: DataFrame, told: DataFrame) -> DataFrame:
-        """Rows of windows with their `_CLOSING` columns from others, which have each of their windows once."""
+        """Add to rows of windows the `_CLOSING` columns of `told`, which has each of the windows once."""
         columns = [name for name in names(_CLOSING) if name not in names(ROWS)]
         return rows.join(told.select("k", *columns), "k")
 
     def states(self, told: DataFrame, rows: DataFrame) -> dict[str, tuple[str, DataFrame]]:
-        """The kind and the rows of each state but marks and values, by name.
+        """Return the kind and the rows of each state except marks and values, by name.
 
         `told` has all windows, `rows` the windows that have a row.
         """
@@ -223,7 +226,10 @@ class ClosedWindows:
         return {kept.name_of(node.name): found[kept.suffix] for kept in node.keeps if kept.suffix in found}
 
     def records(self, facts: DataFrame) -> dict[str, tuple[str, DataFrame]]:
-        """As `states`, for the step that slides windows: its stored records, and when each is removed."""
+        """Return the kind and the rows of the states of sliding windows, by name.
+
+        The states are the stored records, and a calendar of the moments at which they are removed.
+        """
         windows = self.node.assigned.windows
         assert isinstance(windows, SlidingWindows)
         behind = f.concat(f.expr("substring(k, 1, length(k) - 16)"), be64(f.col("t") + 1)).alias("k")
@@ -241,7 +247,7 @@ class ClosedWindows:
         return {kept.name_of(self.node.name): found[kept.suffix] for kept in self.node.keeps if kept.suffix in found}
 
     def _open(self, told: DataFrame) -> DataFrame:
-        """The spans of the sessions of each key to which a worker may still add."""
+        """Return, by key, the spans of the sessions to which a worker may still add."""
         key = f.expr("substring(k, 1, length(k) - 16)").alias("g")
         rows = told.where(self.grows).select(key, f.expr("substring(k, -16)").alias("span"))
         spans = rows.groupBy("g").agg(f.collect_list("span").alias("spans"))
@@ -251,7 +257,7 @@ class ClosedWindows:
 def assigned(
     records: PendingRows, frames: Frames, node: nodes.AssignWindows, key: Serde[Any], value: Serde[Any]
 ) -> PendingRows:
-    """Records → each under its key with each of its windows that is not over, or with its session."""
+    """Put each record under its key with each of its windows that is not over, or with its session."""
     windowed = records.then(WindowStep(node.name, node.windows))
     if not node.merges:
         return windowed
@@ -260,7 +266,10 @@ def assigned(
 
 
 def slid(facts: DataFrame, windows: SlidingWindows) -> DataFrame:
-    """Facts under their moments and first ends → under each window that records of their keys have made."""
+    """Put each fact under every sliding window that contains it and that a record of its key has made.
+
+    The given facts are under their key, their time and the end of their first window that is not over.
+    """
     key, difference = f.expr("substring(k, 1, length(k) - 16)"), f.lit(windows.difference_ms)
     first_end = _number(f.expr("substring(k, -16, 8)"))
     facts = facts.withColumns({"g": key, "first_end": first_end})
@@ -277,13 +286,14 @@ def slid(facts: DataFrame, windows: SlidingWindows) -> DataFrame:
 
 
 def _number(data: Any) -> Any:
-    """Eight bytes as a number that is not negative."""
+    """Read eight bytes as a number that is not negative."""
     return f.conv(f.hex(data), 16, 10).cast("long")
 
 
 def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
-    """Replaces the key of each fact, a session of its own moment, by the merged session of the fact. Uses Spark's
-    windows.
+    """Merge sessions, by Spark's windows.
+
+    The key of each fact has a session of the fact's time alone, which is replaced by the merged session.
     """
     whose = f.expr("substring(k, 1, length(k) - 16)")
     by_time = Window.partitionBy("g").orderBy("t", "s")
@@ -291,7 +301,7 @@ def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
     whole = Window.partitionBy("g", "session")
     span = f.concat(be64(f.max("t").over(whole)), be64(f.min("t").over(whole)))
     spanned = (
-        facts.where("v IS NOT NULL")  # a record without a value is of no session
+        facts.where("v IS NOT NULL")  # a record without a value belongs to no session
         .withColumn("g", whose)
         .withColumn("begins", begins)
         .withColumn("session", f.sum("begins").over(by_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
@@ -302,7 +312,7 @@ def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
 
 
 def _spans(batches: Iterable[Any]) -> Iterator[Any]:
-    """Columns `g spans` → `ROWS` with the sorted spans of each key, from 16 bytes each: the end and the start."""
+    """Turn columns `g spans` into `ROWS` with each key's spans, sorted. A span is 16 bytes: the end and the start."""
     schema = arrow_schema(ROWS)
     for batch in batches:
         keys, values = batch.column("g").to_pylist(), []

@@ -23,7 +23,7 @@ __all__ = ["closing_times", "keys_in_partitions", "marks_of"]
 
 
 def closing_times(times: EventTimes, facts: Node, count: int) -> list[int]:
-    """The closing time of each of `count` partitions of facts."""
+    """Return, for each of `count` partitions of facts, the event time that closes its windows."""
     found = nearest(facts)
     sent = [time for topic in topics_sent(facts) for time in times[topic]]
     return [min([*(times[topic][home] for topic in found.topics), *sent]) for home in range(count)]
@@ -38,7 +38,7 @@ def marks_of(
     placements: Mapping[Node, Placement],
     partitioner: Partitioner,
 ) -> DataFrame:
-    """The marks in each partition of an exchange: the latest end that each sending partition has passed."""
+    """Return the marks in each partition of an exchange: the latest end of a window that each sender has passed."""
     (source,) = exchange.inputs
     found = nearest(source)
     passed = {(topic, home): time for topic in found.topics for home, time in enumerate(times[topic])}
@@ -56,7 +56,7 @@ def marks_of(
 
 
 def keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
-    """For each partition, bytes that belong to it as a key."""
+    """Return a key for each partition, as bytes, which the partitioner puts there."""
     found: dict[int, bytes] = {}
     number = 0
     while len(found) < count:

@@ -11,11 +11,11 @@ the first repeated record: the part before it may be *cleaned*, and no record fr
 Records before the cut may be missing
 
     of a table     if the cut is in the cleaned part, with a gap before it, and a cleaned record after the cut may have
-                   replaced one before it: its key has no record before the cut, or, once tombstones are dropped, too,
-                   there is a gap after the cut
-    of a stream    if a gap before the cut is in the cleaned part: each record counts
+                   replaced a record before the cut: the later record's key has no record before the cut, or there is a
+                   gap after the cut, and tombstones may be dropped by now
+    of a stream    if a gap before the cut is in the cleaned part, because each record of a stream counts
 
-Keys and offsets are read after the results were computed: a record that exists then also existed before.
+Keys and offsets are read after the results were computed. So a record that exists then existed before, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,11 @@ def compacted_below(
     cut: Mapping[str, Sequence[int]],
     age_s: float | None,
 ) -> dict[str, str]:
-    """By the topic of a source or a global table, why its records before the cut may not be all that counted.
+    """Return, by topic of a source or a global table, why records before the cut may be missing.
 
-    `cut` has offsets by topic, `age_s` is its age, None if it is unknown. Cost: a pass over the compacted topics, those
-    of tables only where records have arrived after the cut. Raises: ConnectorError.
+    `cut` has offsets by topic, `age_s` is its age in seconds, None if it is unknown. Raises: ConnectorError.
+
+    Cost: a pass over the compacted topics; a topic of tables is omitted if it has no records after the cut.
     """
     specs = {spec.name: spec for spec in log.topics([source.topic for source in sources]).values()}
     keeps_last = {source.topic: source.kind == "table" or source.role == "global table" for source in sources}
@@ -86,7 +87,10 @@ class _Remaining:
 
 @dataclass(frozen=True)
 class _ReadPartition:
-    """A partition, its first offset, the cut, its end or first open transaction, and whether tables alone read it."""
+    """A partition with its first offset, the offset of the cut, and its end or first open transaction.
+
+    The last field tells whether only tables read the partition.
+    """
 
     place: TopicPartition
     begin: int
@@ -95,7 +99,7 @@ class _ReadPartition:
     table: bool
 
     def lost(self, left: _Remaining, tombstones: bool) -> str:
-        """The reason why records before the cut may be lost; empty if they are not."""
+        """Return the reason why records before the cut may be lost; empty if none is lost."""
         cleaned = self.end if left.repeated is None else left.repeated
         gaps = min(cleaned, self.cut) - self.begin - left.before
         if not gaps:
@@ -113,7 +117,7 @@ class _ReadPartition:
 
 
 def _left(frames: Frames, open_log: OpenLog, parts: Sequence[_ReadPartition]) -> dict[_ReadPartition, _Remaining]:
-    """What is left of each partition."""
+    """Count the remaining records of each partition."""
     if not parts:
         return {}
     ranges: dict[str, list[OffsetRange]] = {}

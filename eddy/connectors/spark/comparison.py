@@ -1,9 +1,9 @@
 """Comparison of the topics of sinks and stores with their expected rows, all topics at once.
 
-1  all rows, by bytes; of streams also the order within a key, where the input determines it
-2  outputs that differ and whose equal keys may have different bytes: by canonical keys
-3  keys that changed after the cut are set aside
-4  of the remaining differences, alike and near values are separated
+1  compare all rows by bytes, and the order of a stream's records within a key if the input determines it
+2  compare outputs that differ, and whose equal keys may have different bytes, by canonical keys
+3  leave out keys that changed after the cut
+4  among the remaining differences, separate alike and near values
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class ExpectedTopic:
     nodes: tuple[Node, ...]
     form: RowFormat
     uncompared: DataFrame | None = None
-    """Keys whose rows are not compared, as `key_part` in a column `group`."""
+    """Keys whose rows are not compared, in a column `group`, in the form of `key_part`."""
     ordered: Ordered = "no"
     keyed: bool = True
     """Whether the records are in the partitions of their keys."""
@@ -54,7 +54,7 @@ class ExpectedTopic:
 
 @dataclass
 class TopicComparison:
-    """Compares topics, up to a cut, with their expected rows. After `run`, `differing` holds the rows that differ."""
+    """Compares topics, up to a cut, with their expected rows. After `run`, `differing` has the rows that differ."""
 
     frames: Frames
     log: Log
@@ -65,7 +65,7 @@ class TopicComparison:
     differing: DataFrame = field(init=False)
 
     def run(self) -> list[Compared]:
-        """The result for each topic. Raises: ConnectorError."""
+        """Compare, and return the result for each topic. Raises: ConnectorError."""
         rows = self._without_uncompared(self._diff())
         counts = _counts(rows)
         again = [part for part in self.parts if counts.get(part.topic, (0, 0))[1] and self._has_canonical_keys(part)]
@@ -124,7 +124,7 @@ class TopicComparison:
         return [OffsetRange(partition, 0, end) for partition, end in enumerate(self.cut.outputs[part.topic])]
 
     def _diff(self) -> DataFrame:
-        """Expected and found rows of all topics, joined by their bytes."""
+        """Join the expected and the found rows of all topics by their bytes."""
         sides = []
         for facts in (False, True):
             if chosen := [part for part in self.parts if part.facts is facts]:
@@ -138,7 +138,7 @@ class TopicComparison:
         return self.frames.kept(self.frames.union(sides, DIFF))
 
     def _in_order(self, rows: DataFrame, found: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
-        """The diff of facts, and with it of the order of these topics."""
+        """Return the diff of facts, which for the topics `parts` includes differences of order."""
         keyed = [part.topic for part in parts if part.ordered == "within keys"]
         has_order = f.col("topic").isin([part.topic for part in parts]) & (
             f.col("k").isNotNull() | ~f.col("topic").isin(keyed)
@@ -159,7 +159,7 @@ class TopicComparison:
         return self.frames.kept(left.select(*names(DIFF)))
 
     def _diff_by_canonical_keys(self, rows: DataFrame, parts: list[ExpectedTopic]) -> DataFrame:
-        """The same diff, with the rows of `parts` joined by canonical keys."""
+        """Replace the rows of `parts` in the diff by rows that are joined by canonical keys."""
         sides = [rows.where(~f.col("topic").isin([part.topic for part in parts]))]
         for part in parts:
             schema = "topic string, k binary, v binary"
@@ -191,7 +191,7 @@ class TopicComparison:
         return self.frames.kept(classified.unionByName(others))
 
     def _later(self, parts: list[ExpectedTopic]) -> DataFrame | None:
-        """The keys with records after the cut, in compacted topics: these may have replaced earlier ones."""
+        """Return the keys of compacted topics with records after the cut, which may have replaced earlier records."""
         specs = self.log.topics([part.topic for part in parts])
         ranges = {}
         for part in parts:
@@ -207,7 +207,7 @@ class TopicComparison:
         return read_topics(self.frames, self.open_log, ranges).select("topic", "k").distinct()
 
     def _examples(self, differing: DataFrame) -> dict[str, list[Example]]:
-        """The first differing rows of each topic, in readable form."""
+        """Return the first differing rows of each topic, in readable form."""
         order = Window.partitionBy("topic").orderBy("k", "expected", "found")
         numbered = differing.withColumn("at", f.row_number().over(order))
         with spark_errors():
@@ -232,7 +232,7 @@ class TopicComparison:
 
 
 def _counts(rows: DataFrame) -> dict[str, tuple[int, int]]:
-    """By topic, the number of keys and the number that differ."""
+    """Return, by topic, the number of keys and the number of keys that differ."""
     with spark_errors():
         found = rows.groupBy("topic").agg(f.count("*").alias("keys"), f.count_if("differs").alias("differ")).collect()
     return {row["topic"]: (row["keys"], row["differ"]) for row in found}

@@ -15,7 +15,7 @@ class SparkCompiler(StepCompiler):
     """Compiles a whole plan. A loop over relations with at most `one_task` rows is computed in one task."""
 
     def compile(self, node: Node) -> None:
-        """Compile a step; jobs that run meanwhile are described by the step outside of all loops."""
+        """Compile a step. Spark's page names jobs that run meanwhile after the outermost step."""
         if self.scope is not self.top:
             super().compile(node)
             return
@@ -23,19 +23,19 @@ class SparkCompiler(StepCompiler):
             super().compile(node)
 
     def looped(self, loop: Loop) -> None:
-        """A recursion by nested time, or a block with its bindings. Raises: LoopLimitError."""
+        """Compute a recursion by nested time, or a block with its bindings. Raises: LoopLimitError."""
         if not self._fits(loop):
             nested_loops.run(self, loop)
 
     def waves(self, recursion: Recursion) -> None:
-        """A recursion by waves, unless it is inside another loop. Raises: LoopLimitError."""
+        """Compute a recursion by waves, unless it is inside another loop. Raises: LoopLimitError."""
         if recursion in self.scopes.around:
             nested_loops.run(self, recursion)
         elif not self._fits(recursion):
             linear_loops.run(self, recursion)
 
     def _fits(self, loop: Loop) -> bool:
-        """Compute a loop in one task if it is small and reads only relations. Returns whether it did."""
+        """Compute a loop in one task if the loop is small and reads only relations. Returns whether this was done."""
         if not self.small or loop.kind == "stream" or loop in self.scopes.around:
             return False
         reads = {source.name: source for source in self.scopes.reads(loop)}
@@ -59,7 +59,7 @@ class SparkCompiler(StepCompiler):
         return True
 
     def _looked_up(self, loop: Node) -> set[str]:
-        """The names of states outside a loop that joins inside it read; they are captured there."""
+        """Return the names of states outside a loop that joins inside the loop read; they are captured outside."""
         found = set()
         for step in self.scopes.deep([loop])[1:]:
             for side, name in step.looks_up:

@@ -1,6 +1,6 @@
 """A computation: the results of one topology over one log, up to given offsets of its inputs.
 
-It uses the circuit of the plan, its states, internal topics and identity, as a worker does.
+It uses the plan's circuit, states, internal topics and identity, as a worker does.
 """
 
 import functools
@@ -38,9 +38,9 @@ from eddy.topology.topology import Topology
 __all__ = ["Application", "Computation", "Computed", "Offsets", "last_cut"]
 
 Offsets = Mapping[str, list[int]]
-"""By topic, one offset a partition."""
+"""Offsets by topic, one for each partition."""
 Timestamp = Callable[[Any, Any], Any]
-"""The event time of a record, by its key and value."""
+"""A function that returns the event time of a record from its key and value."""
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,20 @@ class Application:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The partitions of the user's topics."""
+        """The partition counts of the user's topics."""
         return {topic: spec.partitions for topic, spec in self.specs.items()}
 
     @property
     def sources(self) -> list[Source]:
-        """The sources."""
+        """The sources of the plan."""
         return list(self.topology.plan.sources())
 
     def inputs(self) -> list[TopicPartition]:
-        """The partitions of the sources."""
+        """Return the partitions of the sources."""
         return [TopicPartition(s.topic, p) for s in self.sources for p in range(self.counts[s.topic])]
 
     def table_partitions(self) -> list[TopicPartition]:
-        """The partitions of the topics of global tables."""
+        """Return the partitions of the topics of global tables."""
         tables = self.topology.plan.global_tables()
         return [TopicPartition(table.topic, p) for table in tables for p in range(self.counts[table.topic])]
 
@@ -95,11 +95,12 @@ class Application:
 class Computation:
     """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
 
-    `global_joins` has the joins with global tables whose versions the worker has noted, or a backfill has pinned; None
-    if there are no such joins. `clocks` has the ticks, and the event times of topics that may have deleted records
-    after the worker read them. Parts with at most `one_task` records or rows are computed in one task, by the worker's
-    own circuit; 0 switches this off.
-    Dead letters from `letters_end` on were written by an unfinished backfill, earlier ones by a worker.
+    - `global_joins`: the joins with global tables whose versions the worker has noted, or a backfill has pinned; None
+      if there are no such joins
+    - `clocks`: the ticks, and the event times of topics that may have lost records after the worker read them
+    - `one_task`: parts with at most this many records or rows are computed in one task, by the worker's own circuit; 0
+      switches this off
+    - `letters_end`: dead letters from this offset on were written by an unfinished backfill, earlier ones by a worker
     """
 
     application: Application
@@ -138,7 +139,7 @@ class Computation:
                 )
 
     def run(self) -> "Computed":
-        """Compute. Raises: DataError; LoopLimitError; ConnectorError."""
+        """Compute the results. Raises: DataError; LoopLimitError; ConnectorError."""
         nodes = self.application.topology.plan.nodes
         whole = not any(node.only_by_worker or node.topics_of_windows for node in nodes)
         records = sum(s.end - s.start for source in self.application.sources for s in self._ranges(source))
@@ -147,7 +148,7 @@ class Computation:
         return (self._in_one_task() if whole else None) or self._compile()
 
     def _in_one_task(self) -> "Computed | None":
-        """The whole plan computed in one task, None if it is too large."""
+        """Compute the whole plan in one task; return None if its input is too large."""
         plan, counts, frames = self.application.topology.plan, self.application.counts, self.frames
         entries = {source.topic: self._entry(source, source.timestamp) for source in self.application.sources}
         serdes = sink_serdes(plan, counts)
@@ -181,7 +182,7 @@ class Computation:
         return Computed(self, results, clocks, frames.maximum(latest), rejected, settled=True)
 
     def _compile(self) -> "Computed":
-        """The plan computed step by step."""
+        """Compute the plan step by step."""
         application, frames = self.application, self.frames
         plan, counts, partitioner = application.topology.plan, application.counts, application.log.partitioner
         inputs, bad, latest, times = {}, [], frames.maximum(), {}
@@ -205,7 +206,7 @@ class Computation:
         return Computed(self, results, clocks, latest, frames.union(bad, "") if bad else None)
 
     def _joined_tables(self, joins: GlobalJoins, numbers: Mapping[str, int]) -> JoinedTables:
-        """The rows of the tables of determined joins. Raises: ConfigurationError if a key is in several partitions."""
+        """Return the rows of the tables of determined joins. Raises: ConfigurationError for a key in two partitions."""
         frames, log, rows = self.frames, self.application.log, {}
         for table in dict.fromkeys(join.table for join in joins.determined(self.application.topology.plan)):
             topic, ends = table.topic, joins.ends(table.topic)
@@ -226,7 +227,7 @@ class Computation:
         return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, timestamp)
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
-        """The frames to read for a source, with readers that return `RAW` records: files before the topic."""
+        """Return the frames to read for a source, files before the topic, with readers that return `RAW` records."""
         raw: list[tuple[DataFrame, Reader]] = []
         if source.topic in self.histories:
             raw += self.histories[source.topic].raw
@@ -259,12 +260,12 @@ class Computation:
         end = log.end_offsets([tp])[tp] if end is None else end
         while position < end:
             records = log.read(tp, position, end, 1_000)
-            if records.next_offset == position:  # an open transaction; a worker at rest has none
+            if records.next_offset == position:  # a transaction is open, so a worker is still writing
                 break
             position = records.next_offset
             for headers in records.headers or ():
                 where = dict(headers)
-                # A dead letter with a step is about a row, so its record was not rejected.
+                # A dead letter that names a step is for a row, so its record was not rejected.
                 if "eddy.topic" in where and "eddy.step" not in where:
                     yield where["eddy.topic"].decode(), int(where["eddy.partition"]), int(where["eddy.offset"])
 
@@ -273,7 +274,7 @@ class Computation:
 class Computed:
     """A computation with its results: rows and records as frames, and the event times at the ends of the inputs.
 
-    `bad` are the records that do not decode, None for none. `settled`: everything has been computed, so that no data
+    `bad` are the records that do not decode, None for none. `settled`: all results have been computed, so that no data
     error can follow.
     """
 
@@ -291,16 +292,16 @@ class Computed:
 
     @property
     def frames(self) -> Frames:
-        """The session's frames."""
+        """The operations on frames of the session."""
         return self.computation.frames
 
     @property
     def latest(self) -> int:
-        """The latest time of the input, as far as jobs have read it: the time of rows without their own."""
+        """The latest time of the input that jobs have read so far. It is the time of rows without one of their own."""
         return self.times.value
 
     def left_out(self) -> int:
-        """The number of rejected records: those known before, and those that do not decode."""
+        """Return the number of rejected records: records known as rejected before, and records that do not decode."""
         ends = self.computation.ends
         known = sum(
             offset < ends[topic][partition]

@@ -1,6 +1,6 @@
 """The clocks of a computation, for tables whose rows expire: a worker has the same clocks at the same offsets.
 
-    event times    by topic, one a partition: the greatest timestamp of the records read, without rejected ones
+    event times    by topic, one a partition: the greatest timestamp of the records read, without rejected records
     ticks          by number of partitions, one a partition: given, since only a worker or a backfill knows them
 
 All are in milliseconds; -1 means that a clock has no value. A record of a file moves the clock of its key's partition;
@@ -39,7 +39,7 @@ class CutClocks:
 
     @classmethod
     def of(cls, cut: Cut, lossy: Collection[str]) -> "CutClocks":
-        """The ticks of a cut, and its event times for the `lossy` topics, which may have lost their latest records."""
+        """Return a cut's ticks, and its event times for the topics `lossy`, which may have lost their last records."""
         return cls(
             {topic: times for topic, times in cut.event_times.items() if topic in lossy},
             {len(ticks): ticks for ticks in cut.ticks},
@@ -47,25 +47,23 @@ class CutClocks:
 
     @property
     def different_ticks(self) -> set[int]:
-        """The different ticks of all partitions: several workers may have different ones."""
+        """The distinct ticks of all partitions; several workers may have different ticks."""
         return {tick for ticks in self.ticks.values() for tick in ticks if tick >= 0}
 
     def after(self, times: EventTimes) -> "CutClocks":
-        """The clocks after records with these event times."""
+        """Return the clocks after records with these event times."""
         given = self.event_times
         both = {topic: list(map(max, times[topic], given.get(topic, times[topic]))) for topic in times}
         return replace(self, event_times={**given, **both})
 
     def at(self, source: str | None, partitions: int) -> Sequence[int]:
-        """The clocks of a table with `partitions` partitions: the event times of a source, or the ticks if `source` is
-        None.
-        """
+        """Return the clocks of a table's partitions: the event times of the topic `source`, or for None the ticks."""
         return (self.event_times.get(source) if source else self.ticks.get(partitions)) or [-1] * partitions
 
     def counters(
         self, partitions: Iterable[TopicPartition], counts: Mapping[str, int]
     ) -> dict[TopicPartition, Counters]:
-        """The counters that a worker commits with the positions of these partitions."""
+        """Return the counters that a worker would commit with the positions of these partitions."""
         return {
             tp: Counters(
                 event_time=self.at(tp.topic, counts[tp.topic])[tp.partition],
@@ -78,7 +76,7 @@ class CutClocks:
 def latest_times(
     places: Iterable[tuple[int, bytes | None, int]], count: int, partitioner: Partitioner
 ) -> dict[int, int]:
-    """By partition, the latest time of records given as (partition or -1 for a file, identity of the key, time)."""
+    """Return, by partition, the latest time of records, given as (partition, -1 for a file, key's identity, time)."""
     latest: dict[int, int] = {}
     known = list(places)
     homes = homes_of(((partition, key) for partition, key, _ in known), count, partitioner)
@@ -89,9 +87,9 @@ def latest_times(
 
 
 def homes_of(places: Iterable[tuple[int, bytes | None]], count: int, partitioner: Partitioner) -> list[int]:
-    """The partitions whose clocks records move, given as (partition or -1 for a file, identity of the key).
+    """Return the partition whose clock each record moves, for records as (partition, -1 for a file, key's identity).
 
-    -1 for none: the clock of a record of a file, without a key, is not known.
+    -1 is for a record of a file without a key, if the topic has several partitions: it moves no clock.
     """
     return [
         partition if partition >= 0 else 0 if count == 1 else -1 if key is None else partitioner(key, count)
@@ -101,7 +99,7 @@ def homes_of(places: Iterable[tuple[int, bytes | None]], count: int, partitioner
 
 @dataclass(frozen=True)
 class _LatestTimes:
-    """Columns `p k t` of `RECORDS` → the latest time of each partition in a task."""
+    """Computes, from the columns `p k t` of `RECORDS`, the latest time of each partition in a task."""
 
     count: int
     partitioner: Partitioner
@@ -113,7 +111,7 @@ class _LatestTimes:
 
 
 def event_times_of(frames: Frames, records: DataFrame, count: int, partitioner: Partitioner) -> list[int]:
-    """The event time of each partition after these records. Raises: DataError; ConnectorError."""
+    """Return the event time of each partition after these records. Raises: DataError; ConnectorError."""
     places = records.where("bad IS NULL").select("p", "k", "t")
     times = frames.through(places, _LatestTimes(count, partitioner), _TIMES)
     with spark_errors():
@@ -122,7 +120,7 @@ def event_times_of(frames: Frames, records: DataFrame, count: int, partitioner: 
 
 
 def with_deadlines(rows: DataFrame, after_ms: int) -> DataFrame:
-    """Rows with their times `t` as `DUE` rows: see `Expiry.deadline`."""
+    """Turn rows with their times `t` into `DUE` rows: see `Expiry.deadline`."""
     due = f.greatest(f.least(f.col("t"), f.lit(MOST_MS - after_ms)) + f.lit(after_ms), f.lit(0).cast("long"))
     return rows.withColumn("due", due).drop("t")
 
@@ -135,7 +133,7 @@ class Living:
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`DUE` rows → the rows that have not expired."""
+        """Return the `DUE` rows that have not expired."""
         count = len(self.clocks)
         for batch in batches:
             dues = batch.column("due").to_pylist()

@@ -1,4 +1,4 @@
-"""The function of all rows of a key on Spark, by how the author has declared it: folds, first values, sums."""
+"""Makes functions of all rows of a key for Spark, from the author's declarations: folds, first values, sums."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,52 +16,52 @@ __all__ = ["first_values_of", "fold_of", "listed_of", "sums_of"]
 
 
 def first_values_of(selection: Any) -> FirstValues:
-    """The function that selects the first values of a group."""
+    """Return the function that selects the first values of a group."""
     return FirstValues(selection.n, selection.descending, selection.by, selection.serde, selection.whole)
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """All values of a group in their order."""
+    """Lists all values of a group in their order."""
 
     first: FirstValues
 
     def __call__(self, key: Any, pairs: Iterable[tuple[Any, int]]) -> Any:
-        """The values as often as they are there; None if there are too many."""
+        """Return all values, each as often as its weight; None if there are too many."""
         return self.first.of([value for value, weight in pairs for _ in range(weight)])
 
 
 def listed_of(selection: Any) -> Callable[[Any, Iterable[tuple[Any, int]]], Any]:
-    """The function that lists the values of a group."""
+    """Return the function that lists the values of a group."""
     return _Listed(first_values_of(selection))
 
 
 def sums_of(summation: Any) -> ExactSums:
-    """The function that computes sums or means."""
+    """Return the function that computes sums or means."""
     return ExactSums(summation.mean, summation.of, summation.type, summation.required)
 
 
 @dataclass(frozen=True)
 class _OfPlainKeys:
-    """A fold whose functions get keys without their windows."""
+    """A fold whose functions get the keys of records, without the windows."""
 
     fold: FoldForm
 
     def add(self, key: Windowed[Any], value: Any, aggregate: Any) -> Any:
-        """The aggregate with one row more."""
+        """Return the aggregate with one row more."""
         return self.fold.add(key.key, value, aggregate)
 
     def subtract(self, key: Windowed[Any], value: Any, aggregate: Any) -> Any:
-        """The aggregate with one row less."""
+        """Return the aggregate with one row less."""
         return self.fold.subtract(key.key, value, aggregate)
 
     def result(self, aggregate: Any) -> Any:
-        """The value of the table."""
+        """Return the value of the table."""
         return self.fold.result(aggregate)
 
 
 def fold_of(node: nodes.Aggregate) -> FoldForm:
-    """The fold of an aggregate."""
+    """Return the fold of an aggregate."""
     return _OfPlainKeys(_declared(node)) if node.plain_keys else _declared(node)
 
 

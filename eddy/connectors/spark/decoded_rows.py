@@ -2,15 +2,15 @@
 
 A step is computed row by row, from its definition:
 
-    filter            the row, if the function is true of it; filter-not: if it is not
+    filter            the row, if the function is true of it; filter-not: if the function is false
     map               the pair that the function returns; flat-map: each of the pairs
     map-values        the key, and the value that the function returns; in a table None makes no row
-    flat-map-values   the key, with each of the values
+    flat-map-values   the key, with each value that the function returns
     select-key        the key that the function returns, and the value
     negate            the row, with the opposite weight
     with-keys         the row, if it has a key
 
-No line of a worker's operators is used here: `verify` would not notice an error in it.
+No line of a worker's operators is used here, because `verify` would not notice an error in such a line.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ Step = Callable[[DecodedRows], DecodedRows]
 
 @contextmanager
 def calling(step: str) -> Iterator[None]:
-    """Around calls of the author's functions. Raises: DataError naming the step for an exception of theirs."""
+    """Turn an exception of the author's functions in the block into a DataError that names the step."""
     try:
         yield
     except EddyError:
@@ -55,7 +55,7 @@ def calling(step: str) -> Iterator[None]:
 
 
 def pair(made: Any, step: str) -> Row:
-    """A row that a function returned. Raises: DataError naming the step if it is not a pair."""
+    """Check a row that a function returned, and return it. Raises: DataError naming the step if it is not a pair."""
     if not isinstance(made, tuple | list) or len(made) != 2:
         raise DataError(
             f"{step}: the function returned {made!r}; a pair (key, value) is needed. "
@@ -74,10 +74,10 @@ class RowStep:
     function: Callable[..., Any] | None = None
     table: bool = False
     where: str = ""
-    """The step in the author's terms, for messages; its name if it is empty."""
+    """The step in the author's terms, for messages; if empty, messages have the step's name."""
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Apply the step to each row. Raises: DataError naming it."""
+        """Apply the step to each row. Raises: DataError naming the step."""
         rows: list[Row] = []
         weights: list[int] = []
         stamps: list[Stamp] = []
@@ -124,7 +124,7 @@ class RowStep:
 
 @dataclass(frozen=True)
 class KeptStep:
-    """The step that replaces each value by `of(value)`, if there is an `of`, and drops rows whose new value is None.
+    """Replaces each value by `of(value)`, if there is an `of`, and drops rows whose new value is None.
 
     With `required`, None is an error.
     """
@@ -134,7 +134,7 @@ class KeptStep:
     required: bool
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """The rows whose new value is not None. Raises: DataError naming the step."""
+        """Return the rows whose new value is not None. Raises: DataError naming the step."""
         with calling(self.name):
             found = [value if value is None or self.of is None else self.of(value) for _, value in given.rows]
         there = [at for at, value in enumerate(found) if value is not None]
@@ -149,6 +149,6 @@ class KeptStep:
 
 
 def _numbered(stamp: Stamp, count: int) -> list[Stamp]:
-    """The stamps of the rows that a step makes of one record. Stamps sort in the order of the rows."""
+    """Return `count` stamps for the rows that a step makes of one record. They sort in the order of the rows."""
     time, place, headers = stamp
     return [(time, place + index.to_bytes(_INDEX_BYTES, "big"), headers) for index in range(count)]

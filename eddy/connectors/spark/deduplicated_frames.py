@@ -1,12 +1,13 @@
 """The first records of their `by` values on Spark: from the order of all records, and their timestamps.
 
-    order     (event time of the partition, number of the topic, partition, offset, number of the row), as `s` has it;
-              after an exchange a hash of the row in place of its number
-    known     an order that all source partitions have reached, by the event times of the computation; after an exchange
-              an order before the least event time of them
-    passes    in this order, each record of a `by` value that is not near an earlier record of the value that passes
+    order     (event time of the partition, number of the topic, partition, offset, number of the row), in the bytes of
+              `s`; after an exchange a hash of the row in place of its number
+    known     of an order: all source partitions have reached it, by the event times of the computation; after an
+              exchange the order has to be before the least of these event times
+    passes    of a record, in this order: no earlier record of its `by` value that passes is near in time
 
-Only the span, and the time until a record is late, are computed by the worker's code: `eddy/join_windows.py`.
+Only the span that is near, and the time until a record is late, are computed by the worker's code:
+`eddy/join_windows.py`.
 """
 
 from collections import Counter
@@ -45,7 +46,7 @@ from eddy.topology.plan.plan import Deduplicate
 __all__ = ["DeduplicatedFrames", "FactOrders", "OrderStep", "VersionsStep"]
 
 _FATES = f"{FACTS}, fate int, home int"
-"""Facts with their fate, and the partition of their keys."""
+"""Facts with their fate (it waits, passes or is a duplicate), and the partition of their keys."""
 _WAITS, _PASSES, _DUPLICATE = range(3)
 _MOMENTS = f"{ROWS}, due long"
 _ENTRIES = "k binary, key binary, value binary"
@@ -70,7 +71,7 @@ class FactOrders:
     counts: Counter[bytes] = field(default_factory=Counter)
 
     def of(self, row: Row, stamp: Stamp) -> tuple[bytes, Stamp]:
-        """The order of a row, and the stamp by which it sorts in this order."""
+        """Return the order of a row, and the row's stamp, by which Spark sorts rows in this order."""
         time, place, headers = stamp
         assert time is not None
         after, number, partition = _PLACE.unpack(place[_KNOWN])
@@ -85,7 +86,7 @@ class FactOrders:
         return order + last, stamp
 
     def _offset(self, place: bytes) -> int:
-        """The offset of a record; 0 in a file, where it is never written."""
+        """Return the offset of a record; 0 for a record of a file, whose order is never written."""
         if place[:1] != FILE:
             return int.from_bytes(place[_OFFSET], "big")
         if self.files:
@@ -105,7 +106,7 @@ class OrderStep:
     orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Rows (B, (K, V)) → rows (B, (order, timestamp, K, V)), without those that are late. Raises: DataError."""
+        """Turn rows (B, (K, V)) into rows (B, (order, timestamp, K, V)), without late rows. Raises: DataError."""
         rows: list[Row] = []
         weights: list[int] = []
         stamps: list[Stamp] = []
@@ -132,7 +133,10 @@ class VersionsStep:
     orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Rows (K, (V | None,)) → rows (K, (V | None, order)); windows follow, which judge times. Raises: DataError."""
+        """Turn rows (K, (V | None,)) into rows (K, (V | None, order)). Raises: DataError.
+
+        Late rows remain: the step of windows that follows leaves them out.
+        """
         orders = replace(self.orders, counts=Counter())
         rows: list[Row] = []
         weights: list[int] = []
@@ -152,7 +156,7 @@ class VersionsStep:
 
 @dataclass
 class DeduplicatedFrames:
-    """A step at the event times of its sources, and its states: the kind and the rows of each, by name.
+    """Computes the step at the event times of its sources, and its `states`: the kind and the rows of each, by name.
 
     `numbers` has the number of each topic in the plan.
     """
@@ -166,7 +170,7 @@ class DeduplicatedFrames:
     states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
 
     def of(self, facts: DataFrame) -> PendingRows:
-        """The records that pass."""
+        """Return the records that pass, and keep the states."""
         present = self.frames.by_key(facts.where("k IS NOT NULL"), "s")
         fates = _Fates(self.node.assigned.windows, self._known(), self._own, self.partitioner, self.place.key.tail)
         told = self.frames.kept(self.frames.through(present, fates, _FATES))
@@ -185,7 +189,7 @@ class DeduplicatedFrames:
         return self.node.inputs[0].value or Native
 
     def _known(self) -> list[bytes]:
-        """By partition, the last place that all source partitions have reached."""
+        """Return, by partition, the last place in the order that all source partitions have reached."""
         topics, count = self.node.assigned.topics_of_windows, self.place.partitions
         places = [(time + 1, self.numbers[topic], p) for topic in topics for p, time in enumerate(self.times[topic])]
         if self.node.assigned.sent:
@@ -196,7 +200,7 @@ class DeduplicatedFrames:
         return [_PLACE.pack(*min(place for place in places if place[2] == home)) for home in range(count)]
 
     def _keep(self, waiting: DataFrame, passes: DataFrame) -> None:
-        """The states, as a worker has them."""
+        """Set `states` to the states that a worker would have."""
         node, name, place = self.node, self.node.name, self.place
         (source,), windows = node.inputs, node.assigned.windows
         passed = closing_times(self.times, source, place.partitions)
@@ -204,7 +208,7 @@ class DeduplicatedFrames:
         times = passes.groupBy("k").agg(f.sort_array(f.collect_list("t")).alias("times"))
         kept = self.frames.kept(self.frames.through(times, moments, _MOMENTS))
         homes = keys_in_partitions(place.partitions, self.partitioner) if self._own else None
-        if node.assigned.sent:  # equal rows of one record have one order
+        if node.assigned.sent:  # equal rows of one record have the same order, so they are one row of the state
             others = [name for name in waiting.columns if name != "w"]
             waiting = waiting.groupBy(*others).agg(f.sum("w").alias("w")).select(*waiting.columns)
         rows = _WaitingRows(node.by, self._value, Tuple(node.by, Int64, *node.record, Int64, Native), homes)
@@ -221,7 +225,7 @@ class DeduplicatedFrames:
 
 @dataclass(frozen=True)
 class _Fates:
-    """`FACTS` by key and order → `_FATES`. `known` has the last known place of each partition.
+    """Decides the fate of `FACTS`, sorted by key and order. `known` has the last known place of each partition.
 
     `own`: records are in the partitions of their source, whatever their keys.
     """
@@ -258,9 +262,9 @@ class _Fates:
 
 @dataclass(frozen=True)
 class _KeptMoments:
-    """Columns `k times` → the times that are kept, as a worker's table has them, and when the first one is removed.
+    """Makes, from columns `k times`, the rows of a worker's table of times, and when each first time is removed.
 
-    `passed` has the event time by which times are removed, by partition.
+    `passed` has, by partition, the event time by which old times are removed.
     """
 
     kept_ms: int
@@ -288,9 +292,9 @@ class _KeptMoments:
 
 @dataclass(frozen=True)
 class _WaitingRows:
-    """`_FATES` of records that wait → their rows in a worker's state.
+    """Turns `_FATES` of waiting records into their rows in a worker's state.
 
-    `homes` has keys in each partition, by which the rows are placed; None where their own keys place them.
+    `homes` has, for each partition, a key by which a row is placed there; None if the rows' own keys place them.
     """
 
     by: Serde[Any]
@@ -312,11 +316,11 @@ class _WaitingRows:
                 yield record_batch(list(zip(*found, strict=True)), schema)
 
     def _first(self, batch: Any, name: str) -> list[bytes]:
-        """The original bytes of a column, where they differ from the identity."""
+        """Return the original bytes of a column; they are the identity if no others are stored."""
         pairs = zip(batch.column(f"{name}c").to_pylist(), batch.column(name).to_pylist(), strict=True)
         return [identity if came is None else came for came, identity in pairs]
 
 
 def _plain(given: DecodedRows) -> DecodedRows:
-    """Rows (B, (order, timestamp, K, V)) → rows (K, V)."""
+    """Turn rows (B, (order, timestamp, K, V)) into rows (K, V)."""
     return DecodedRows([(key, value) for _, (_, _, key, value) in given.rows], given.weights, given.stamps)

@@ -32,8 +32,8 @@ PLACED = f"{RAW}, misplaced int"
 class KeyPartitions:
     """The partition counts of topics, and the kinds of the states whose rows they have.
 
-    `untold` are the topics whose keys do not tell their partitions: of key-value stores, and of sinks with a function.
-    `tails` are the bytes of their keys that decide no partition, see `Serde.tail`.
+    `untold` are the topics whose keys do not determine partitions: of key-value stores, and of sinks with a partitioner
+    of the author's. `tails` has, by topic, the number of last bytes of keys that do not count, see `Serde.tail`.
     """
 
     partitioner: Partitioner
@@ -43,7 +43,7 @@ class KeyPartitions:
     untold: Set[str]
 
     def of(self, topic: str, keys: list[bytes | None], partition: int) -> list[int]:
-        """The partition of each record that was found in one; a record without a key belongs to partition 0."""
+        """Return the partition to which each record found in `partition` belongs; 0 for a record without a key."""
         count, kind = self.partitions[topic], self.kinds[topic]
         if count == 1 or topic in self.untold:
             return [partition] * len(keys)
@@ -55,15 +55,15 @@ class KeyPartitions:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Reads records and marks the misplaced ones."""
+    """Reads records and marks those that are misplaced."""
 
     reading: Reader
     homes: KeyPartitions
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Rows (topic, partition, start, end) → `PLACED` columns."""
+        """Read the ranges (topic, partition, start, end) as `PLACED` columns."""
         schema = arrow_schema(PLACED)
-        for batch in self.reading(batches):  # each batch is of one partition
+        for batch in self.reading(batches):  # all rows of a batch are from one partition
             topic, partition = batch.column("topic")[0].as_py(), batch.column("p")[0].as_py()
             homes = self.homes.of(topic, batch.column("k").to_pylist(), partition)
             misplaced = pa.array([int(home != partition) for home in homes], pa.int32())
@@ -73,7 +73,7 @@ class _Placed:
 def read_placed(
     frames: Frames, open_log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]], homes: KeyPartitions
 ) -> DataFrame:
-    """The committed records of topics in `PLACED` columns."""
+    """Read the committed records of topics in `PLACED` columns."""
     wanted, reading = topics_to_read(frames, open_log, topics)
     return frames.through(wanted, _Placed(reading, homes), PLACED)
 
@@ -81,7 +81,7 @@ def read_placed(
 def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
     """Join expected and found rows; both sides are shuffled once, together.
 
-    `expected` has the columns `topic k v`, `found` the `PLACED` ones. In a table only the last record of each key
+    `expected` has the columns `topic k v`, `found` has `PLACED` columns. In a table only the last record of each key
     counts, and a deleted key is absent.
     """
     expects, misplaced = f.col("side") == 0, f.col("misplaced") == 1
@@ -103,10 +103,10 @@ def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
 
 
 def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFrame:
-    """Adds to `rows`, the diff of facts, the first record of each key that is in the place of another record.
+    """Add to `rows`, the diff of facts, the first record of each key that is in the place of another record.
 
-    `expected` has the columns `topic k v s`, sorted by `s` within a key, `found` the `PLACED` ones. Keys that have
-    other records, or other numbers of them, have no order to compare.
+    `expected` has the columns `topic k v s`, sorted by `s` within a key; `found` has `PLACED` columns. A key's order is
+    compared only if the found records of the key are the expected records.
     """
     one = expected.select("topic", "k", "v", f.col("s").alias("place"), f.lit(0).alias("side"))
     other = found.where("misplaced = 0").select(
@@ -149,10 +149,10 @@ def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFram
 
 
 def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
-    """As `diff`, for tables whose equal keys may have different bytes; both sides have a column `known`, equal for
-    equal keys.
+    """Join as `diff`, for tables whose equal keys may have different bytes.
 
-    If the encodings of a key lie in different partitions, the last record is undetermined: one of them has to be right.
+    Both sides have a column `known`, which is equal for equal keys. If the encodings of a key are in different
+    partitions, it is undetermined which last record counts, so one of them has to be right.
     """
     misplaced = f.col("misplaced") == 1
     last = f.max_by(f.struct("k", "v"), f.when(~misplaced, f.col("o"))).alias("last")
@@ -165,7 +165,7 @@ def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
     rows = wanted.join(held, ["topic", "known"], "full").withColumns(
         {"lasts": f.coalesce("lasts", f.array()), "times_expected": f.coalesce("times_expected", f.lit(0))}
     )
-    one = f.array_min("lasts")  # a present value sorts before a deleted one
+    one = f.array_min("lasts")  # a value sorts before a deletion
     rows = rows.withColumns({"k": f.coalesce("ek", one["k"]), "found": one["v"]})
     rows = rows.withColumn("times_found", f.col("found").isNotNull().cast("long"))
     rows = rows.where("times_expected > 0 OR found IS NOT NULL OR misplaced IS NOT NULL")
@@ -174,7 +174,7 @@ def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def _misplaced(misplaced: Column) -> Column:
-    """The partition of the last misplaced record, unless that is a deletion."""
+    """Return the partition of the last misplaced record; null if that record is a deletion."""
     last = f.max_by(f.struct("v", "p"), f.when(misplaced, f.col("o")))
     return f.when(last["v"].isNotNull(), last["p"]).alias("misplaced")
 

@@ -9,12 +9,12 @@ A store holds the rows of its changelogs up to the offset X that is stored with 
 All other keys have to be equal. If X < E and the store was not written for as long as tombstones last, rows that only
 the store has may have been deleted: such a state is not compared.
 
-The records are replayed into a temporary store, and the three are merged in key order, so that memory is independent of
-the number of rows. A table that its own compacted topic restores is replayed by the worker's code, which decodes
-records; changelogs are replayed here (ADR 68).
+The records are replayed into a temporary store. The rows of both stores are merged in key order, so that memory is
+independent of the number of rows. A table that its own compacted topic restores is replayed by the worker's code, which
+decodes records; changelogs are replayed here (ADR 68).
 
-Invariant: a store that is in use is not read. Opening a store takes up its write-ahead log, as a worker's start does;
-no row is changed.
+Invariant: a store that is in use is not read. When a store is opened, its write-ahead log is replayed, as at a worker's
+start; no row is changed.
 """
 
 import heapq
@@ -52,12 +52,12 @@ _POLL_S = 0.2
 _PASSES = 10
 _PARTITION_BYTES = 2
 _NEWER = b"\xfenewer\x00"
-"""The prefix of the keys of newer records; no state's name begins with this byte, which UTF-8 does not have."""
+"""The prefix of the keys of newer records. No state's name begins with its first byte, which UTF-8 does not have."""
 _FOUND, _EXPECTED, _IS_NEWER = range(3)
 
 
 class _NotComparedError(Exception):
-    """A state cannot be compared, for this reason; `harmless` if a worker restores it anew anyway."""
+    """A state cannot be compared, for this reason. `harmless`: a worker restores the state anew anyway."""
 
     def __init__(self, reason: str, harmless: bool = False) -> None:
         super().__init__(reason)
@@ -68,7 +68,8 @@ class _NotComparedError(Exception):
 class DiskComparison:
     """One comparison of the stores in `folder`: the folder of states, an application's folder in it, or one store.
 
-    `wait_s` is the time for which an open transaction in a changelog may last. `wall` returns the seconds since 1970.
+    `wait_s` is the number of seconds for which an open transaction in a changelog may last. `wall` returns the seconds
+    since 1970.
     """
 
     topology: Topology
@@ -79,7 +80,7 @@ class DiskComparison:
     _metadata: Metadata = field(init=False)
 
     def run(self) -> DiskVerdict:
-        """Compare. Raises: ConfigurationError; StateInUseError; StateError for a store that cannot be read."""
+        """Compare the stores. Raises: ConfigurationError; StateInUseError; StateError if a store cannot be read."""
         specs, name = self._specs(), self.topology.name
         compared = []
         for path in self._paths():
@@ -88,7 +89,7 @@ class DiskComparison:
         return DiskVerdict(name, compared)
 
     def _specs(self) -> list[StateSpec]:
-        """The states of the application. Raises: ConfigurationError; PlanChangedError; TopologyError."""
+        """Return the application's states. Raises: ConfigurationError; PlanChangedError; TopologyError."""
         name, topics = self.topology.name, UserTopics.of(self.topology, self.log)
         self._metadata = read_metadata(self.log, metadata_topic(name))
         plan = self._metadata.plan
@@ -102,7 +103,7 @@ class DiskComparison:
         return [state.spec for state in circuit.states.values()]
 
     def _paths(self) -> list[Path]:
-        """The directories of stores. Raises: ConfigurationError if there is none."""
+        """Return the directories of stores. Raises: ConfigurationError if there is none."""
         own = self.folder / self.topology.name
         found = [path for path in (self.folder, own) if (path / CONFIG).is_file()]
         for folder in (own, self.folder):
@@ -132,7 +133,7 @@ class DiskComparison:
         return verdict
 
     def _age_s(self, path: Path, store: RocksDBStore) -> float:
-        """The seconds since the store was written. Raises: StateError if it belongs to another incarnation."""
+        """Return the seconds since the store was written. Raises: StateError if it belongs to another incarnation."""
         stamp = read_stamp(store)
         if stamp is None:
             return 0.0
@@ -146,7 +147,7 @@ class DiskComparison:
     def _of_state(
         self, store: RocksDBStore, spec: StateSpec, starts: Mapping[TopicPartition, int], age_s: float
     ) -> Compared:
-        """Replay the log into a temporary store, and compare."""
+        """Replay the log into a temporary store, and compare the state with that store."""
         begins, ends = self.log.begin_offsets(starts), self._ends(spec, starts)
         with (
             tempfile.TemporaryDirectory(prefix="eddy-verify-") as folder,
@@ -170,7 +171,7 @@ class DiskComparison:
         return compared
 
     def _ends(self, spec: StateSpec, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets up to which a worker restores: ends of changelogs, and committed positions in sources."""
+        """Return the offsets up to which a worker restores: ends of changelogs, and committed positions in sources."""
         if spec.source is None:
             return dict(self.log.end_offsets(partitions))
         positions = committed(self.log, self.topology.name, partitions)
@@ -179,10 +180,10 @@ class DiskComparison:
     def _replay_changelog(
         self, spec: StateSpec, partition: TopicPartition, start: int, end: int, into: "_Replayed"
     ) -> None:
-        """The rows of a changelog's records.
+        """Replay the records of a changelog into a temporary store.
 
-        Another worker may write meanwhile, and compaction drop records that were not read yet in favour of its new
-        ones. So records that arrive during a pass are read as well, and their keys are newer ones.
+        Another worker may write meanwhile, and compaction may then drop records that were not read yet. So records that
+        arrive during a pass are read as well, and their keys count as newer.
         """
         prefix, position = spec.prefix(partition.partition), 0
         for _ in range(_PASSES):
@@ -201,7 +202,7 @@ class DiskComparison:
     def _replay_table(
         self, spec: StateSpec, partition: TopicPartition, begin: int, start: int, end: int, into: "_Replayed"
     ) -> None:
-        """The rows of a table whose own topic restores it, by the worker's code."""
+        """Replay a table that its own topic restores into a temporary store, by the worker's code."""
         left_out = frozenset(offset for topic, p, offset in self._metadata.left_out if (topic, p) == partition)
         for first, last, newer in ((begin, min(start, end), False), (max(begin, start), end, True)):
             restore, into.newer = Restore(spec, partition, first, last, left_out), newer
@@ -210,7 +211,7 @@ class DiskComparison:
                 restore.step(self.log, into, _RECORDS)
 
     def _read(self, partition: TopicPartition, position: int, end: int, count: int = _RECORDS) -> Records:
-        """The next records; waits for a transaction that is open."""
+        """Read the next records, and wait for a transaction that is open."""
         deadline = time.monotonic() + self.wait_s
         while (records := self.log.read(partition, position, end, count)).next_offset == position:
             if time.monotonic() > deadline:
@@ -228,7 +229,7 @@ class _Replayed(RocksDBStore):
     newer = False
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Rows that a restore writes, without the offsets among them."""
+        """Store the rows that a restore writes, without the offsets among them."""
         rows = [(key, value) for key, value in changes if key < _NEWER]
         self.put(rows, [key for key, _ in rows] if self.newer else [])
 
@@ -240,7 +241,7 @@ class _Replayed(RocksDBStore):
 def _starts(
     store: RocksDBStore, spec: StateSpec, topic: str, stored: Mapping[tuple[str, int], int]
 ) -> dict[TopicPartition, int]:
-    """The partitions of a state in a store, with the changelog offsets up to which the store has them."""
+    """Return the partitions of a state in a store, each with the changelog offset up to which its rows are there."""
     return {
         TopicPartition(topic, p): stored.get((topic, p), 0)
         for p in range(spec.partitions)
@@ -261,7 +262,7 @@ def _check(spec: StateSpec, partition: TopicPartition, begin: int, start: int, e
 
 
 def _merged(spec: StateSpec, store: RocksDBStore, replayed: _Replayed) -> Compared:
-    """The rows of a state from both stores, in key order."""
+    """Compare the rows of a state in both stores, in key order."""
     prefix, readable = spec.name.encode() + b"\x00", Readable.of_state(spec)
     rows = heapq.merge(
         ((key, _FOUND, value) for key, value in store.scan(prefix)),

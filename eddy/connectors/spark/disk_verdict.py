@@ -12,8 +12,10 @@ __all__ = ["DiskVerdict", "StoreVerdict"]
 
 @dataclass(frozen=True, slots=True)
 class StoreVerdict:
-    """The states of one store. `undetermined`: states that cannot be compared; `notes`: states that need no
-    comparison; both with reasons. In `compared`, rows that have `moved` are replaced when a worker starts.
+    """The states of one store.
+
+    `undetermined` has states that cannot be compared, `notes` states that need no comparison, both with reasons.
+    In `compared`, `moved` counts rows that are replaced when a worker starts.
     """
 
     path: Path
@@ -22,7 +24,7 @@ class StoreVerdict:
     notes: dict[str, str] = field(default_factory=dict)
 
     def reasons(self) -> Iterator[tuple[str, str]]:
-        """The parts that could not be decided, with reasons; the directory itself if no state is in it."""
+        """Yield the parts that could not be decided, with reasons; the directory itself if no state is in it."""
         yield from self.undetermined.items()
         if not (self.compared or self.undetermined):
             yield f"directory '{self.path}'", "no state is there to compare"
@@ -37,7 +39,7 @@ class DiskVerdict:
 
     @property
     def status(self) -> Literal[0, 1, 2]:
-        """0 equal, 1 different, 2 undetermined; also for a store in which nothing was compared."""
+        """The exit status: 0 equal, 1 different, 2 undetermined, or a store in which no state was compared."""
         if any(part.differing for store in self.stores for part in store.compared):
             return 1
         return 2 if any(True for store in self.stores for _ in store.reasons()) else 0
@@ -48,7 +50,7 @@ class DiskVerdict:
         return ("equal", "different", "could not tell")[self.status]
 
     def lines(self) -> Iterator[str]:
-        """A summary for people."""
+        """Yield the lines of a summary for people."""
         yield f"{self.application}: {self.word}, states on disk beside their changelogs"
         for store in self.stores:
             yield f"in {store.path}:"

@@ -3,11 +3,11 @@
     alike    equal values, encoded differently: 1, 1.0 and true are one value wherever eddy stores them (ADR 7)
     near     numbers that differ by at most  tolerance × max(1, |a|, |b|);  everything else is equal
 
-Floats are added in the order in which changes arrive, which the input does not determine: (a + b) + c is not
+Floats are added in the order in which changes arrive, which the input does not determine, and (a + b) + c is not
 a + (b + c). So results downstream of a fold over a table or a relation are compared with a tolerance, integers exactly.
 
-A row of a relation has its value in its key: expected rows without a match are paired with found rows without one, in
-the order of their numbers.
+A row of a relation has its value in its key, so rows that differ have no common key. Expected rows without a match are
+paired with found rows without a match, in the order of their numbers.
 """
 
 import math
@@ -39,7 +39,7 @@ _LARGEST_PLAIN = 2.0**100
 class RowFormat:
     """The format of a topic's bytes: keys and values, or the rows of a state of another `kind`.
 
-    `near` says whether numbers are compared with the tolerance.
+    `near`: numbers are compared with the tolerance.
     """
 
     key: Serde[Any]
@@ -54,11 +54,11 @@ class RowFormat:
 
     @property
     def has_canonical_keys(self) -> bool:
-        """Whether equal keys may have different bytes. Then they are compared in a canonical form."""
+        """Whether equal keys may have different bytes, so that they have to be compared in a canonical form."""
         return not self.rows and (self.key.identify is not None or self.key.name == Plain.name)
 
     def known(self, key: bytes) -> bytes:
-        """Bytes that are equal for equal keys; bytes of another format are returned unchanged."""
+        """Return bytes that are equal for equal keys. Bytes that the serde cannot read are returned unchanged."""
         try:
             value = _read(self.key, key)
             return (Native if self.key.name == Plain.name else self.key).identify_many([value])[0]
@@ -68,7 +68,7 @@ class RowFormat:
             return key
 
     def how(self, expected: bytes, found: bytes, tolerance: float) -> str:
-        """How two values with different bytes differ."""
+        """Return how two values with different bytes differ: `differs`, `alike` or `near`."""
         try:
             one, other = _read(self.value, expected), _read(self.value, found)
             identify = (Native if self.value.name == Plain.name else self.value).identify_many
@@ -91,7 +91,7 @@ def _read(serde: Serde[Any], data: bytes) -> Any:
     if len(data) != _WEIGHT_BYTES or _printable(data):
         return data
     number = Float64.decode(data)
-    # Read as a float, the bytes of an integer up to 4.1e18, such as an identifier, are implausibly close to 0.
+    # If the bytes of an integer up to 4.1e18, such as an identifier, are read as a float, it is implausibly close to 0.
     plausible = number == 0 or 1 / _LARGEST_PLAIN <= abs(number) <= _LARGEST_PLAIN
     return number if plausible else Int64.decode(data)
 
@@ -111,7 +111,7 @@ class WithCanonicalKeys:
     schema: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Columns with `k` → the same columns and `known`, the last one."""
+        """Add `known` as the last column to columns that include `k`."""
         schema = arrow_schema(f"{self.schema}, known binary")
         for arrived in batches:
             keys = arrived.column("k").to_pylist()
@@ -127,7 +127,7 @@ class Classifying:
     tolerance: float
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """`DIFF` rows → `CLASSIFIED` rows."""
+        """Turn `DIFF` rows into `CLASSIFIED` rows."""
         schema = arrow_schema(CLASSIFIED)
         rows = (row for batch in batches for row in batch.to_pylist())
         classified = (
@@ -158,7 +158,7 @@ class Classifying:
         yield from ((row, "near" if at in near else "differs") for at, row in enumerate(lonely))
 
     def _how_row(self, form: RowFormat, row: dict[str, Any]) -> str:
-        """Classify a row of a relation that both sides have. Its value is equal; the weights are compared."""
+        """Classify a row of a relation that both sides have: its values are equal, so only the weights are compared."""
         expected, found = row["expected"], row["found"]
         if expected[:_WEIGHT_BYTES] != found[:_WEIGHT_BYTES]:
             return "differs"
@@ -194,7 +194,7 @@ def _paired(form: RowFormat, rows: list[dict[str, Any]], tolerance: float) -> se
 
 
 def _near(one: Any, other: Any, tolerance: float) -> bool:
-    """Whether two values are equal except for numbers that are near one another."""
+    """Whether two values are equal except for numbers that are near each other."""
     ours: list[float] = []
     theirs: list[float] = []
     return repr(_flat(one, ours)) == repr(_flat(other, theirs)) and _numbers_near(ours, theirs, tolerance)
@@ -216,7 +216,7 @@ def _number_near(a: float, b: float, tolerance: float) -> bool:
 
 
 def _flat(value: Any, numbers: list[float]) -> Any:
-    """The structure of a value; its numbers are appended to `numbers` in order."""
+    """Return a value with `_NUMBER` in place of its numbers, which are appended to `numbers` in order."""
     if type(value) in {int, float}:
         numbers.append(value)
         return _NUMBER

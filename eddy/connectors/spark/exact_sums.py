@@ -23,7 +23,7 @@ _PARTS = ("values", "floats", "decimals", "nan", "inf", "-inf")
 
 @dataclass(frozen=True)
 class ExactSums:
-    """The sum, or the mean, of `of(value)` of a key's values; None is ignored, unless each value needs a number."""
+    """Computes the sum, or the mean, of `of(value)` over a key's values. None is ignored; with `required` an error."""
 
     mean: bool
     of: Callable[[Any], Any] | None
@@ -31,7 +31,7 @@ class ExactSums:
     required: bool = False
 
     def result(self, key: Any, pairs: _Pairs) -> Any:
-        """The result; None if there are no numbers."""
+        """Return the sum or the mean; None if there are no numbers."""
         parts, exact = self._added(pairs)
         if parts["values"] <= 0:
             return None
@@ -47,7 +47,7 @@ class ExactSums:
         return int(exact)
 
     def parts(self, key: Any, pairs: _Pairs) -> str | None:
-        """What a worker keeps; None if it keeps nothing."""
+        """Return the text that a worker stores for a key, eight hexadecimal numbers; None if it stores nothing."""
         parts, exact = self._added(pairs)
         numbers = [*(parts[name] for name in _PARTS), exact.numerator]
         if not any(numbers):

@@ -2,7 +2,7 @@
 
     FoldFunction    a fold: row by row, each as often as its weight
     GroupFunction   a function of all values of a key with their weights
-    ValueFunction   the same, for values that need not be hashable, with at most one result
+    ValueFunction   a function like `GroupFunction`, for values that need not be hashable, with at most one result
 
 All rows of a key are in one task and adjacent, possibly across Arrow batches. A fold holds one aggregate at a time,
 a group function all values of one key.
@@ -36,25 +36,25 @@ FOLDED = f"{ROWS}, n long"
 _ROWS_A_BATCH = 10_000
 _Columns = tuple[bytes | None, bytes | None, bytes | None, bytes | None, int]
 _MOST_EQUAL = 10_000_000
-"""So many equal rows are folded one by one, as in a worker; more would not end."""
+"""The most equal rows, which are folded one by one as in a worker; more would take too long."""
 
 
 class FoldForm(Protocol):
     """A fold of rows; before the first row, the aggregate is None."""
 
     def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """The aggregate with one row more."""
+        """Return the aggregate with one row more."""
 
     def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """The aggregate with one row less."""
+        """Return the aggregate with one row less."""
 
     def result(self, aggregate: Any) -> Any:
-        """The value of the table; None for none."""
+        """Return the value of the table; None if the table has no row."""
 
 
 @dataclass(frozen=True)
 class AuthorsFold:
-    """The author's functions. After None a group starts again."""
+    """The author's fold. If one of its functions returns None, the group starts again."""
 
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]
@@ -70,7 +70,7 @@ class AuthorsFold:
         return self.subtractor(key, value, self.initial() if aggregate is None else aggregate)
 
     def result(self, aggregate: Any) -> Any:
-        """The aggregate."""
+        """Return the aggregate."""
         return aggregate
 
 
@@ -91,28 +91,28 @@ class ReducingFold:
         return None if aggregate is None else self.subtractor(aggregate, value)
 
     def result(self, aggregate: Any) -> Any:
-        """The aggregate."""
+        """Return the aggregate."""
         return aggregate
 
 
 @dataclass(frozen=True)
 class FirstFold:
-    """The first values of facts in an order; the aggregate is all values."""
+    """A fold to the first values of facts in an order. Its aggregate is the list of all values."""
 
     first: FirstValues
 
     def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """One value more."""
+        """Append a value to the aggregate."""
         values: list[Any] = [] if aggregate is None else aggregate
         values.append(value)
         return values
 
     def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """Facts are never retracted."""
+        """Fail, because facts are never retracted."""
         raise AssertionError(value)
 
     def result(self, aggregate: Any) -> Any:
-        """The first of them."""
+        """Return the first values of the aggregate."""
         return self.first.of(aggregate or ())
 
 
@@ -125,7 +125,7 @@ class _ByKey:
     out_value: Serde[Any]
 
     def _groups(self, batches: Iterable[Any]) -> Iterator[tuple[Any, Iterable[tuple[Any, int]]]]:
-        """Each key with its values and their weights; the key as its first row has it."""
+        """Yield each key, in the form of its first row, with its values and their weights."""
         for _, rows in groupby(_rows(batches), itemgetter(0)):
             group = iter(rows)
             first = k, kc, *_ = next(group)
@@ -138,7 +138,7 @@ class _ByKey:
         return None if data is None else self.value.decode(data), weight
 
     def _encoded(self, made: Iterable[tuple[Row, int, int]], schema: str, nulls: bool = False) -> Iterator[Any]:
-        """Arrow batches of rows with weights, and numbers if the schema has them; with `nulls` None is no value."""
+        """Yield Arrow batches of rows with weights, and numbers if the schema has any. With `nulls` None is null."""
         arrow = arrow_schema(schema)
         pending: list[tuple[Row, int, int]] = []
 
@@ -164,7 +164,7 @@ def _rows(batches: Iterable[Any]) -> Iterator[_Columns]:
 
 @dataclass(frozen=True)
 class FoldFunction(_ByKey):
-    """Rows sorted by key, and within a key in the order of folding → one `FOLDED` row a key."""
+    """Turns rows, sorted by key and then in the order of folding, into one `FOLDED` row for each key."""
 
     fold: FoldForm
 
@@ -193,7 +193,7 @@ class FoldFunction(_ByKey):
 
 @dataclass(frozen=True)
 class GroupFunction(_ByKey):
-    """Consolidated rows sorted by key → the rows that `function` returns for each key's values."""
+    """Turns consolidated rows, sorted by key, into the rows that `function` returns for each key's values."""
 
     function: GroupedValues
 
@@ -220,9 +220,9 @@ class GroupFunction(_ByKey):
 
 @dataclass(frozen=True)
 class ValueFunction(_ByKey):
-    """Rows sorted by key → the value that `function(key, (value, weight) pairs)` returns for each key; None is no row.
+    """Turns rows, sorted by key, into the value that `function(key, (value, weight) pairs)` returns for each key.
 
-    It has to take all pairs.
+    None makes no row. The function has to read all pairs.
     """
 
     function: Callable[[Any, Iterable[tuple[Any, int]]], Any]

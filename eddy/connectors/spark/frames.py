@@ -43,7 +43,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # the zone of timestamps without a zone, on every machine
 }
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""For the records of one partition: to write and compile Java code for each plan costs more than it saves."""
+"""Settings for the few records of one partition, for which generated Java code costs more than it saves."""
 _KINDS = (ConfigurationError, ConnectorError, DataError, LoopLimitError)
 _RAISED: Mapping[str, type[EddyError]] = {kind.__name__: kind for kind in _KINDS}
 _CHAINED = re.compile(
@@ -64,33 +64,33 @@ _LONGEST_MESSAGE = 1500
 _MERGED = 16
 _RECORDS_A_PARTITION = 5_000
 _FEW_RECORDS = 50_000
-"""Of so few records plans cost more than rows: a plan is cut wherever rows are kept."""
+"""Up to this many records, plans cost more than rows, so each kept frame begins a new plan."""
 
 
 def names(schema: str) -> list[str]:
-    """The columns of a schema."""
+    """Return the names of the columns of a schema."""
     return [column.split()[0] for column in schema.split(",")]
 
 
 def be64(number: Column) -> Column:
-    """A number as eight bytes, big-endian."""
+    """Encode a number as eight bytes, big-endian."""
     return f.unhex(f.lpad(f.hex(number.cast("long")), 16, "0"))
 
 
 def be32(number: Column) -> Column:
-    """A non-negative number as four bytes, big-endian."""
+    """Encode a non-negative number as four bytes, big-endian."""
     return f.unhex(f.lpad(f.hex(number.cast("long")), 8, "0"))
 
 
 def with_suffix(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """Only these columns, renamed."""
+    """Select columns of a frame, and rename each to its name in `columns`."""
     return frame.select(*(f.col(old).alias(new) for old, new in columns.items()))
 
 
 def activate(spark: SparkSession) -> None:
     """Make a session the active session of this thread, in which Spark looks up the formats of frames to be written.
 
-    PySpark makes each session active in which a frame is made of rows.
+    This is needed because PySpark makes each session active in which a frame is made of rows.
     """
     jvm: Any = spark._jvm
     SparkSession._activeSession = spark  # private: as PySpark itself does
@@ -123,7 +123,7 @@ class Frames:
         self._settled: list[DataFrame] = []
 
     def fit(self, records: int | None) -> None:
-        """Shuffle into fewer partitions than the session has, and interpret plans, if there are so few records."""
+        """Adapt to the number of records: with few records, shuffle into fewer partitions, and interpret plans."""
         if records is not None:
             self._few = records <= _FEW_RECORDS
             self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
@@ -133,11 +133,11 @@ class Frames:
         self.spark.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
 
     def empty(self, schema: str = ROWS) -> DataFrame:
-        """No rows."""
+        """Return a frame without rows."""
         return self.rows([], schema)
 
     def rows(self, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
-        """A frame of rows of the driver."""
+        """Make a frame of rows that the driver has."""
         arrow = arrow_schema(schema)
         columns = list(zip(*rows, strict=True)) or [()] * len(arrow)
         table = pa.table([pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)], arrow)
@@ -158,15 +158,15 @@ class Frames:
         return frame.mapInArrow(pickled if latest is None else latest.observing(pickled), schema)
 
     def maximum(self, known: int = 0) -> "Maximum":
-        """A new maximum over all tasks, which is at least `known`."""
+        """Return a new maximum over all tasks, which is at least `known`."""
         return Maximum(self.spark.sparkContext.accumulator(known, _Larger()))
 
     def partitioned(self, frame: DataFrame, key: str = "k") -> DataFrame:
-        """The frame, partitioned by a column. One partition needs no shuffle, and so no stage of its own."""
+        """Partition a frame by a column. One partition needs no shuffle, and so no stage of its own."""
         return frame.coalesce(1) if self.partitions == 1 else frame.repartition(self.partitions, key)
 
     def consolidated(self, frame: DataFrame) -> DataFrame:
-        """Equal rows merged, rows of weight 0 dropped, partitioned by key."""
+        """Merge equal rows and drop rows of weight 0. The result is partitioned by key."""
         return (
             self.partitioned(frame)
             .groupBy("k", "v")
@@ -176,15 +176,15 @@ class Frames:
         )
 
     def difference(self, new: DataFrame, old: DataFrame) -> DataFrame:
-        """The rows added from `old` to `new` and, with negative weights, the rows removed."""
+        """Return the rows that `new` has more than `old`, and, with negative weights, the rows that it has less."""
         return self.consolidated(new.unionByName(old.withColumn("w", -f.col("w"))))
 
     def by_key(self, frame: DataFrame, *within: str | Column) -> DataFrame:
-        """Rows partitioned by key, and sorted by it and then by `within`."""
+        """Partition rows by key, and sort them by key and then by `within`."""
         return self.partitioned(frame).sortWithinPartitions("k", *within)
 
     def in_order(self, raw: DataFrame, timed: Sequence[str]) -> DataFrame:
-        """`RAW` records in one partition, sorted by topic, then partition, then offset.
+        """Put `RAW` records into one partition, sorted by topic, then partition, then offset.
 
         Records of files are sorted by time first, if their topic is in `timed`.
         """
@@ -192,7 +192,7 @@ class Frames:
         return raw.coalesce(1).sortWithinPartitions("topic", "p", by_time, "o")
 
     def union(self, frames: Sequence[DataFrame], schema: str | StructType) -> DataFrame:
-        """All rows of all frames. Spark checks the whole plan at each union, so halves are united."""
+        """Unite all frames. Spark checks the whole plan at each union, so first each half of them is united."""
         if not frames:
             return self.spark.createDataFrame([], schema)
         if len(frames) == 1:
@@ -201,15 +201,15 @@ class Frames:
         return self.union(frames[:half], schema).unionByName(self.union(frames[half:], schema))
 
     def settled(self, frame: DataFrame) -> DataFrame:
-        """The frame, computed and without its lineage: a checkpoint if the session has a directory for them."""
+        """Compute a frame, and return it without its lineage: a checkpoint if the session has a directory for them."""
         with spark_errors():
             return frame.checkpoint() if self._reliable else frame.localCheckpoint()
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """The frame, cached from its first computation until `release`.
+        """Cache a frame from its first computation until `release`.
 
-        Spark checks, plans and serializes all that a frame is made from with each step after it, also where that is
-        cached. So of few records the frame begins a plan of its own.
+        With each step after a frame, Spark checks, plans and serializes the frame's whole plan, even if the frame is
+        cached. So if there are few records, the frame begins a plan of its own.
         """
         if self._few:
             self._settled.append(self.settled(frame) if self._reliable else self.lazy(frame))
@@ -224,9 +224,9 @@ class Frames:
         self.drop([*self._settled, *self._kept])
 
     def drop(self, frames: Sequence[DataFrame]) -> None:
-        """Drop those of some frames that were kept. No later frame is made from their rows.
+        """Release the cached rows of those frames that `kept` has cached. No later frame may be made from them.
 
-        Derived frames are dropped first, since Spark would otherwise plan them again each time.
+        The last frames are released first. Otherwise Spark would plan frames derived from a released frame again.
         """
         for frame in reversed(frames):
             if frame in self._kept:
@@ -237,12 +237,12 @@ class Frames:
                 frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
 
     def lazy(self, frame: DataFrame) -> DataFrame:
-        """The frame, checkpointed by the first job that reads all of it."""
+        """Return the frame, which the first job that reads all of it checkpoints."""
         with spark_errors():
             return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
 
     def marks(self, made: Sequence[DataFrame]) -> list[tuple[int, int]]:
-        """For each frame the number of its rows and an order-independent hash of them: one job."""
+        """Return the number of each frame's rows, and a hash that does not depend on their order, by one job."""
         hashed = f.xxhash64("k", "v", "w").alias("hash")
         each = [frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(made)]
         totals = [
@@ -259,18 +259,18 @@ class Frames:
         return [(row[2 * at], row[2 * at + 1] or 0) for at in range(len(made))]
 
     def marked(self, made: Sequence[DataFrame]) -> tuple[list[DataFrame], list[tuple[int, int]]]:
-        """Frames checkpointed, with their marks, in one job."""
+        """Checkpoint frames, and return them with their `marks`, in one job."""
         settled = [self.lazy(frame) for frame in made]
         return settled, self.marks(settled)
 
     def facts(self, frame: DataFrame) -> DataFrame:
-        """Rows as facts without times."""
+        """Turn rows into facts without times."""
         stamps = {"t": f.lit(None).cast("long"), "s": f.lit(b""), "h": f.lit(None).cast("binary")}
         return frame.withColumns(stamps).select(*names(FACTS))
 
 
 def without_tail(keys: Column, tail: int) -> Column:
-    """The part of encoded keys that decides their partition, see `Serde.tail`."""
+    """Return the part of encoded keys that decides their partition, see `Serde.tail`."""
     return keys if tail == 0 else f.substring(keys, f.lit(1), f.length(keys) - tail)
 
 
@@ -299,7 +299,7 @@ class Maximum:
 
 
 class _Observing:
-    """Pickled anew for each task, as accumulators require."""
+    """Observes the times of a function's `RECORDS`. It is pickled anew for each task, as accumulators require."""
 
     def __init__(self, function: Callable[[Any], Iterator[Any]], latest: Accumulator[int]) -> None:
         self._function, self._latest = function, latest
@@ -312,7 +312,7 @@ class _Observing:
 
 
 class RunningUnion:
-    """A union that grows frame by frame, merged from time to time so that a long loop makes few frames."""
+    """A union to which frames are added, merged from time to time so that it has few frames after a long loop."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -325,7 +325,7 @@ class RunningUnion:
             self._parts = [self._frames.settled(self.sum().coalesce(self._frames.partitions))]
 
     def sum(self) -> DataFrame:
-        """All rows, not consolidated."""
+        """Return all rows, not consolidated."""
         return self._frames.union(self._parts, ROWS)
 
 
@@ -341,8 +341,9 @@ class spark_errors:  # noqa: N801 - reads as a part of a sentence
 
 
 def error_of(text: str) -> EddyError:
-    """The error of eddy that a Python worker raised; otherwise a ConnectorError with the last lines of Spark's
-    traceback.
+    """Return eddy's error that a Python worker raised, from Spark's text of the failure.
+
+    If there is none, return a ConnectorError with the last lines of Spark's traceback.
 
     >>> trace = "…: An exception was thrown:\\nTraceback (most recent call last):\\n  File …\\n    raise …\\n"
     >>> error_of(f"{trace}eddy.errors.DataError: step 'x':\\n\\nthe function raised E\\n\\n\\tat org.apache…")

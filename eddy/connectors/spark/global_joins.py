@@ -1,12 +1,13 @@
 """Joins with global tables, each record as of the offsets with which a worker has processed it.
 
-    version     the records of a partition from a position on, and the offsets of the tables for them: `table_versions`.
-                The records of files are of the first one, since a backfill has processed them
-    row         a record of a table's topic, from its offset on, up to the next record of its key
-    joined      the row of the selected key that the offsets of the record's version include
+    version     the records of a partition from a position on, with the offsets of the tables (`table_versions`); the
+                records of files belong to the first version, since a backfill has processed them
+    row         a record of a table's topic, valid from its offset up to the next record of its key
+    joined      the row of the selected key that is valid at the offsets of the record's version
 
-The notes of versions determine a join if they include all its records, and if the topic of the table still has all rows
-that they include. Otherwise the join is undetermined, with the reason. A backfill has one version, for all records.
+The notes of versions determine a join if they cover all records of the join, and if the topic of the table still has
+all rows that were valid in these versions. Otherwise the join is undetermined, and the reason is told. A backfill has
+one version, for all records.
 """
 
 from bisect import bisect_right
@@ -41,22 +42,27 @@ _ASKING = f"{FACTS}, g binary, at binary"
 
 @dataclass(frozen=True)
 class GlobalJoins:
-    """The versions of all records before a cut, by partition; `undetermined` has joins that they do not determine."""
+    """The versions of all records before a cut, by partition.
+
+    `undetermined` has the joins that the versions do not determine, by name, with reasons.
+    """
 
     versions: Mapping[TopicPartition, Sequence[TableVersion]]
     undetermined: Mapping[str, str]
 
     @staticmethod
     def at(log: Log, pinned: Cut) -> "GlobalJoins":
-        """The joins of all records before the pinned offsets, with the tables up to those that are pinned."""
+        """Return one version for all records before the pinned offsets, with the tables up to their pinned offsets."""
         inputs = {TopicPartition(topic, p) for topic, ends in pinned.inputs.items() for p in range(len(ends))}
         begins = log.begin_offsets(inputs) if pinned.tables else {}
         return GlobalJoins({tp: [TableVersion(*tp, at, FIRST, pinned.tables)] for tp, at in begins.items()}, {})
 
     @staticmethod
     def of(plan: Plan, log: Log, cuts: str, cut: Cut, files: Mapping[str, bool], by_wall: bool) -> "GlobalJoins":
-        """The joins of a plan. `files` has the topics with records in files, and whether a backfill has read them;
-        `by_wall`: operators read a wall clock.
+        """Read the versions that a worker has noted, and find out which joins of the plan they determine.
+
+        `files` has the topics with records in files, and whether a backfill has read the files. `by_wall`: operators
+        read a wall clock.
         """
         joins = list(plan.global_joins())
         if not joins:
@@ -70,17 +76,17 @@ class GlobalJoins:
         return GlobalJoins(versions, {name: why for name, why in reasons.items() if why})
 
     def determined(self, plan: Plan) -> list[GlobalJoin]:
-        """The joins of the plan that the versions determine."""
+        """Return the joins of the plan that the versions determine."""
         return [node for node in plan.global_joins() if node.name not in self.undetermined]
 
     def ends(self, topic: str) -> list[int]:
-        """The greatest offsets of a table's topic that a version includes."""
+        """Return, by partition of a table's topic, the greatest offset of all versions."""
         found = [version.tables[topic] for versions in self.versions.values() for version in versions]
         return list(map(max, *found)) if len(found) > 1 else found[0] if found else []
 
 
 def _end(cut: Cut, tp: TopicPartition) -> float:
-    """The position of a partition in the cut; infinite for one of an internal topic."""
+    """Return the position of a partition in the cut; infinity for a partition of an internal topic."""
     ends = cut.inputs.get(tp.topic)
     return float("inf") if ends is None else ends[tp.partition]
 
@@ -88,7 +94,7 @@ def _end(cut: Cut, tp: TopicPartition) -> float:
 def _missing(
     log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], cut: Cut, files: Mapping[str, bool]
 ) -> str:
-    """The reason why the versions do not include all records; empty if they do."""
+    """Return the reason why the versions do not cover all records; empty if they do."""
     inputs = {TopicPartition(topic, p): end for topic, ends in cut.inputs.items() for p, end in enumerate(ends)}
     begins = log.begin_offsets(inputs)
     for tp, end in inputs.items():
@@ -106,7 +112,7 @@ def _missing(
 def _why_not(
     node: GlobalJoin, log: Log, versions: Mapping[TopicPartition, Sequence[TableVersion]], by_wall: bool
 ) -> str:
-    """The reason why a join is undetermined, although all versions are known; empty if it is determined."""
+    """Return the reason why a join is undetermined, although all versions are known; empty if it is determined."""
     topic = node.table.topic
     offsets = {tuple(version.tables.get(topic, ())) for found in versions.values() for version in found}
     partitions = log.topics([topic])[topic].partitions
@@ -129,10 +135,10 @@ def _why_not(
 
 @dataclass(frozen=True)
 class _AskingExit:
-    """Facts with the selected key, and with the offsets of their version.
+    """Encodes facts with the selected key, and with the offsets of their version.
 
     `versions` has the first positions and the offsets of each version, by the bytes of the topic's number and the
-    partition; `only` are the offsets of all records, if they are the same.
+    partition. `only` are the offsets of all records, if all records have the same.
     """
 
     facts: RowsExit
@@ -173,7 +179,7 @@ class _AskingExit:
 
 
 def rows_of_table(records: DataFrame) -> DataFrame:
-    """Records of a table's topic as rows, from offset `lo` on and before `hi`, both as bytes; `g` is the key."""
+    """Turn a table's records into rows that are valid from offset `lo` to before `hi`, as bytes; `g` is the key."""
     following = Window.partitionBy("k", "p").orderBy("o")
     there = records.where("bad IS NULL AND k IS NOT NULL")
     value = f.col("k").alias("g"), f.col("v").alias("r"), f.col("vc").alias("rc")
@@ -182,9 +188,9 @@ def rows_of_table(records: DataFrame) -> DataFrame:
 
 
 def check_partitions(topic: str, rows: DataFrame) -> None:
-    """Refuse a table with records of a key in several partitions: which of them a worker reads last is undetermined.
+    """Refuse a table with records of a key in several partitions, as a worker may read any of them last.
 
-    `rows` are those of `rows_of_table`. Raises: ConfigurationError.
+    `rows` are the result of `rows_of_table`. Raises: ConfigurationError.
     """
     with spark_errors():
         places = rows.groupBy("g").agg(f.min("place").alias("first"), f.max("place").alias("last"))
@@ -209,7 +215,7 @@ class JoinedTables:
     numbers: Mapping[str, int]
 
     def of(self, node: GlobalJoin, facts: PendingRows, *serdes: Serde[Any]) -> PendingRows | None:
-        """The joined facts, by the serdes of key, value, table's key and table's value; None if undetermined."""
+        """Join facts, by the serdes of key, value, table's key and table's value; None if the join is undetermined."""
         topic = node.table.topic
         if topic not in self.rows or node.name in self.joins.undetermined:
             return None

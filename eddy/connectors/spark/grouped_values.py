@@ -4,7 +4,7 @@ Each takes a key and its values with their weights, all above 0, and returns val
 
     None < NaN < numbers < text < bytes < dates < times < times with a zone < tuples and structs
 
-Values that are equal in it are in the order of their bytes.
+Values that are equal in this order are sorted by their bytes.
 """
 
 import datetime
@@ -36,9 +36,9 @@ class ReducedValues:
 
 @dataclass(frozen=True)
 class FirstValues:
-    """The first `n` values by `by` as a tuple, or with `n` None the first one itself; None has no part in it.
+    """Selects the first `n` values by `by`, as a tuple, or, if `n` is None, the first value itself. None is ignored.
 
-    With `whole`, nothing if there are more.
+    With `whole`, there is no result if there are more than `n` values.
     """
 
     n: int | None
@@ -48,13 +48,13 @@ class FirstValues:
     whole: bool = False
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
-        """The first values of a key."""
+        """Return the first values of a key."""
         there = [value for value, weight in values.items() for _ in range(min(weight, (self.n or 1) + 1))]
         found = self.of(there)
         return {} if found is None else {found: 1}
 
     def of(self, values: Iterable[Any]) -> Any:
-        """The first values, where a value may occur several times; None if there are none."""
+        """Return the first of `values`, in which a value may occur several times; None if there is no result."""
         there = sorted((v for v in values if v is not None), key=self._place, reverse=self.descending)
         if not there or (self.whole and self.n is not None and len(there) > self.n):
             return None
@@ -66,7 +66,7 @@ class FirstValues:
 
 
 def _order(value: Any) -> Any:
-    """A tuple that compares as the value does. Raises: TypeError for a value without an order."""
+    """Return a tuple by which a value is sorted. Raises: TypeError for a value without an order."""
     match value:
         case None:
             return (0,)
@@ -90,19 +90,19 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class OnlyValue:
-    """The value of a key. Several values are an error."""
+    """Selects the only value of a key. Several values are an error."""
 
     refusal: Callable[[Any, Mapping[Any, int]], Exception]
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
-        """The value. Raises: the error for several."""
+        """Return the value. Raises: the given error if there are several values."""
         if sum(values.values()) > 1:
             raise self.refusal(key, values)
         return only_value(key, values)
 
 
 def only_value(key: Any, values: Mapping[Any, int]) -> Mapping[Any, int]:
-    """The value of a key that has exactly one row.
+    """Return the value of a key that has exactly one row; nothing for other keys.
 
     >>> only_value("k", {"v": 1}), only_value("k", {"v": 2}), only_value("k", {"v": 1, "w": 1})
     ({'v': 1}, {}, {})

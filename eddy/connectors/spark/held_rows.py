@@ -20,21 +20,24 @@ __all__ = ["HeldRows", "key_part"]
 
 
 def key_part(row: Column) -> Column:
-    """The length and the key in a row key of an arrangement or a trace."""
+    """Return the length and the key at the beginning of a row key of an arrangement or a trace."""
     length = f.least(f.conv(f.hex(f.substring(row, 1, 4)), 16, 10).cast("long"), f.lit(2**30)).cast("int")
     return row.substr(f.lit(1), length + 4)
 
 
 @dataclass(frozen=True)
 class HeldRows:
-    """`reached` has the reached keys, as `key_part`, by the name of X; `skipped` has the states not to be compared."""
+    """The states of held rows. `reached` has, by the name of X, the keys that cycles reach, in the form of `key_part`.
+
+    `skipped` has the states that are not compared.
+    """
 
     reached: Mapping[str, DataFrame]
     skipped: Mapping[str, str]
 
     @classmethod
     def of(cls, circuit: Circuit, results: ComputedResults, frames: Frames) -> "HeldRows":
-        """The held rows of a computation."""
+        """Find the held rows in the results of a computation."""
         reached: dict[str, DataFrame] = {}
         skipped: dict[str, str] = {}
         for recursion in circuit.recursions.values():

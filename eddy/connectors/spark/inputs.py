@@ -1,8 +1,8 @@
 """Topics of a log between two offsets, as frames.
 
-Spark's tasks read a log through the port of `connectors/log.py`, each a range of one partition: only committed records,
-as a worker reads them. So Kafka and the embedded log are read alike, without a connector's jar; the embedded log has to
-be on the machine that runs the tasks.
+Spark's tasks read a log through the port of `connectors/log.py`. Each task reads a range of one partition, and only
+committed records, as a worker does. So Kafka and the embedded log are read in the same way, without a connector's jar;
+the embedded log has to be on the machine that runs the tasks.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ RECORDS_A_RANGE = 250_000
 """The most offsets of a partition that are read as one part."""
 _RECORDS_A_BATCH = 10_000
 PATIENCE_S, _PAUSE_S = 60.0, 0.05
-"""Seconds that a task waits for an open transaction to end, and between two looks."""
+"""The most seconds that a task waits for the end of an open transaction, and the seconds between two looks."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class OffsetRange:
 
 
 def read_topics(frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]]) -> DataFrame:
-    """The committed records of topics in `RAW` columns."""
+    """Read the committed records of topics in `RAW` columns."""
     return frames.through(*topics_to_read(frames, log, topics), RAW)
 
 
 def topics_to_read(
     frames: Frames, log: OpenLog, topics: Mapping[str, Sequence[OffsetRange]]
 ) -> tuple[DataFrame, "RangeReading"]:
-    """The ranges to read, and the function that reads them: committed records in `RAW` columns."""
+    """Return the ranges to read, and the function that reads their committed records in `RAW` columns."""
     parts = [
         (topic, s.partition, at, min(at + RECORDS_A_RANGE, s.end))
         for topic, ranges in topics.items()
@@ -89,7 +89,7 @@ class RangeReading:
     log: OpenLog
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Input: rows (topic, partition, start, end). Output: `RAW` columns."""
+        """Read the ranges (topic, partition, start, end) as `RAW` columns."""
         ranges = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         if not ranges:
             return
@@ -100,7 +100,7 @@ class RangeReading:
 
 
 def committed_records(log: Log, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
-    """The committed records of a range.
+    """Yield the committed records of a range.
 
     Waits up to a minute for the end of an open transaction. Raises: ConnectorError, retriable if it is still open.
     """
@@ -134,7 +134,7 @@ def _arrow(records: Records) -> Any:
 def records_of(
     frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum, twice: bool = False
 ) -> DataFrame:
-    """A source's records, in `RECORDS` columns; cached if they are read `twice`, or if records can be rejected.
+    """Return a source's records, in `RECORDS` columns; cached if they are read `twice`, or if some can be rejected.
 
     `raw` are frames with readers that return `RAW` columns. `latest` observes the times of facts.
     """
@@ -144,5 +144,5 @@ def records_of(
 
 
 def facts_of(records: DataFrame) -> DataFrame:
-    """The facts among records."""
+    """Return the records that are not rejected, as facts."""
     return records.where("bad IS NULL").select(*names(FACTS))

@@ -1,7 +1,7 @@
 """Descriptions of Spark's jobs, as its own page shows them:  command: stage: step.
 
-Frames are lazy: a job of the comparison computes all steps that no earlier job needed. Loops, parts in one task and the
-counts of files have jobs of their own, which are named after them.
+Frames are lazy, so a job of the comparison computes all steps that no earlier job needed. Loops, parts in one task and
+counts of files have jobs of their own, which are named after the loop, the part or the file.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _PROPERTY = "spark.job.description"
 
 
 class JobDescriptions:
-    """The description of the jobs of this thread, until `close`, which restores the former one."""
+    """Sets the description of the jobs of this thread, until `close` restores the former description."""
 
     def __init__(self, context: SparkContext, command: str) -> None:
         self._context, self._command = context, command
@@ -30,7 +30,7 @@ class JobDescriptions:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Within the block, jobs are of this step."""
+        """Name the step in the description of jobs that run within the block."""
         self._steps.append(name)
         self._show()
         try:

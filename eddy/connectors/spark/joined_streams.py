@@ -1,11 +1,11 @@
 """Joins of two streams in time, by Spark's own joins.
 
     pairs        a left record at t and a right record with the same key, from t - before to t + after
-    unmatched    a record of an outer side that is in no pair, after its window is over
+    unmatched    a record of an outer side that is in no pair when its window is over
     over         the frontier of the other side has reached the last moment of a record's window
 
 The frontier of a side is the event time that all its source partitions have reached, less the time until a record is
-late. Only the spans of windows are the worker's: `eddy/join_windows.py`.
+late. Only the spans of windows are computed by the worker's code: `eddy/join_windows.py`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ _BYTES = "CAST(NULL AS BINARY)"
 
 @dataclass(frozen=True)
 class MomentsDue:
-    """`FACTS` under keys with moments → `CLOSING`. `frontiers` has the frontier by which they are due, by partition."""
+    """Turns `FACTS` under keys with moments into `CLOSING`. `frontiers` has the frontier of each partition."""
 
     windows: JoinSide
     frontiers: Sequence[int]
@@ -56,7 +56,7 @@ class MomentsDue:
 
 @dataclass
 class JoinedStreams:
-    """A join at the event times of its sources, and its states: the kind and the rows of each, by name."""
+    """Computes a join at the event times of its sources, and its `states`: the kind and the rows of each, by name."""
 
     frames: Frames
     node: StreamStreamJoin
@@ -67,7 +67,7 @@ class JoinedStreams:
     states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
 
     def of(self, left: DataFrame, right: DataFrame, key: Serde[Any]) -> PendingRows:
-        """The pairs of values, and the unmatched ones with None, of both sides' facts."""
+        """Return the pairs of both sides' values, and unmatched values with None, and keep the states."""
         node, windows = self.node, self.node.windows
         one = self._closing(left, windows.left, 1, self.left)
         other = self._closing(right, windows.right, 0, self.right)
@@ -83,7 +83,7 @@ class JoinedStreams:
         return PendingRows(self.frames.union(parts, ""), entry)
 
     def _closing(self, facts: DataFrame, windows: JoinSide, other: int, place: Placement) -> DataFrame:
-        """The records of a side, given the number of the other one."""
+        """Return the records of a side as `CLOSING`; `other` is the number of the other side."""
         assigned, count = self.node.assigned[other], place.partitions
         passed = closing_times(self.times, self.node.inputs[other], count)
         frontiers = [max(-1, time - assigned.windows.lag_ms) for time in passed]
@@ -93,7 +93,7 @@ class JoinedStreams:
         return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
 
     def _pairs(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        """Facts with the right value in `r` and `rc`, and the keys of both sides with their moments."""
+        """Return pairs: facts with the right value in `r` and `rc`, and the keys of both sides with their moments."""
         windows = self.node.windows
         renamed = right.select(*(f.col(name).alias(f"{name}2") for name in ("g", "k", "v", "vc", "w", "t", "s")))
         apart = f.col("t2") - f.col("t")
@@ -115,7 +115,7 @@ class JoinedStreams:
         )
 
     def _keep(self, side: int, facts: DataFrame, alone: DataFrame) -> None:
-        """The states of a side, as a worker has them."""
+        """Add a side's states, as a worker would have them, to `states`."""
         node, name = self.node, f"{self.node.name}-{('left', 'right')[side]}"
         there = facts.where(~f.col("over"))
         entry = f.concat(be64(f.col("due")), f.col("k")).alias("key"), f.lit(b"\x01").alias("value")
@@ -134,7 +134,10 @@ class JoinedStreams:
 
 
 def _single(alone: DataFrame, values: Sequence[str]) -> DataFrame:
-    """Records without a match, with `r` and `rc`. `values` are the columns of the value, then two of nulls."""
+    """Add `r` and `rc` to records without a match.
+
+    `values` names four columns: the first two get the record's value and its original bytes, the others null.
+    """
     made = dict(zip(values, ("v", "vc", _BYTES, _BYTES), strict=True))
     columns = {"k": "g", "kc": _BYTES, "h": _BYTES, **made}
     return alone.select(*(f.expr(columns.get(name, name)).alias(name) for name in (*names(FACTS), "r", "rc")))

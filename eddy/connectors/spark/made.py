@@ -24,13 +24,13 @@ _ROWS_A_BATCH = 10_000
 
 
 def rows_where(arrived: Any, column: str, name: str) -> dict[str, list[Any]]:
-    """The columns of the rows of an Arrow batch that have this name in a column."""
+    """Select the rows of an Arrow batch that have the value `name` in the column `column`; return their columns."""
     rows = arrived.filter(pyarrow.compute.equal(arrived.column(column), name))
     return dict(zip(rows.schema.names, (values.to_pylist() for values in rows.columns), strict=True))
 
 
 def batches_of(what: str, name: str, count: int, **columns: list[Any]) -> Iterator[Any]:
-    """`count` results as Arrow batches; columns that are not given are null."""
+    """Yield `count` results as Arrow batches; columns that are not given are null."""
     schema = arrow_schema(MADE)
     for at in range(0, count, _ROWS_A_BATCH):
         size = min(_ROWS_A_BATCH, count - at)
@@ -50,23 +50,23 @@ class Made:
         self._frame = frame
 
     def rows(self, step: str) -> DataFrame:
-        """The rows of a step."""
+        """Return the rows of a step."""
         return self._of("rows", step).select(*names(ROWS))
 
     def state(self, name: str) -> DataFrame:
-        """The rows of a state as in its changelog, and `k`, the key that is hashed for the partition."""
+        """Return the rows of a state as in its changelog, and `k`, the key that is hashed for the partition."""
         return self._of("state", name).select("k", "key", "value")
 
     def sent(self, sink: Sink) -> DataFrame:
-        """The records of a sink."""
+        """Return the records of a sink."""
         return self._of("sent", sink.name).select(f.col("key").alias("k"), f.col("value").alias("v"), "t", "s", "h")
 
     def bad(self) -> DataFrame:
-        """The rejected records, with their topics."""
+        """Return the rejected records, with their topics."""
         return self._frame.where("what = 'bad'").select(*names(RECORDS), f.col("name").alias("topic"))
 
     def event_times(self, topics: Iterable[str], counts: Mapping[str, int]) -> dict[str, list[int]]:
-        """The event times of the partitions of these topics."""
+        """Return the event times of the partitions of these topics."""
         found = {topic: [-1] * counts[topic] for topic in topics}
         with spark_errors():
             rows = self._frame.where("what = 'clock'").select("name", "p", "t").collect() if found else ()

@@ -27,7 +27,7 @@ class Mismatches:
         self._files = self._folder.getFileSystem(jsc.hadoopConfiguration())
 
     def check(self) -> None:
-        """Check that the folder holds mismatches only, since it is replaced. Raises: ConfigurationError."""
+        """Check that the folder has only mismatches, because it will be replaced. Raises: ConfigurationError."""
         with spark_errors():
             there = self._files.exists(self._folder)
             found = [status.getPath().getName() for status in self._files.listStatus(self._folder)] if there else []
@@ -39,7 +39,7 @@ class Mismatches:
             )
 
     def replace(self, differing: DataFrame | None) -> None:
-        """Write the rows that differ in place of earlier ones; with None, remove the folder. Raises: ConnectorError."""
+        """Replace earlier mismatches by the rows that differ; for None, remove the folder. Raises: ConnectorError."""
         with spark_errors():
             if differing is not None:
                 differing.select(*names(MISMATCHES)).write.mode("overwrite").parquet(self.path)

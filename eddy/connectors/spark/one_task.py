@@ -3,10 +3,10 @@
     the whole plan   if its input is small: a Spark job takes a second, a shuffle half a second, however few the rows
     a loop           if the loop is small and the plan is not
 
-*Small* means that the part reads at most `limit` records or rows, and that its loops have no more. Otherwise the task
-stops and returns a row that says so, and the part is computed with Spark's joins and groupings.
+*Small* means that the part reads at most `limit` records or rows, and that its loops have at most as many rows.
+Otherwise the task stops and returns a row that tells this, and the part is computed with Spark's joins and groupings.
 
-A backfill computes all small parts in this way. `verify` does so only with `quick`: it then shares the worker's
+A backfill computes all small parts in this way. `verify` does so only with `quick`, because it then shares the worker's
 operators, and cannot find an error in them. No other module of this package uses the worker's operators.
 """
 
@@ -44,7 +44,7 @@ Serdes = tuple[Serde[Any], Serde[Any]]
 
 
 class _TooManyError(EddyError):
-    """The part is too large for one task. It is an `EddyError`, so that a circuit does not wrap it."""
+    """The part is too large for one task. This is an `EddyError`, so that a circuit does not wrap it."""
 
 
 class _Bounded(Budget):
@@ -57,7 +57,7 @@ class _Bounded(Budget):
 
 
 def _first(key: bytes, count: int) -> int:
-    """Partition 0 for every key: the partitions do not matter in one task."""
+    """Return partition 0 for every key, because partitions do not matter in one task."""
     return 0
 
 
@@ -93,14 +93,14 @@ class OneTask:
         return Made(frames.kept(frames.through(raw.coalesce(1), self, MADE)))
 
     def circuit(self) -> Circuit:
-        """A new circuit."""
+        """Make a new circuit of the plan or the step."""
         budget = Budget(2**62) if self.limit is None else _Bounded(self.limit)
         partitioner = self.partitioner if self.timed else _first
         world = Environment(self.counts, budget=budget, guard=budget, peeks=False, partitioner=partitioner)
         return compile_plan(self.plan, world) if self.step is None else compile_part(self.plan, world, self.step)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The task: all input rows → `MADE` rows. Raises: DataError; LoopLimitError."""
+        """Run the task: turn all input rows into `MADE` rows. Raises: DataError; LoopLimitError."""
         gc.disable()  # all objects are in use until the end of the task
         try:
             yield from self._made(batches)
@@ -134,7 +134,7 @@ class OneTask:
                 yield from _state(name, state)
 
     def _check_errors(self, circuit: Circuit) -> None:
-        """Raises: LoopLimitError if the plan reads the errors of a recursion, and the recursion has errors."""
+        """Refuse errors of a recursion that the plan reads. Raises: LoopLimitError if there are any."""
         read = {node.inputs[0].name for node in self.plan.nodes if node.role == "errors"}
         if whys := [why for (name, _), why in circuit.held().items() if name in read]:
             raise LoopLimitError(f"{BY_A_WORKER}: {min(whys)}")
@@ -142,8 +142,9 @@ class OneTask:
     def _records(
         self, batches: Iterable[Any], inputs: dict[str, Batch], times: Mapping[str, list[int]]
     ) -> Iterator[Any]:
-        """Decode the records of sources in their order. Yields the rejected records, the latest time, and the event
-        times.
+        """Decode the records of sources, in their order, into `inputs`.
+
+        Yields the rejected records, the latest time, and the event times.
         """
         parts: dict[str, list[Batch]] = {}
         latest = 0
@@ -196,14 +197,14 @@ class OneTask:
 
 
 def _check_ends(circuit: Circuit) -> None:
-    """Raises: LoopLimitError for endless rows, since it is not known how many of them a worker computed."""
+    """Refuse endless rows, since it is unknown how many of them a worker has computed. Raises: LoopLimitError."""
     for recursion in circuit.recursions.values():
         if isinstance(recursion, Waves) and recursion.quarantine is not None and recursion.quarantine.holds_all:
             raise LoopLimitError(next(iter((recursion.held() or {}).values())))
 
 
 def _taken_in(entry: RecordsEntry, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
-    """Records as a worker decodes them, their partitions, and the rejected ones in `RECORDS` columns.
+    """Decode records as a worker does. Return them, their partitions, and rejected records in `RECORDS` columns.
 
     Raises: DataError.
     """
@@ -219,13 +220,13 @@ def _taken_in(entry: RecordsEntry, raw: dict[str, list[Any]]) -> tuple[Batch, li
 
 
 def _context(clocks: CutClocks) -> Context:
-    """The context of an epoch with these clocks. All partitions must have the same tick."""
+    """Return the context of an epoch with these clocks. All partitions must have the same tick."""
     times = {(topic, p): time for topic, times in clocks.event_times.items() for p, time in enumerate(times)}
     return Context(event_time=times, tick=max(clocks.different_ticks, default=None))
 
 
 def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
-    """A sink's records, in their order."""
+    """Yield a sink's records, in their order."""
     rows = DecodedRows(batch.rows, batch.weights)
     if exit_.facts:
         stamps = [(time, place_of(at)) for at, time in enumerate(batch.times_of_rows())]
@@ -242,7 +243,7 @@ def _sent(name: str, exit_: SentExit, batch: Batch) -> Iterator[Any]:
 
 
 def _state(name: str, state: State) -> Iterator[Any]:
-    """A state's rows as in its changelog.
+    """Yield a state's rows as in its changelog.
 
     `k` is the key that is hashed for the partition; null if there is only one.
     """

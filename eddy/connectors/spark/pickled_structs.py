@@ -5,7 +5,7 @@ annotations when a class is created, so the fields would be lost. Here a class i
 own annotations, defaults, methods and options. Names in textual annotations are resolved in a separate module, since a
 worker does not have the module in which the class was defined.
 
-In a worker a class is created once, so that its values are equal, whichever function made them.
+In a worker a class is created only once, so that equal values are equal even if different functions made them.
 """
 
 import ast
@@ -46,7 +46,7 @@ _Factory: Any = type(_WithList.__struct_defaults__[0])
 
 
 def dumps(item: Any) -> bytes:
-    """The pickle of an object, as cloudpickle makes it, with its structs."""
+    """Pickle an object with cloudpickle, together with structs that no module defines."""
     file = BytesIO()
     pickler: Any = _Pickler
     pickler(file).dump(item)
@@ -55,7 +55,7 @@ def dumps(item: Any) -> bytes:
 
 class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        """As cloudpickle, except for structs that no module defines."""
+        """Pickle structs that no module defines by value, and all other objects as cloudpickle does."""
         if isinstance(obj, msgspec.StructMeta) and not _by_reference(obj):
             return _reduced(obj)
         if type(obj) is msgspec.Meta:
@@ -93,7 +93,7 @@ def _meta(limits: dict[str, Any]) -> msgspec.Meta:
 
 
 def _default(default: Any) -> tuple[Any, Any]:
-    """A field's default and its default factory, of which at least one is missing."""
+    """Return a field's default and its default factory, of which at least one is missing."""
     return (None, default.factory) if isinstance(default, _Factory) else (default, None)
 
 
@@ -119,7 +119,7 @@ def _make(
 
 
 def _name(made: Any, named: dict[str, Any]) -> None:
-    """Make the names in the textual annotations of a class resolvable."""
+    """Let the names in the textual annotations of a class be resolved: put them into a module of the class's own."""
     if named:
         made.__module__ = f"{__name__}.{_identities[made]}"
         module = sys.modules.setdefault(made.__module__, types.ModuleType(made.__module__))
@@ -127,7 +127,7 @@ def _name(made: Any, named: dict[str, Any]) -> None:
 
 
 def _named(module: str, annotations: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The names in textual annotations, or in textual parts of annotations, with their values."""
+    """Yield the names in textual annotations, or in textual parts of annotations, with their values."""
     known = vars(sys.modules[module]) if module in sys.modules else {}
     for text in _texts(list(annotations.values())):
         for part in _parts(text):
@@ -138,7 +138,7 @@ def _named(module: str, annotations: dict[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _parts(text: str) -> Iterator[ast.AST]:
-    """The syntax of an annotation; none for a text that is not a type, such as one of a `Literal`."""
+    """Yield the nodes of an annotation's syntax tree; none for a text that is not a type, as in a `Literal`."""
     with contextlib.suppress(SyntaxError):
         yield from ast.walk(ast.parse(text, mode="eval"))
 

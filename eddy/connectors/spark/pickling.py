@@ -1,7 +1,7 @@
 """Pickling the author's functions for Spark's Python workers.
 
-Functions are pickled with cloudpickle, and structs that no module defines by `pickled_structs`. Names that they use
-from the program's own file, such as its structs, are pickled by reference, so a worker that cannot import that file
+Functions are pickled with cloudpickle, and structs that no module defines by `pickled_structs`. Names that functions
+use from the program's own file, such as its structs, are pickled by reference. So a worker that cannot import that file
 runs it first, under the same module name. On a cluster the file has to be at the same path, or be given by
 `--py-files`; packages, eddy included, have to be installed there.
 """

@@ -17,21 +17,22 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Readable:
-    """Two functions: of a key, and of a key with its value."""
+    """Two functions that return texts: for a key, and for a key with its value."""
 
     of_key: Callable[[bytes], Any]
     of_value: Callable[[bytes, bytes], Any]
 
     @classmethod
     def of_sink(cls, plan: Plan, counts: Mapping[str, int], sink: Sink) -> "Readable":
-        """The readable forms of a sink's records. Bytes that the serde cannot read are shown as bytes."""
+        """Return the readable forms of a sink's records. Bytes that the serde cannot read are shown as bytes."""
         key, value = sink_forms(plan, counts, sink)
         return cls(key.decode, lambda _, data: value.decode(data))
 
     @classmethod
     def of_state(cls, spec: StateSpec) -> "Readable":
-        """The readable forms of a changelog's rows: a table's value, a calendar's entry, or key and value with their
-        weight.
+        """Return the readable forms of a changelog's rows.
+
+        The forms are a table's value, a calendar's entry, or key and value with their weight.
         """
         if spec.kind in {"table", "key-value"}:
             return cls(spec.key.decode, lambda _, data: spec.value.decode(data))
@@ -46,11 +47,11 @@ class Readable:
         return cls(row, lambda _, data: f"weight {weighted(b'', data)[1]}")
 
     def key(self, data: bytes | None) -> str:
-        """A key as text."""
+        """Return a key as text."""
         return _shown(lambda given: self.of_key(given), data)
 
     def value(self, key: bytes | None, data: bytes | None, times: int) -> str:
-        """A value as text; for a stream with the number of its occurrences."""
+        """Return a value as text; for a stream with the number of its occurrences."""
         if not times:
             return "nothing"
         shown = _shown(lambda given: self.of_value(bytes(key or b""), given), data)
@@ -58,7 +59,7 @@ class Readable:
 
 
 def sink_forms(plan: Plan, counts: Mapping[str, int], sink: Sink) -> tuple[Serde[Any], Serde[Any]]:
-    """The serdes that read a sink's records. A plainly encoded column is read by the serde of its type, if known."""
+    """Return the serdes that read a sink's records. A plainly encoded column has the serde of its type, if known."""
     key, value = sink_serdes(plan, counts)[sink]
     source = sink.inputs[0]
     return _readable(key, source.key), _readable(value, source.value)

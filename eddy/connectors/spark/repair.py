@@ -1,14 +1,13 @@
 """Repair: writes the corrections that a verification has found as records of the worker's input, or refuses to.
 
 A worker applies a record of a table's topic as  old → new,  where old is the value in its table, and updates all
-downstream results by the difference. So a source table can be corrected through its topic, and with it its downstream
-results, if
+downstream results by the difference. So a record in a table's topic corrects the table and the results downstream, if
 
     found = f(the tables as they are)       and then, with the corrections,       found + Δf = f(the inputs)
 
 This is checked before anything is written: f is computed again, with the differing tables as they are. If the results
-found do not follow from these tables, corrected tables would not correct them, or would make correct results wrong: the
-repair is refused. It is also refused if results differ and no table does.
+found do not follow from these tables, corrected tables would not correct the results, or would make correct results
+wrong, so the repair is refused. It is also refused if results differ and no table differs.
 
 The corrections are one transaction. It is aborted if another producer has written to their partitions after the cut, so
 that no correction replaces a newer record.
@@ -79,7 +78,7 @@ class Repair:
         return self._write(self._corrections(differing, tables, as_found), tables)
 
     def _does_not_follow(self, verdict: Verdict, tables: list[Source], as_found: "_AsFound") -> str:
-        """The reason why the corrections would not lead to the results of the inputs; empty if they would."""
+        """Return the reason why the corrections would not lead to the results of the inputs; empty if they would."""
         plan = self.computed.application.topology.plan
         downstream = tainted(plan, [source.name for source in tables])
         self.stage("compute with the tables as they are")
@@ -106,7 +105,7 @@ class Repair:
         return ""
 
     def _as_found(self, tables: list[Source]) -> "_AsFound":
-        """The same computation, from the tables as in their changelogs at the cut."""
+        """Return the same computation from the tables as they are in their changelogs at the cut."""
         known, found = self.computed.computation, {}
         for source in tables:
             changelog = known.application.circuit.states[source.name].spec.changelog
@@ -127,7 +126,7 @@ class Repair:
         )
 
     def _corrections(self, differing: DataFrame, tables: list[Source], as_found: "_AsFound") -> DataFrame:
-        """A record for each key that differs, with the key's original bytes."""
+        """Make a record for each key that differs, with the key's original bytes."""
         frames = self.computed.frames
         topics = frames.rows([(source.name, source.topic) for source in tables], "name string, source string")
         wanted = differing.where("part = 'store'").join(topics, "name")
@@ -171,11 +170,11 @@ class _AsFound(Computation):
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
         if source.topic not in self.found:
             return super()._raw(source)
-        # Partition -1 is of files: no worker has rejected such a record.
+        # Partition -1 is for records of files, none of which a worker has rejected.
         return [(self.found[source.topic].withColumns({"p": f.lit(-1), "topic": f.lit(source.topic)}), iter)]
 
     def original_keys(self, source: Source) -> DataFrame:
-        """By the identity `k` of a source's key, its original bytes: the last of equal keys."""
+        """Return, by the identity `k` of a source's keys, the original bytes of the last of equal keys."""
         frames = self.frames
         raw = [(frames.through(*read, RAW).withColumn("h", f.col("k")), iter) for read in super()._raw(source)]
         entry = replace(super()._entry(source, source.timestamp), fail=False)
@@ -189,7 +188,7 @@ class _AsFound(Computation):
 
 @dataclass(frozen=True)
 class Sending:
-    """Sends corrections in one transaction, aborted if others have written after `inputs`.
+    """Sends corrections in one transaction, which is aborted if other producers have written after `inputs`.
 
     `forms` has the serdes of values in states and in topics, by topic.
     """
@@ -202,7 +201,7 @@ class Sending:
     forms: Mapping[str, tuple[Serde[Any], Serde[Any]]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Columns `topic key value` → the number of records of each partition, and whether others wrote there first."""
+        """Send columns `topic key value`. Yields the number of records by partition, and whether others wrote there."""
         with contextlib.closing(self.open_log()) as log, contextlib.closing(log.producer(self.transactional_id)) as to:
             at = {TopicPartition(topic, p): end for topic, ends in self.inputs.items() for p, end in enumerate(ends)}
             ends = log.end_offsets(at)
@@ -228,7 +227,7 @@ class Sending:
         yield record_batch(columns, schema)
 
     def _in_topic(self, topic: str, values: list[bytes | None]) -> list[bytes | None]:
-        """Values of states as values of the topic."""
+        """Encode values of states as values of the topic."""
         stored, written = self.forms.get(topic, (Native, Native))
         if written is stored:
             return values
@@ -247,7 +246,10 @@ def _by_topic(batch: Any) -> Iterator[tuple[str, list[bytes], list[bytes | None]
 
 
 def _has_more(log: Log, partition: TopicPartition, start: int, end: int) -> bool:
-    """Whether records lie between two offsets, not just transaction markers; an open transaction counts as some."""
+    """Whether there are records, rather than only markers of transactions, between two offsets.
+
+    An open transaction counts as records.
+    """
     while start < end:
         records = log.read(partition, start, end, 1)
         if len(records) or records.next_offset == start:

@@ -3,8 +3,9 @@
     DIR/TOPIC/           the rows of a table, or the records of a stream, that the inputs give for an output
     DIR/_eddy.json       the application and the offsets of the inputs and of global tables, written after all rows
 
-A table has the columns `key` and `value`, a stream `timestamp` and `headers` as well, typed as `spark.read` of the
-format `eddy` has them. All folders are results of the same offsets. A run that was killed leaves no `_eddy.json`.
+A table has the columns `key` and `value`, and a stream also `timestamp` and `headers`. Their types are the types that
+`spark.read` has for the format `eddy`. All folders are results of the same offsets. After a run that was killed there
+is no `_eddy.json`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -76,7 +77,7 @@ class BackfillFiles(Backfill):
             self._enter(frames, "write files")
             lake.remove(MANIFEST)
             for topic, rows in tables.items():
-                mode = "overwrite" if lake.has(topic) else "error"  # Iceberg overwrites existing tables only
+                mode = "overwrite" if lake.has(topic) else "error"  # Iceberg can overwrite only tables that exist
                 with spark_errors():
                     _with_times(rows, computed.latest).write.save(lake.path(topic), self.form, mode)
             read = {"inputs": pinned.inputs} | ({"tables": pinned.tables} if pinned.tables else {})
@@ -105,7 +106,7 @@ class _Form:
 
 
 def _forms(application: Application, where: str) -> dict[str, _Form]:
-    """The outputs by topic. Raises: ConfigurationError if there is none, or one without serdes."""
+    """Return the outputs by topic. Raises: ConfigurationError if there is none, or one without serdes."""
     found: dict[str, _Form] = {}
     for sink, serdes in sink_serdes(application.topology.plan, application.counts).items():
         for part, serde in zip(("key", "value"), serdes, strict=True):
@@ -122,7 +123,10 @@ def _forms(application: Application, where: str) -> dict[str, _Form]:
 
 
 def _rows(computed: Computed, form: _Form) -> DataFrame:
-    """The typed rows of an output, kept; times are in milliseconds, null for merged rows. A table has no empty rows."""
+    """Return the typed rows of an output, cached. Times are in milliseconds, null for merged rows.
+
+    Deleted keys of a table are left out.
+    """
     frames = computed.frames
     sent = frames.union([computed.results.sinks[sink] for sink in form.sinks], "")
     chosen = sent if form.facts else sent.where("v IS NOT NULL")
@@ -131,7 +135,7 @@ def _rows(computed: Computed, form: _Form) -> DataFrame:
 
 
 def _with_times(rows: DataFrame, latest: int) -> DataFrame:
-    """Times as Spark's type. Merged rows have the latest time of the input, as in the topic."""
+    """Convert times to Spark's type. Merged rows get the latest time of the input, as in the topic."""
     if "timestamp" not in rows.columns:
         return rows
     return rows.withColumn("timestamp", f.timestamp_millis(f.coalesce("timestamp", f.lit(latest))))
@@ -139,7 +143,7 @@ def _with_times(rows: DataFrame, latest: int) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Typed:
-    """Records of an output as typed columns."""
+    """Turns records of an output into typed columns."""
 
     topic: str
     key: Serde[Any]
@@ -147,9 +151,7 @@ class _Typed:
     schema: StructType
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Input: `SENT` columns. Output: columns of the schema. Raises: DataError for a value that Spark's type cannot
-        hold.
-        """
+        """Turn `SENT` columns into columns of the schema. Raises: DataError for a value beyond Spark's type."""
         schema = arrow_schema_of(self.schema)
         for arrived in batches:
             read = {name: arrived.column(name).to_pylist() for name in ("k", "v", "t", "h")}

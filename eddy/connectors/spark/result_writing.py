@@ -1,8 +1,8 @@
 """Writing to topics from Spark's tasks, so that a killed task or job can be run again.
 
 Each partition of a topic is written by one task, in transactions, in an order that only the rows determine. A task
-first fences an earlier attempt, then counts the records committed from `begin` on: that many rows are already written,
-and it continues with the next. So no row is written twice, whatever was killed.
+first fences an earlier attempt. Then it counts the records committed from the offset `begin` on, which is the number of
+rows that are already written, and continues with the next row. So no row is written twice, whatever was killed.
 
 Invariant: only the job writes to the partition from `begin` on while it runs.
 """
@@ -35,9 +35,9 @@ _RECORDS_A_TRANSACTION = 50_000
 
 @dataclass(frozen=True)
 class Writing:
-    """The target of a job: for each topic and partition, the offset at which the job began.
+    """Writes rows to the target of a job: for each topic and partition, the offset at which the job began.
 
-    `time` is for rows without one.
+    `time` is the timestamp of rows that have none.
     """
 
     open_log: OpenLog
@@ -46,7 +46,7 @@ class Writing:
     time: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Write a task's rows, one partition at a time. Yields the number of records in each."""
+        """Write a task's rows, one partition at a time. Yields the number of records in each partition."""
         written: list[tuple[str, int]] = []
         with contextlib.ExitStack() as stack:
             log: Log | None = None
@@ -88,7 +88,7 @@ class Writing:
         producer.commit({}, None)
 
     def _there(self, log: Log, partition: TopicPartition) -> int:
-        """The number of records committed from the job's start offset on.
+        """Return the number of records committed from the job's start offset on.
 
         Raises: ConnectorError, retriable, if another producer's transaction is open for a minute.
         """
@@ -97,7 +97,7 @@ class Writing:
 
 
 def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
-    """The rows of each partition in a batch that is sorted by them."""
+    """Yield the rows of each partition in a batch that is sorted by topic and partition."""
     homes = list(zip(batch.column("topic").to_pylist(), batch.column("p").to_pylist(), strict=True))
     start = 0
     for home, group in groupby(homes):
@@ -108,13 +108,13 @@ def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
 
 @dataclass(frozen=True)
 class _Placing:
-    """The partition of each row by its topic and `k`; a row without `k` belongs to partition 0."""
+    """Adds to each row its partition, by its topic and `k`; a row without `k` belongs to partition 0."""
 
     partitioner: Partitioner
     partitions: Mapping[str, int]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Input: `OUTGOING`. Output: the same with `p`."""
+        """Add the column `p` to `OUTGOING` rows."""
         schema = arrow_schema(_PLACED)
         for arrived in batches:
             keys, counts = (
@@ -127,12 +127,12 @@ class _Placing:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Rejected records as dead letters, with their origin in headers, as a worker writes them to `topic`."""
+    """Turns rejected records into dead letters, with their origin in headers, as a worker writes them to `topic`."""
 
     topic: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Input: `RECORDS` with their topic. Output: `OUTGOING`."""
+        """Turn `RECORDS` with their topic into `OUTGOING` rows."""
         schema = arrow_schema(OUTGOING)
         for arrived in batches:
             columns = list(zip(*map(self._letter, arrived.to_pylist()), strict=True)) or [()] * len(schema)
@@ -150,9 +150,9 @@ class DeadLetters:
 
 
 def write_topics(frames: Frames, frame: DataFrame, writing: Writing, partitioner: Partitioner) -> dict[str, int]:
-    """Write `OUTGOING` rows. Returns by topic the number of records that are then there. Raises: ConnectorError."""
+    """Write `OUTGOING` rows. Returns, by topic, the number of the job's records in it. Raises: ConnectorError."""
     counts = {topic: len(begins) for topic, begins in writing.begins.items()}
-    alone = max(counts.values()) == 1  # with single partitions only, no key has to be hashed
+    alone = max(counts.values()) == 1  # if all topics have one partition, no key has to be hashed
     placed = frame.withColumn("p", f.lit(0)) if alone else frames.through(frame, _Placing(partitioner, counts), _PLACED)
     lying = placed.repartition(frames.partitions, "topic", "p")
     lying = lying.sortWithinPartitions("topic", "p", "s", "key", "value", "t")

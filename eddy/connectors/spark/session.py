@@ -1,4 +1,4 @@
-"""A Spark session on this machine, for the command line; on a cluster `spark-submit` makes it.
+"""A Spark session on this machine, for the command line; on a cluster `spark-submit` makes the session.
 
 Spark takes its Python workers' path and interpreter from the environment of the process that starts it.
 """
@@ -20,7 +20,7 @@ ONE_TASK = 2_000_000
 """The most records and rows that one task computes."""
 
 BYTES_A_ROW = 1_000
-"""The memory of one task for each row."""
+"""The memory that one task needs for each row, in bytes."""
 
 TOLERANCE = 1e-9
 """The tolerance, absolute and relative, for floats added in an order that the input does not determine."""
@@ -32,8 +32,10 @@ _LATE = (
     "CompileThreshold=150000",
     "BackEdgeThreshold=400000",
 )
-"""Ten times the counts of calls after which Java optimizes a method: most of Spark's planner is called too seldom for
-it to pay, while the loops over many rows reach any count at once.
+"""Java's settings for the number of calls after which it optimizes a method, ten times the defaults.
+
+Most methods of Spark's planner are called so seldom that optimizing them costs more than it saves. Loops over many rows
+reach any number at once.
 """
 _SETTINGS = {
     "spark.python.daemon.module": "eddy.connectors.spark.daemon",
@@ -47,7 +49,7 @@ _SETTINGS = {
 
 
 def require_spark() -> None:
-    """Raises: ConfigurationError if PySpark, pyarrow or pandas is not installed."""
+    """Check that PySpark, pyarrow and pandas are installed. Raises: ConfigurationError."""
     for package in ("pyspark", "pyarrow", "pandas"):
         try:
             __import__(package)
@@ -58,7 +60,7 @@ def require_spark() -> None:
 def check_one_task(spark: "SparkSession", rows: int) -> None:
     """Refuse more rows than the default if one task has no memory for them.
 
-    The memory is `spark.executor.pyspark.memory`, or all of this machine's if Spark runs here; elsewhere it is unknown.
+    The memory is `spark.executor.pyspark.memory`, or this machine's memory if Spark runs here; otherwise it is unknown.
     Raises: ConfigurationError.
     """
     jvm: Any = spark._jvm
@@ -79,7 +81,7 @@ def check_one_task(spark: "SparkSession", rows: int) -> None:
 def local_session(
     master: str = "local[*]", memory: str = "2g", settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """A session in this process. `settings` are Spark's, and override the settings that eddy gives.
+    """Start a session in this process. `settings` are Spark's, and override the settings that eddy gives.
 
     Raises: ConfigurationError if PySpark is not installed, or Java does not start.
     """
@@ -110,7 +112,7 @@ def local_session(
 
 @contextlib.contextmanager
 def driver_errors() -> Iterator[None]:
-    """Re-raise what Spark's driver raises. Raises: ConnectorError, also if it ends, as where it has no memory left."""
+    """Turn errors of Spark's driver in the block into a ConnectorError, even if the driver has ended."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -120,7 +122,7 @@ def driver_errors() -> Iterator[None]:
         yield
     except PySparkException as error:
         raise error_of(str(error)) from error
-    except (Py4JError, ConnectionError) as error:  # str(error) may ask the driver, and fail
+    except (Py4JError, ConnectionError) as error:  # str(error) may call the driver, and fail
         raise ConnectorError(
             f"spark: its driver has ended, or does not answer ({type(error).__name__}); the job has failed. Its own "
             "lines say why. Where they say OutOfMemory, give it more: --memory 8g, or spark-submit's --driver-memory"

@@ -1,4 +1,4 @@
-"""SQL's aggregates, for the second evaluator: of all rows of a group, and as folds."""
+"""SQL's aggregates, for the second evaluator: over all rows of a group, and as folds."""
 
 import decimal
 import math
@@ -16,7 +16,7 @@ __all__ = ["Aggregates", "SqlFold", "all_digits"]
 
 @dataclass(frozen=True)
 class _Aggregate:
-    """One aggregate; `kind` is the type of its argument, None where rows are counted."""
+    """One aggregate. `kind` is the type of its argument; None if rows are counted."""
 
     function: str
     distinct: bool
@@ -35,18 +35,18 @@ class _Aggregate:
 
 @dataclass(frozen=True)
 class Aggregates:
-    """The aggregates of a group: a function for `reduce`. A value of None only keeps the group present."""
+    """The aggregates of a group: a function for `reduce`. A value of None only tells that the group exists."""
 
     aggregates: tuple[_Aggregate, ...]
 
     @classmethod
     def of(cls, written: Grouped) -> "Aggregates":
-        """The aggregates of what was written."""
+        """Return the aggregates of a compiled function, from its attribute `written`."""
         pairs = zip(written.aggregates, written.types, strict=True)
         return cls(tuple(_Aggregate(a.function, a.distinct, None if type is None else type.kind) for a, type in pairs))
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> list[Any]:
-        """The row of a group."""
+        """Compute the row of a group."""
         rows = [(value, weight) for value, weight in values.items() if value is not None]
         made = (
             _aggregated(aggregate, [(value[number], weight) for value, weight in rows])
@@ -55,7 +55,7 @@ class Aggregates:
         return [(*key, *made)]
 
     def row(self, key: Any, state: tuple[Any, ...]) -> tuple[Any, Any]:
-        """The row of a group, under the empty key, from the state of a fold: counts and totals."""
+        """Compute the row of a group, under the empty key, from the state of a fold: counts and totals."""
         made, at = list(key), 0
         for aggregate in self.aggregates:
             count, at = state[at], at + 1
@@ -99,7 +99,7 @@ def _aggregated(aggregate: _Aggregate, given: list[tuple[Any, int]]) -> Any:
 
 
 def _float_total(pairs: list[tuple[Any, int]]) -> float:
-    """The sum, rounded once."""
+    """Return the sum of floats with weights, rounded once."""
     if all(math.isfinite(value) for value, _ in pairs):
         try:
             return float(sum((Fraction(value) * weight for value, weight in pairs), Fraction(0)))
@@ -110,7 +110,7 @@ def _float_total(pairs: list[tuple[Any, int]]) -> float:
 
 
 def _of_total(aggregate: _Aggregate, count: int, total: Fraction) -> Any:
-    """A sum or an average of exact numbers; null of none."""
+    """Return a sum or an average of exact numbers from their count and total; None if there are no numbers."""
     if not count:
         return None
     if aggregate.function == "avg":
@@ -122,20 +122,20 @@ def _of_total(aggregate: _Aggregate, count: int, total: Fraction) -> Any:
 
 @dataclass(frozen=True)
 class SqlFold:
-    """The fold of a group: for each aggregate a count, and of a sum or an average the exact total."""
+    """The fold of a group: for each aggregate a count, and for sums and averages also the exact total."""
 
     aggregates: Aggregates
 
     def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """One row more."""
+        """Return the aggregate with one row more."""
         return self._moved(value, aggregate, 1)
 
     def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """One row less."""
+        """Return the aggregate with one row less."""
         return self._moved(value, aggregate, -1)
 
     def result(self, aggregate: Any) -> Any:
-        """Counts and totals, in the types of the state."""
+        """Return counts and totals, in the types of the state."""
         made: list[Any] = []
         for one, (count, total) in zip(self.aggregates.aggregates, aggregate, strict=True):
             made.append(count)
@@ -156,7 +156,7 @@ class SqlFold:
 
 
 def all_digits(total: Fraction) -> decimal.Decimal:
-    """A finite decimal fraction, exactly."""
+    """Convert a fraction that is a finite decimal, exactly."""
     places = 0
     while total.denominator != 1:
         total *= 10

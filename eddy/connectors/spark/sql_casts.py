@@ -15,7 +15,7 @@ __all__ = ["cast"]
 
 
 def cast(value: Any, source: Type, target: Type) -> Any:
-    """A value of one type in another. Raises: DataError where it does not fit."""
+    """Convert a value from one type to another. Raises: DataError if it does not fit."""
     kind = target.kind
     if kind == "text":
         return _text(value, source)
@@ -98,7 +98,7 @@ def _text(value: Any, source: Type) -> str:
 
 
 def _text_of_float(value: float) -> str:
-    """The shortest text that reads as the same number, with an exponent from 1e+15 on."""
+    """Return the shortest text that reads as the same number, with an exponent from 1e+15 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0:

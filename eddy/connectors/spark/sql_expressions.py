@@ -1,8 +1,8 @@
-"""SQL's expressions, evaluated a second time: by walking their trees, with functions written for that.
+"""SQL's expressions, evaluated a second time: by a walk through their trees, with functions of this package alone.
 
 A worker compiles an expression to Python; the compiled function has the expression in its attribute `written`. `own`
-makes a second function from `written`. The two share no code for operators, functions, casts and aggregates. Parsing,
-binding and the choice of types happen once, when the topology is built.
+makes a second function from `written`. Both functions share no code for operators, functions, casts and aggregates.
+Parsing, binding and the choice of types happen once, when the topology is built.
 
 Null is None. A call with a null argument returns null, except for the functions in `_EXTREMES`.
 """
@@ -33,7 +33,7 @@ Cells = Sequence[Any]
 
 
 def own(function: Any) -> Any:
-    """A function that evaluates the expressions of a function made of some; any other function as it is."""
+    """Return a second function with the expressions of a compiled function; return other functions unchanged."""
     if isinstance(function, MomentOfRow):
         return _BoundOfRow(own(function.values), function.first)
     match getattr(function, "written", None):
@@ -54,12 +54,12 @@ def own(function: Any) -> Any:
 
 
 _FIRST, _LAST = 0, 253_402_300_799_999
-"""The moments within which rows can be true for a while: 1970 and the end of the year 9999."""
+"""The first and the last moment from which or until which rows can be true: 1970, and the end of the year 9999."""
 
 
 @dataclass(frozen=True)
 class _BoundOfRow:
-    """The earliest or the latest one of the moments of a row, or None for no bound."""
+    """Computes a bound of a row's validity: the earliest or the latest of its moments, or None for no bound."""
 
     moments: Callable[[Any, Any], tuple[int | None, ...]]
     earliest: bool
@@ -76,7 +76,7 @@ class _BoundOfRow:
 
 @dataclass(frozen=True)
 class _Tree:
-    """An expression without its functions: of a call the name."""
+    """An expression without compiled functions: a call has the function's name as its `value`."""
 
     op: str
     type: Type
@@ -86,7 +86,7 @@ class _Tree:
 
     @classmethod
     def of(cls, expr: Expr) -> "_Tree":
-        """The tree of an expression of `topology/sql`."""
+        """Make the tree of an expression of `topology/sql`."""
         type_, value, args = expr.type, expr.value, tuple(map(cls.of, expr.args))
         if expr.op == "call":
             type_, value = expr.value.target or type_, expr.value.name
@@ -95,17 +95,17 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Expressions:
-    """A function of rows: the values of expressions as tuples, or whether all are true."""
+    """A function of rows: it returns the values of expressions as tuples, or with `test` whether all are true."""
 
     parameters: tuple[str, ...]
     columns: tuple[tuple[int, int] | None, ...]
-    """By column, its parameter and its place there; None where it is not read."""
+    """For each column, the number of the parameter that has it, and its index there; None if it is not read."""
     shape: tuple[tuple[_Tree, ...] | None, ...]
     test: bool
 
     @classmethod
     def of(cls, written: Written) -> "_Expressions":
-        """The function of what was written."""
+        """Make the function from the attribute `written` of a compiled function."""
         parameters = tuple(written.parameters.replace(" ", "").split(","))
         columns = []
         for text in written.columns:
@@ -115,7 +115,7 @@ class _Expressions:
         return cls(parameters, tuple(columns), shape, written.test)
 
     def __call__(self, *args: Any) -> Any:
-        """Evaluate. Raises: DataError naming the place in the text."""
+        """Evaluate the expressions. Raises: DataError naming the place in the text."""
         cells = [None if at is None else args[at[0]][at[1]] for at in self.columns]
         if self.test:
             (exprs,) = self.shape
@@ -127,12 +127,12 @@ class _Expressions:
 
 @dataclass(frozen=True)
 class _Series:
-    """A row with each number of its series appended."""
+    """Makes a row for each number of a row's series, with the number appended."""
 
     bounds: _Expressions
 
     def __call__(self, row: Any) -> list[Any]:
-        """The rows."""
+        """Return the rows with the numbers of the series."""
         first, last, step = self.bounds(row)
         if None in (first, last, step):
             return []
@@ -181,7 +181,7 @@ def _value(tree: _Tree, cells: Cells) -> Any:
 
 
 def _of_three(decisive: bool, values: Iterable[bool | None]) -> bool | None:
-    """The first value that decides; else null if one is null."""
+    """Return `decisive` if a value is, or else None if a value is None, or else the opposite: AND or OR of SQL."""
     unknown = False
     for found in values:
         if found is decisive:

@@ -35,7 +35,7 @@ FLOATS = {"real", "double"}
 
 
 def place(value: Any) -> Any:
-    """A number's place in the order, in which NaN is the greatest and equal to itself."""
+    """Return a value by which a number is sorted: NaN is the greatest, and equal to itself."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return value
@@ -57,14 +57,14 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def fitted(value: Any, kind: str) -> Any:
-    """A whole number in the range of its type. Raises: DataError."""
+    """Return a whole number if it is in the range of its type. Raises: DataError if it is not."""
     if value is not None and kind in BITS and not -(1 << BITS[kind] - 1) <= value <= (1 << BITS[kind] - 1) - 1:
         raise DataError(f"{kind} out of range; a wider type is needed. Cast its operands: x::numeric")
     return value
 
 
 def calculated(sign: str, kind: str, args: list[Any]) -> Any:
-    """+, -, *, / or % of two numbers of one type, or - of one. Raises: DataError out of range, or by 0."""
+    """Compute +, -, *, / or % of two numbers of one type, or - of one. Raises: DataError out of range, or by 0."""
     if len(args) == 1:
         (value,) = args
         return NUMERIC.minus(value) if kind == "numeric" else fitted(-value, kind)
@@ -79,7 +79,7 @@ def calculated(sign: str, kind: str, args: list[Any]) -> Any:
 
 
 def _whole(sign: str, one: int, other: int) -> int:
-    """Division truncates, and a remainder has the sign of the dividend."""
+    """Compute with whole numbers. Division truncates, and a remainder has the sign of the dividend."""
     if sign in "+-*":
         return int(_FLOATING[sign](one, other))
     quotient = one // other
@@ -102,7 +102,7 @@ def _in_range(number: decimal.Decimal) -> decimal.Decimal:
 
 
 def nearest(number: Fraction) -> decimal.Decimal:
-    """The nearest numeric."""
+    """Return the nearest numeric."""
     return NUMERIC.divide(decimal.Decimal(number.numerator), decimal.Decimal(number.denominator))
 
 
@@ -115,7 +115,7 @@ _FLOATING: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def in_precision(value: float, kind: str) -> float:
-    """A number in the precision of its type, with one object for all NaNs."""
+    """Round a number to the precision of its type; all NaNs become one object."""
     if kind == "real" and math.isfinite(value):
         try:
             (value,) = struct.unpack("<f", struct.pack("<f", value))
@@ -125,7 +125,7 @@ def in_precision(value: float, kind: str) -> float:
 
 
 def rounded(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
-    """A numeric with so many decimals, or, if negative, rounded to a power of ten."""
+    """Round a numeric to `digits` decimals; if `digits` is negative, to a power of ten."""
     if -digits > MOST_DIGITS:
         return decimal.Decimal(0)
     step = decimal.Decimal((0, (1,), -digits))

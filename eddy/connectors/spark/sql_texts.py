@@ -1,4 +1,4 @@
-"""SQL's functions of texts, for the second evaluator: places are counted from 1, and none past an end is an error."""
+"""SQL's functions of texts, for the second evaluator. Places are counted from 1; a place beyond an end is no error."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -75,7 +75,7 @@ def _initcap(text: str) -> str:
 
 
 def _like(text: str, pattern: str, same: Callable[[str, str], bool] = operator.eq) -> bool:
-    """Whether a text matches: where a part fails, the last % takes one character more."""
+    """Whether a text matches a LIKE pattern: if a part does not match, the last % takes one character more."""
     parts = _parts_of(pattern)
     at = place = 0
     last, taken = -1, 0
@@ -98,7 +98,7 @@ _MANY, _ONE = "many", "one"
 
 
 def _parts_of(pattern: str) -> list[str]:
-    """The characters of a pattern, and words for its wildcards."""
+    """Split a pattern into its characters, and words for its wildcards."""
     parts, characters = [], iter(pattern)
     for character in characters:
         if character == "\\":

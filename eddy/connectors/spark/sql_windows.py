@@ -15,7 +15,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def _ticks(at: Any) -> int:
-    """A time as a number: a timestamp's microseconds since 1970."""
+    """Return a time as a number; a timestamp as the microseconds since 1970."""
     if isinstance(at, datetime.datetime):
         whole = (at.date() - datetime.date(1970, 1, 1)).days * 86_400 + at.hour * 3_600 + at.minute * 60 + at.second
         return whole * 1_000_000 + at.microsecond
@@ -23,7 +23,7 @@ def _ticks(at: Any) -> int:
 
 
 def _moment(ticks: int, timestamps: bool, where: str) -> Any:
-    """A bound of a window in the form of the times."""
+    """Return a bound of a window in the form of the times, as a timestamp or as a number."""
     try:
         if timestamps:
             return datetime.datetime.min + (ticks + 62_135_596_800_000_000) * _MICROSECOND
@@ -36,12 +36,12 @@ def _moment(ticks: int, timestamps: bool, where: str) -> Any:
 
 @dataclass(frozen=True)
 class OwnWindows:
-    """The rows made from a row: one for each window that contains its time."""
+    """Makes rows from a row: one for each window that contains the row's time."""
 
     of: FixedWindows
 
     def __call__(self, row: Any) -> list[Any]:
-        """Go back from the last window that begins at the time or before."""
+        """Make the rows, from the last window that begins at the time or before, back to earlier windows."""
         windows, at = self.of, row[self.of.place]
         if at is None:
             return []
@@ -58,12 +58,12 @@ class OwnWindows:
 
 @dataclass(frozen=True)
 class OwnSessions:
-    """The rows of a partition with their sessions: a function for `reduce`."""
+    """Adds their sessions to the rows of a partition: a function for `reduce`."""
 
     of: SessionsOfRows
 
     def __call__(self, key: Any, values: Mapping[Any, int]) -> list[Any]:
-        """Join the times into sessions, each with its first and its last one, and look each row up."""
+        """Join the times into sessions, each with its first and its last time, and find the session of each row."""
         sessions, unit = self.of, 1_000 if self.of.timestamps else 1
         gap = sessions.gap * unit
         times = sorted({_ticks(row[sessions.place]) for row in values if row[sessions.place] is not None})

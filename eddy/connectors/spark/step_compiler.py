@@ -63,7 +63,7 @@ class StepCompiler(WindowSteps, ABC):
 
     `inputs` has a frame of facts for each source, `clocks` the clocks after these facts.
 
-    With `traced`, also states of nested loops are computed, by a pass over them in every iteration.
+    With `traced`, states of nested loops are computed, too, by a pass over them in every iteration.
     """
 
     def __init__(
@@ -99,15 +99,15 @@ class StepCompiler(WindowSteps, ABC):
         self.states[name] = StateRows(kind, frame, node)
 
     def serdes(self, node: Node) -> tuple[Serde[Any], Serde[Any]]:
-        """The serdes of a step's rows."""
+        """Return the serdes of a step's rows."""
         return self.placements[node].key, node.value or Native
 
     def kept_bindings(self, loop: Loop) -> list[int]:
-        """The bindings of an outermost loop whose rows a worker keeps in a state of the loop's own."""
+        """Return the numbers of an outermost loop's bindings whose rows a worker keeps in a state of the loop's own."""
         return kept_bindings(self.scopes, loop)
 
     def rows(self, node: Node) -> DataFrame:
-        """The rows of a step under its serdes, partitioned by key; rows of a relation merged."""
+        """Return the rows of a step, encoded by its serdes and partitioned by key. Rows of a relation are merged."""
         home = self.scope.home(node)
         if node not in home.rows:
             key, value = self.serdes(node)
@@ -117,11 +117,11 @@ class StepCompiler(WindowSteps, ABC):
         return home.rows[node]
 
     def keyed(self, node: Node) -> DataFrame:
-        """The rows of a step that have a key."""
+        """Return the rows of a step that have a key."""
         return self.rows(node) if node.kind == "table" else self.with_key(node, self.rows(node))
 
     def with_key(self, node: Node, rows: DataFrame) -> DataFrame:
-        """The rows with a key among `rows`, which are encoded by the serdes of `node`."""
+        """Return the rows with a key among `rows`, which are encoded by the serdes of `node`."""
         native = self.serdes(node)[0].name == Native.name  # Native encodes None; other serdes leave it null
         return rows.where(f.col("k") != f.lit(Native.encode(None))) if native else rows.where("k IS NOT NULL")
 
@@ -166,15 +166,15 @@ class StepCompiler(WindowSteps, ABC):
         """Compute a recursion by nested time, or a block with its bindings."""
 
     def reduced(self, node: nodes.Reduce) -> None:
-        """The rows that the author's function returns for all values of a key."""
+        """Compile `reduce`: the rows that the author's function returns for all values of a key."""
         self._of_groups(node, ReducedValues(own(node.function)))
 
     def first_values(self, node: nodes.TopK) -> None:
-        """The first values of a key in an order."""
+        """Compile a step that selects the first values of a key in an order."""
         self._of_groups(node, first_values_of(node.selection))
 
     def only_values(self, node: nodes.OneRow) -> None:
-        """The value of each key that has one row."""
+        """Compile a step that selects the value of each key with one row."""
         self._of_groups(node, only_value if node.refusal is None else OnlyValue(own(node.refusal)))
 
     def _of_groups(self, node: Node, function: GroupedValues) -> None:
@@ -200,7 +200,7 @@ class StepCompiler(WindowSteps, ABC):
                 self.scope.capture(name, kept.kind, source, rows)
 
     def records(self, node: nodes.Source) -> None:
-        """The records of a topic; of a table the last value of each key."""
+        """Compile a source: the records of a topic, or for a table the last value of each key."""
         key, value = self.serdes(node)
         assert node.key is not None
         assert node.value is not None
@@ -212,7 +212,7 @@ class StepCompiler(WindowSteps, ABC):
         self._capture_table(node, node.name)
 
     def last_values(self, node: Node) -> None:
-        """The last value of each key, of facts."""
+        """Compile a table of facts: the last value of each key."""
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         self.known(node, self._latest_rows(facts))
@@ -220,7 +220,7 @@ class StepCompiler(WindowSteps, ABC):
             self._capture_table(node, node.name)
 
     def _latest_rows(self, facts: DataFrame, *others: str) -> DataFrame:
-        """The last value of each key, with other columns; a key whose last value is null is absent."""
+        """Return the last value of each key, with the columns `others`; a key whose last value is null is absent."""
         last = f.max_by(f.struct("kc", "v", "vc", *others), f.struct("s", "t")).alias("last")
         facts = facts.where("k IS NOT NULL")
         grouped = self.frames.partitioned(facts).groupBy("k").agg(last).where("last.v IS NOT NULL")
@@ -228,7 +228,7 @@ class StepCompiler(WindowSteps, ABC):
         return grouped.select("k", "last.kc", "last.v", "last.vc", f.lit(1).cast("long").alias("w"), *found)
 
     def expiring(self, node: ExpiringTable) -> None:
-        """The last value of each key among facts, unless the clock of its partition has reached the deadline."""
+        """Compile a table whose rows expire: the last value of each key whose deadline the clock has not reached."""
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
         expiry, (table, deadlines, calendar) = node.expiry, (kept.name_of(node.name) for kept in node.keeps)
@@ -247,14 +247,14 @@ class StepCompiler(WindowSteps, ABC):
         self.scope.capture(name, "table", node, self.rows(node))
 
     def transformed(self, node: nodes.Transform) -> None:
-        """A step without a state. The function of a `peek` is not called."""
+        """Compile a step without a state. The function of a `peek` is not called."""
         pending = self.scope[node.inputs[0]]
         if node.verb != "peek":
             pending = pending.then(RowStep(node.name, node.verb, own(node.function), node.kind == "table", node.where))
         self.scope[node] = pending
 
     def union(self, node: Node) -> None:
-        """All rows of all inputs."""
+        """Compile a union: all rows of all inputs."""
         key, value = self.serdes(node)
         parts = [self.scope[source].under(self.frames, key, value, node.label) for source in node.inputs]
         facts = node.kind == "stream"
@@ -262,12 +262,12 @@ class StepCompiler(WindowSteps, ABC):
         self.scope[node] = PendingRows(whole.select(*names(FACTS if facts else ROWS)), RowsEntry(key, value, facts))
 
     def facts(self, node: Node) -> None:
-        """The rows of a table as facts."""
+        """Compile a step that turns the rows of a table into facts."""
         frame = self.frames.facts(self.rows(node.inputs[0]))
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node.inputs[0]), True))
 
     def exchanged(self, node: nodes.Exchange) -> None:
-        """The rows of the input; without rows that have no key, if the exchange needs keys."""
+        """Compile an exchange: the rows of the input, without rows that have no key if the exchange needs keys."""
         (source,) = node.inputs
         pending = self.scope[source]
         self.scope[node] = pending.then(RowStep(node.name, "with-keys")) if self.plan.needs_keys(node) else pending
@@ -275,7 +275,7 @@ class StepCompiler(WindowSteps, ABC):
             self._tables.add(node)
 
     def constant(self, node: nodes.Constant) -> None:
-        """Fixed rows."""
+        """Compile a step of fixed rows."""
         key, value = self.serdes(node)
         columns = RowsExit(node.label, key, value).columns(DecodedRows(list(node.rows), [1] * len(node.rows)))
         frame = self.frames.rows(list(zip(*columns, strict=True)), ROWS)
@@ -283,8 +283,9 @@ class StepCompiler(WindowSteps, ABC):
         self.scope.capture(node.name, "arrangement", node, self.rows(node))
 
     def _grouped(self, node: Node, *within: Any) -> tuple[DataFrame, Serde[Any], Serde[Any]]:
-        """The rows that a step groups, partitioned by key: rows with a key, of a stream also with a value; of a
-        relation merged.
+        """Return the rows that a step groups, partitioned by key, and their serdes.
+
+        They are the rows with a key, of a stream only those with a value, too. Rows of a relation are merged.
         """
         (source,) = node.inputs
         key, value = self.serdes(source)
@@ -295,7 +296,7 @@ class StepCompiler(WindowSteps, ABC):
         return self.frames.by_key(facts.where("k IS NOT NULL AND v IS NOT NULL"), *within), key, value
 
     def _as(self, node: Node, frame: DataFrame, key: Serde[Any], value: Serde[Any]) -> None:
-        """Add a step whose rows are under these serdes."""
+        """Add a step with rows that `key` and `value` encode; they are encoded anew if the step has other serdes."""
         wanted = self.serdes(node)
         if (key.name, value.name) != (wanted[0].name, wanted[1].name):
             frame = self.frames.by_key(
@@ -304,7 +305,7 @@ class StepCompiler(WindowSteps, ABC):
         self.known(node, frame)
 
     def counted(self, node: Node) -> None:
-        """The sum of the weights of each key."""
+        """Compile a count: the sum of the weights of each key."""
         rows, key, _ = self._grouped(node)
         counted = rows.groupBy("k").agg(f.max("kc").alias("kc"), f.sum("w").alias("n")).where("n <> 0")
         none, one = f.lit(None).cast("binary").alias("vc"), f.lit(1).cast("long").alias("w")
@@ -312,14 +313,14 @@ class StepCompiler(WindowSteps, ABC):
         self._reduction(node)
 
     def summed(self, node: nodes.Sum) -> None:
-        """The sum or the mean of the numbers of each key."""
+        """Compile a sum or a mean of the numbers of each key."""
         rows, key, value = self._grouped(node)
         sums = ValueFunction(node.name, key, value, *self.serdes(node), sums_of(node.summation).result)
         self.known(node, self.frames.by_key(self.frames.through(rows, sums, ROWS)))
         self._reduction(node)
 
     def totals(self, node: nodes.Sum) -> None:
-        """The exact totals, of windows only of those that are in the table."""
+        """Capture the exact totals of a sum; for windows only the totals of windows that are in the table."""
         if self.scope is not self.top:
             return
         rows, key, value = self._grouped(node)
@@ -329,7 +330,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope.capture(nodes.TOTALS.name_of(node.name), "table", node, there)
 
     def folded(self, node: nodes.Aggregate) -> None:
-        """A fold of the rows of each key."""
+        """Compile a fold of the rows of each key."""
         facts = node.inputs[0].kind == "stream"
         rows, key, value = self._grouped(node, *(self._order_of(node) if facts else [f.desc("w"), "v"]))
         out = self.serdes(node)
@@ -344,10 +345,10 @@ class StepCompiler(WindowSteps, ABC):
         self._reduction(node)
 
     def _order_of(self, fold: Node) -> list[Any]:
-        """The sort order of a fold's records: as in their partition, or by time if they have no single order."""
+        """Return the columns that sort a fold's records: by their partition's order, or by time if there is none."""
         if in_one_order(fold.inputs[0], self.counts):
             return ["s", "t"]
-        return [f.substring("s", 1, 1), "t", "s"]  # records of files first
+        return [f.substring("s", 1, 1), "t", "s"]  # the first byte sorts records of files before the topic's
 
     def _reduction(self, node: Node) -> None:
         """Capture the state of a count or an aggregate."""
@@ -365,7 +366,7 @@ class StepCompiler(WindowSteps, ABC):
             self.scope.capture(f"{node.name}-made", "trace", node, self.rows(node))
 
     def weighed(self, node: nodes.WeightFunction) -> None:
-        """A function of weights."""
+        """Compile a function of weights."""
         (source,) = node.inputs
         rows, w = self.keyed(source), f.col("w")
         clamped = rows.where("w > 0").withColumn("w", f.lit(1).cast("long") if node.form == "distinct" else w)
@@ -376,7 +377,7 @@ class StepCompiler(WindowSteps, ABC):
             self.scope.capture(node.name, "arrangement", node, rows)
 
     def looked_up(self, node: nodes.StreamTableJoin) -> None:
-        """Facts, joined with the table."""
+        """Compile a join of facts with a table."""
         stream, table = node.inputs
         for side in node.looks_up:
             self.look_up(*side)
@@ -388,7 +389,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope[node] = PendingRows(joined, LookedUpEntry(node.name, right_key, value, right, node.joiner))
 
     def tables_joined(self, node: nodes.TableJoin) -> None:
-        """Two tables, joined."""
+        """Compile a join of two tables."""
         for side in node.looks_up:
             self.look_up(*side)
         left, right = node.inputs
@@ -403,7 +404,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope[node] = PendingRows(joined, entry)
 
     def _under_key(self, node: Node, key: Serde[Any]) -> DataFrame:
-        """The rows of a step that have a key, re-encoded under another key serde."""
+        """Return the rows of a step that have a key, encoded by the key serde `key`."""
         own, value = self.serdes(node)
         if own.name == key.name:
             return self.keyed(node)
@@ -411,7 +412,7 @@ class StepCompiler(WindowSteps, ABC):
         return self.frames.by_key(pending.under(self.frames, key, value, node.label))
 
     def joined(self, node: nodes.Join) -> None:
-        """Two relations, joined."""
+        """Compile a join of two relations."""
         for side in node.looks_up:
             self.look_up(*side)
         left, right = node.inputs
@@ -426,7 +427,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope[node] = PendingRows(joined, entry)
 
     def look_up(self, side: Node, name: str) -> None:
-        """Capture the state that holds the rows of one side of a join."""
+        """Capture the state that has the rows of one side of a join."""
         if side not in self.scopes.around:
             if side.kind != "table":
                 self.top.capture(name, "arrangement", side, self.keyed(side))
@@ -438,13 +439,13 @@ class StepCompiler(WindowSteps, ABC):
             self.scope.capture(name, "trace" if self.scope.nested else "arrangement", side, self.keyed(side))
 
     def reached(self, node: nodes.Reachable) -> None:
-        """Reachability from roots, in one task."""
+        """Compile reachability from roots, in one task."""
         root_key, edge = self.serdes(node.inputs[0])[0], self.serdes(node.inputs[1])[1]
         asked = (node.expand, node.weight, node.max_depth, node.max_nodes, node.limit, node.cycles, node.counted)
         self._over_graph(node, Reaching(node.name, node.node, root_key, edge, *asked))
 
     def totalled(self, node: nodes.TreeTotals) -> None:
-        """Totals over trees, in one task."""
+        """Compile totals over trees, in one task."""
         of = node.inputs[0].key or Native
         self._over_graph(node, Totalling(node.name, of, node.parent, node.own, node.include_self))
 
@@ -459,7 +460,7 @@ class StepCompiler(WindowSteps, ABC):
         self.known(node, self.frames.by_key(made.rows(node.name)))
 
     def errors(self, node: Node) -> None:
-        """A frame without rows. Raises: LoopLimitError if the recursion holds rows."""
+        """Compile a recursion's errors: a frame without rows. Raises: LoopLimitError if the recursion holds rows."""
         (recursion,) = node.inputs
         reached = self.states.get(f"{recursion.name}-reached")
         with spark_errors():
@@ -470,14 +471,14 @@ class StepCompiler(WindowSteps, ABC):
         self.known(node, self.frames.empty())
 
     def by_a_worker(self, node: Node) -> None:
-        """No rows, and none in its states: what it makes is undetermined here."""
+        """Compile a step whose results are undetermined here: without rows, and with empty states."""
         for name in (*(kept.name_of(node.name) for kept in node.keeps), *node.store_names):
             self.top.capture(name, "key-value", node, self.frames.empty())
         facts = self.frames.facts(self.frames.empty())
         self.scope[node] = PendingRows(facts, RowsEntry(*self.serdes(node), True))
 
     def written(self, node: nodes.Sink) -> None:
-        """The records of a topic of the user's."""
+        """Compile a sink: the records of a user's topic."""
         (source,) = node.inputs
         pending = self.scope[source]
         key, value = sink_serdes(self.plan, self.counts)[node]

@@ -1,7 +1,7 @@
 """The frames of the steps compiled so far, with stateless steps that are not applied yet.
 
-Stateless steps are deferred until some step needs the rows; then one Arrow function applies them all. So a chain of
-such steps costs one pass over the data, and only its last result is encoded.
+Stateless steps are deferred until another step needs the rows; then one Arrow function applies all of them. So a chain
+of such steps costs one pass over the data, and only its last result is encoded.
 """
 
 from collections.abc import Callable
@@ -28,15 +28,15 @@ class PendingRows:
 
     @property
     def facts(self) -> bool:
-        """Whether the rows are facts, as in a stream."""
+        """Whether the rows are facts, which are the rows of streams."""
         return self.entry.facts
 
     def then(self, step: Step) -> "PendingRows":
-        """The same with one more step."""
+        """Return the same rows with one more step to apply."""
         return replace(self, steps=(*self.steps, step))
 
     def under(self, frames: Frames, key: Serde[object], value: Serde[object], where: str) -> DataFrame:
-        """The rows under these serdes; not consolidated."""
+        """Apply the steps, and return the rows, encoded by the serdes `key` and `value`; they are not consolidated."""
         entry = self.entry
         if (
             isinstance(entry, RowsEntry)
@@ -49,7 +49,7 @@ class PendingRows:
 
 
 Capture = Callable[[str, str, Node, DataFrame], None]
-"""Called with the name and kind of a state, the step whose rows it holds, and the consolidated rows."""
+"""A function that is called with the name and kind of a state, its step, and its consolidated rows."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class StepFrames:
     rows: dict[Node, DataFrame] = field(default_factory=dict)
 
     def home(self, node: Node) -> "StepFrames":
-        """The scope that holds a step."""
+        """Return the scope that has a step."""
         scope: StepFrames | None = self
         while scope is not None:
             if node in scope.pending:

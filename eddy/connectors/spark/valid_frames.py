@@ -1,8 +1,8 @@
 """Rows that are true for a while, on Spark: from their definition, without the worker's operator.
 
-true       from ≤ clock of the partition < until
-moment     the next change of a row: from, if it is after the clock; else until, if it is after the clock
-states     the rows with a next change, the first such moment of each key, and the keys in the order of these moments
+true       of a row: from ≤ clock of the partition < until
+moment     the time of a row's next change: from, if this is after the clock; else until, if this is after the clock
+states     the rows that have a moment, the first moment of each key, and the keys in the order of these moments
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,10 @@ _Bound = Callable[[Any, Any], Any] | None
 
 @dataclass(frozen=True)
 class _Spans:
-    """`ROWS`, and the bytes that decide a key's partition → the rows with their moments, null for none, and clocks."""
+    """Adds the two moments of each row, null for no bound, and the clock of its partition.
+
+    The input has `ROWS`, and the bytes that decide a key's partition.
+    """
 
     name: str
     entry: RowsEntry
@@ -63,7 +66,7 @@ class _Spans:
 
 
 class ValidFrames:
-    """The rows that are true at the clocks of the partitions, and the states of the step."""
+    """Computes the rows that are true at the clocks of the partitions, and the states of the step."""
 
     def __init__(
         self,
@@ -86,13 +89,13 @@ class ValidFrames:
         self._spans = frames.kept(frames.by_key(frames.through(homes, spans, _SPANS)))
 
     def there(self) -> DataFrame:
-        """The rows that are true, partitioned by key."""
+        """Return the rows that are true, partitioned by key."""
         return self._spans.where("coalesce(starts <= clock, true) AND coalesce(clock < ends, true)").select(
             *names(ROWS)
         )
 
     def states(self) -> dict[str, tuple[str, DataFrame]]:
-        """The kind and the rows of each state, by name."""
+        """Return the kind and the rows of each state, by name."""
         kept = self._spans.where("coalesce(starts < ends, true) AND (clock < starts OR clock < ends)")
         moments = kept.withColumn(
             "moment", f.when(f.col("clock") < f.col("starts"), f.col("starts")).otherwise(f.col("ends"))

@@ -15,7 +15,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The age of a cut, if known, and the number of offsets since then by topic. Some offsets may have no record.
+    """The age of a cut in seconds, if known, and the number of later offsets by topic. Some offsets may have no record.
 
     `limit_s` is the longest time for which records may wait.
     """
@@ -31,7 +31,7 @@ class Since:
 
     @property
     def text(self) -> str:
-        """The age and the lag of the cut."""
+        """The age and the lag of the cut as text."""
         age = "the cut" if self.age_s is None else f"the cut is {_duration(self.age_s)} old"
         if not self.waiting:
             return (
@@ -55,7 +55,7 @@ def _duration(seconds: float) -> str:
 class Example:
     """A key that differs, with the expected and the found value as text, "nothing" for no value.
 
-    `is_expected` and `is_found` say whether there is one; `remark` ends the found text: a wrong partition, or order.
+    `is_expected` and `is_found`: there is such a value. `remark` ends the found text: a wrong partition, or order.
     """
 
     key: str
@@ -68,12 +68,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A sink or a store: its number of keys (of a stream: of different records), and how many of them differ or have
-    moved.
+    """A sink or a store: its number of keys (of a stream: of different records), and how many differ or have moved.
 
-    `near` counts keys whose floats are within the tolerance but not equal; `misplaced` counts differing keys with a
-    record in a partition other than the key's. Of the differing keys, `missing` are expected and were not found in
-    their partition, `extra` are not expected.
+    - `near`: the number of keys whose floats are within the tolerance but not equal
+    - `misplaced`: the number of differing keys with a record in a partition other than the key's
+    - `missing`: the number of differing keys that are expected, and were not found in their partition
+    - `extra`: the number of differing keys that are not expected
     """
 
     what: str
@@ -100,11 +100,16 @@ class Repaired:
 class Verdict:
     """The result of a verification.
 
-    `undetermined`: parts that the input cannot decide; `accepted`: such parts that are not to be compared; `notes`:
-    parts that were not compared; all with reasons. `other_files` has the differences between the given files and the
-    files that the states were made from: the files may explain differences of rows. So may `compacted`, by topic the
-    reason why an input may have lost records of before the cut. `tolerance` is the tolerance for floats. `since` is the
-    time and the records since the cut. `quick`: the worker's own operators computed small inputs.
+    - `undetermined`: parts that the input cannot decide, with reasons
+    - `accepted`: undetermined parts that were not to be compared, with reasons
+    - `notes`: other parts that were not compared, with reasons
+    - `other_files`: the differences between the given files and the files from which the states were made, which may
+      explain differences of rows
+    - `compacted`: by topic, the reason why an input may have lost records from before the cut, which may also explain
+      differences
+    - `tolerance`: the tolerance for floats
+    - `since`: the time and the records since the cut
+    - `quick`: the worker's own operators computed small inputs
     """
 
     application: str
@@ -129,12 +134,12 @@ class Verdict:
 
     @property
     def other_inputs(self) -> bool:
-        """Whether the inputs may not be those of the states, so that differences prove no error."""
+        """Whether the states may have been made from other inputs, so that differences prove no error."""
         return bool(self.other_files or self.compacted)
 
     @property
     def status(self) -> Literal[0, 1, 2]:
-        """0 equal, 1 different, 2 could not tell or did not repair."""
+        """The exit status: 0 equal, 1 different, 2 could not tell or did not repair."""
         if self.differs:
             return 2 if self.other_inputs or (self.repaired and self.repaired.refused) else 1
         stale = self.since is not None and self.since.stale
@@ -148,7 +153,7 @@ class Verdict:
         return "could not tell" if self.status else "equal"
 
     def lines(self) -> Iterator[str]:
-        """A summary for people."""
+        """Yield the lines of a summary for people."""
         by = _QUICK if self.quick else _BY_SPARK
         yield f"{self.application}: {self.word}, at the cut {self.cut.described()}; {by}"
         if self.since is not None:

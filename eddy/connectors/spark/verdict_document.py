@@ -1,7 +1,7 @@
 """The verdict of a verification as a document for programs: one JSON object, with the reasons of its status.
 
-Numbers are JSON integers of any size: an offset beyond 2^53 is exact in the document, and a reader has to take it as an
-integer. Keys and values are text, as in the lines for people. Later releases may add fields and remove none.
+Numbers are JSON integers of any size: an offset beyond 2^53 is exact in the document, and a program has to read it as
+an integer. Keys and values are text, as in the lines for people. Later releases may add fields and remove none.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from eddy.runtime.quiescence import Cut
 __all__ = ["VerdictDocument", "disk_document", "document_of", "failure_document"]
 
 _SHARED = ("functions", "serdes", "plan", "sql-parser", "sql-columns")
-"""The code that a verification shares with the worker in every way of computing."""
+"""The code that a verification always shares with the worker."""
 
 
 class _Cut(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class _Sample(msgspec.Struct, frozen=True):
-    """A row that differs; None for a missing row."""
+    """A row that differs. `expected` or `found` is None if there is no such row."""
 
     key: str
     expected: str | None
@@ -57,7 +57,7 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Reason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step, a sink, a store, the files of a topic, or the cut or files of the whole application, with a reason."""
+    """A reason and its part: a step, a sink, a store, a topic's files, or the cut or the files of the application."""
 
     kind: str
     name: str
@@ -66,7 +66,7 @@ class _Reason(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Repair(msgspec.Struct, frozen=True):
-    """Corrections by topic, or why none was written."""
+    """The number of corrections by topic, or the reason why none was written."""
 
     written: dict[str, int]
     refused: str | None
@@ -105,12 +105,12 @@ class VerdictDocument(msgspec.Struct, frozen=True, kw_only=True):
     error: _Error | None = None
 
     def encode(self) -> str:
-        """The document as JSON, in one line."""
+        """Encode the document as JSON, in one line."""
         return msgspec.json.encode(self).decode()
 
 
 def document_of(verdict: Verdict) -> VerdictDocument:
-    """The document of a verdict."""
+    """Make the document of a verdict."""
     repaired = verdict.repaired
     return VerdictDocument(
         application=verdict.application,
@@ -131,7 +131,7 @@ def document_of(verdict: Verdict) -> VerdictDocument:
 
 
 def disk_document(verdict: DiskVerdict) -> VerdictDocument:
-    """The document of a comparison of stores on disk; it has no cut."""
+    """Make the document of a comparison of stores on disk; it has no cut."""
     return VerdictDocument(
         application=verdict.application,
         verdict="undetermined" if verdict.word == "could not tell" else verdict.word,
@@ -145,7 +145,7 @@ def disk_document(verdict: DiskVerdict) -> VerdictDocument:
 
 
 def failure_document(application: str | None, status: int, code: str, message: str) -> VerdictDocument:
-    """The document of a verification that an error ended."""
+    """Make the document of a verification that an error has ended."""
     error = _Error(code, message)
     return VerdictDocument(application=application, verdict="undetermined", status=status, error=error)
 
@@ -184,7 +184,7 @@ def _sample(example: Example) -> _Sample:
 
 
 def _reasons(verdict: Verdict) -> Iterator[_Reason]:
-    """The reasons why parts, or the whole, could not be decided."""
+    """Yield the reasons why parts, or the whole, could not be decided."""
     yield from (_reason(what, why) for what, why in verdict.undetermined.items())
     if verdict.since is not None and verdict.since.stale and not verdict.differs:
         yield _Reason("cut", verdict.application, verdict.since.text)
@@ -197,6 +197,6 @@ def _reasons(verdict: Verdict) -> Iterator[_Reason]:
 
 
 def _reason(what: str, why: str, directory: str | None = None) -> _Reason:
-    """A reason of a part that is written as  kind 'name'."""
+    """Make the reason of a part; `what` is the part as  kind 'name'."""
     kind, _, name = what.partition(" ")
     return _Reason(kind, name[1:-1], why, directory)

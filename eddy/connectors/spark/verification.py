@@ -4,7 +4,7 @@ A cut names offsets of the inputs, and the offsets of outputs and changelogs at 
 topics are read up to these offsets, and f is computed anew, so a worker may continue meanwhile.
 
     equal            every compared sink and state has the expected rows
-    different        some have other rows; each differing key is named, with the expected and the found value
+    different        some of them have other rows; each differing key is named, with the expected and the found value
     could not tell   arrival order decides results, records were deleted, or the input does not determine a state
 
 In a compacted topic a record after the cut may have replaced an earlier one: a key that differs and has such a record
@@ -14,9 +14,9 @@ f is computed by Spark's joins and groupings and by code of this package, withou
 errors in these operators are found, too. With `quick` the worker's own circuit computes f, and such errors are not
 found.
 
-If the states were also made from files, these files are required. With other files, or where the compaction of an input
-may have dropped records from before the cut, an equal result is still valid, and a difference
-may be due to these records: it proves no error.
+If the states were also made from files, these files are required. With other files, or if the compaction of an input
+may have dropped records from before the cut, an equal result is still valid. A difference then proves no error, because
+these records may have caused it.
 """
 
 import functools
@@ -198,7 +198,7 @@ class Verify:
             )
 
     def _cut(self, application: Application) -> tuple[Cut, Since]:
-        """The last cut, with its age and the later records; waits for the first cut. Raises: ConfigurationError."""
+        """Return the last cut, with its age and later records; wait for the first cut. Raises: ConfigurationError."""
         if self.cut is not None:
             return self.cut, self._since(self.cut, None)
         deadline = time.monotonic() + self.wait_s
@@ -221,7 +221,7 @@ class Verify:
         return Since(age_s, waiting, self.max_age_s)
 
     def _holds_records(self, partition: TopicPartition, start: int, end: int) -> bool:
-        """Whether a range has a record, or a transaction that is open; the ends of transactions have offsets, too."""
+        """Whether a range has a record or an open transaction, rather than only offsets of transactions' ends."""
         while start < end:
             records = self.log.read(partition, start, end, 1)
             if len(records) or records.next_offset == start:
@@ -230,7 +230,7 @@ class Verify:
         return False
 
     def _joins(self, application: Application, cut: Cut) -> GlobalJoins:
-        """The joins with global tables that the worker's notes determine, without those that are accepted."""
+        """Return the joins with global tables that the worker's notes determine, without accepted ones."""
         plan, wall = self.topology.plan, application.circuit.reads.wall
         files = {topic: topic in application.metadata.files for topic in self.files}
         found = GlobalJoins.of(plan, self.log, application.internal.cuts, cut, files, bool(wall))
@@ -238,7 +238,7 @@ class Verify:
         return GlobalJoins(found.versions, {**accepted, **found.undetermined})
 
     def _clocks(self, application: Application, cut: Cut) -> CutClocks:
-        """The clocks of the cut. Raises: ConfigurationError if they are needed, and the cut does not have them."""
+        """Return the clocks of the cut. Raises: ConfigurationError if they are needed, and the cut lacks them."""
         reads, specs = application.circuit.reads, application.specs
         idle = {source.topic for source in self.topology.plan.sources() if source.idle_after_ms}
         lossy = {
@@ -257,7 +257,10 @@ class Verify:
     def _compared(
         self, computed: Computed, cut: Cut, within: Collection[Node] | None = None
     ) -> tuple[Verdict, DataFrame]:
-        """The verdict and the rows that differ; only for the steps `within`, if given: then no step is accepted."""
+        """Compare, and return the verdict and the rows that differ.
+
+        If `within` is given, only these steps are compared, and no step is accepted.
+        """
         plan = self.topology.plan
         joins = self._global_joins
         dependent = order_dependent(plan, computed.application.counts, self.commutes, joins.determined(plan))
@@ -316,7 +319,10 @@ class Verify:
         return [part for part in compared if part not in shared], comparison.differing.where(~theirs)
 
     def _compacted(self, computed: Computed, cut: Cut, verdict: Verdict) -> dict[str, str]:
-        """By topic, why an input may have lost records of before the cut, if that can explain all that differs."""
+        """Return, by topic, why an input may have lost records from before the cut.
+
+        Returns {} if some differing part is not downstream of such an input.
+        """
         application, results, plan = computed.application, computed.results, self.topology.plan
         wrong = [
             {results.states[part.name].node}
@@ -335,7 +341,7 @@ class Verify:
     def _sinks(
         self, computed: Computed, within: set[str], undetermined: dict[str, str], notes: dict[str, str]
     ) -> list[ExpectedTopic]:
-        """An `ExpectedTopic` for each of these topics that sinks write to."""
+        """Return an `ExpectedTopic` for each of the topics `within` that sinks write."""
         near, placed = self._near(), sink_serdes(self.topology.plan, computed.application.counts)
         by_topic: dict[str, list[Sink]] = {}
         for sink in computed.results.sinks:
@@ -373,12 +379,12 @@ class Verify:
         return parts
 
     def _near(self) -> Set[Node]:
-        """The steps whose floats are compared with the tolerance."""
+        """Return the steps whose floats are compared with the tolerance."""
         plan = self.topology.plan
         return tainted(plan, folds_in_any_order(plan, self.commutes)).keys() if self.tolerance else set()
 
     def _stores(self, computed: Computed, notes: dict[str, str]) -> list[ExpectedTopic]:
-        """An `ExpectedTopic` for each state with a changelog."""
+        """Return an `ExpectedTopic` for each state with a changelog."""
         results, parts, near = computed.results, [], self._near()
         application = computed.application
         held = HeldRows.of(application.circuit, results, computed.frames)
@@ -405,7 +411,7 @@ class Verify:
         return parts
 
     def _unreadable(self, part: ExpectedTopic, cut: Cut) -> str:
-        """The reason why a topic does not have all records of the cut; empty if it has them."""
+        """Return the reason why a topic does not have all records of the cut; empty if it has all."""
         spec = self.log.topics([part.topic]).get(part.topic)
         partitions = [TopicPartition(part.topic, p) for p in range(part.partitions)]
         if part.topic not in cut.outputs:

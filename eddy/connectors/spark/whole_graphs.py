@@ -1,7 +1,7 @@
 """Steps over graphs, from their definitions: plain Python over all rows, in one task that holds the graph.
 
-    Reaching    depths from each root by rising distance (Dijkstra), with the least of the nearest parents
-    Totalling   sums of subtrees from the leaves up; the nodes that are left over are the cycles
+    Reaching    depths from each root by rising distance (Dijkstra); of several nearest parents the least is the parent
+    Totalling   sums of subtrees from the leaves up; the nodes that are not reached in this way are on cycles
 
 Both also return the states of a worker. They compute from scratch, without states and retractions, so they check the
 worker's operators, which are incremental.
@@ -31,17 +31,17 @@ _LENGTH_BYTES, _WEIGHT_BYTES = 4, 8
 
 @dataclass
 class GraphResults:
-    """The rows of a step, and of each state the rows of its changelog."""
+    """The rows of a step, and the rows of the changelog of each of its states."""
 
     rows: list[Row] = field(default_factory=list)
     states: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
 
     def table(self, name: str, key: Serde[Any], value: Serde[Any], rows: Iterable[Row]) -> None:
-        """A state with one value a key."""
+        """Add a state with one value for each key."""
         self.states[name] = [(key.identify_many([k])[0], value.encode(v)) for k, v in rows]
 
     def bag(self, name: str, key: Serde[Any], value: Serde[Any], rows: Weighted) -> None:
-        """A state of rows with weights."""
+        """Add a state of rows with weights."""
         kept = self.states[name] = []
         for (k, v), weight in rows.items():
             identity, original = value.identify_many([v])[0], value.encode(v)
@@ -56,7 +56,7 @@ def _pair_key(key: Serde[Any], k: Any, value: Serde[Any], v: Any) -> bytes:
 
 @dataclass(frozen=True)
 class GraphFunction:
-    """A step of all rows of its inputs, as a function over Arrow batches; `reads` are its inputs with their serdes."""
+    """Runs a step over all rows of its inputs, as a function over Arrow batches; `reads` has inputs with serdes."""
 
     name: str
     reads: Sequence[tuple[str, Serde[Any], Serde[Any]]]
@@ -64,7 +64,7 @@ class GraphFunction:
     compute: "Callable[..., GraphResults]"
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Rows of the inputs → `MADE` rows. Raises: DataError."""
+        """Turn the rows of the inputs into `MADE` rows. Raises: DataError."""
         inputs: list[Counter[Row]] = [Counter() for _ in self.reads]
         for arrived in batches:
             for rows, (name, key, value) in zip(inputs, self.reads, strict=True):
@@ -81,7 +81,7 @@ class GraphFunction:
 
 @dataclass(frozen=True)
 class Reaching:
-    """`recursive_fixpoint`: the fields are those of its node in the plan."""
+    """Computes `recursive_fixpoint`. The fields are the fields of its node in the plan."""
 
     name: str
     node: Serde[Any]
@@ -96,7 +96,7 @@ class Reaching:
     counted: bool
 
     def __call__(self, roots: Weighted, edges: Weighted) -> GraphResults:
-        """Rows (key, root) and (node, edge) → rows (key, `Reached`), and the states."""
+        """Turn rows (key, root) and (node, edge) into rows (key, `Reached`), and the states."""
         ties = self._ties(edges)
         links: dict[Any, dict[Any, tuple[Any, Any]]] = defaultdict(dict)
         for (parent, child), costs in ties.items():
@@ -122,7 +122,10 @@ class Reaching:
         return results
 
     def _ties(self, edges: Weighted) -> dict[Row, Counter[tuple[Any, Any]]]:
-        """By link, the (cost, order) of each edge that makes it; an order of None is the child."""
+        """Return, by link (parent, child), the (cost, order) of each edge that makes the link, with their numbers.
+
+        An order of None means that the child itself is the order.
+        """
         ties: dict[Row, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for (node, edge), weight in edges.items():
             if weight <= 0:
@@ -138,13 +141,13 @@ class Reaching:
         return ties
 
     def _link(self, child: Any, ties: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """The least cost of a link, and the least order at that cost."""
+        """Return the least cost of a link, and the least order at that cost."""
         least = min(cost for cost, _ in ties)
         order = _sorted(child if order is None else order for cost, order in ties if cost == least)[0]
         return least, None if order == child else order
 
     def _depths(self, root: Any, links: Mapping[Any, Any]) -> dict[Any, tuple[Any, Any, Any, int]]:
-        """By node the depth, the parent, the order among the parent's children, and the number of such parents."""
+        """Return, by node, (depth, parent, order among the parent's children, number of such parents)."""
         depths: dict[Any, Any] = {}
         parents: dict[Any, list[Any]] = defaultdict(list)
         offers, number = [(0, 0, root)], 0
@@ -179,8 +182,9 @@ class Reaching:
         return depth, parent, node if order is None else order
 
     def _beyond(self, cells: Mapping[Any, tuple[Any, Any, Any, int]]) -> tuple[int, int] | None:
-        """The number of nodes deeper than the limit, and the number of all nodes if there are too many; None within
-        both.
+        """Return (the number of nodes deeper than the limit, the number of all nodes if there are too many, else 0).
+
+        None if neither limit is exceeded.
         """
         limited = self.limit is not None and self.max_depth is None
         deep = sum(limited and depth > self.limit for depth, _, _, _ in cells.values())
@@ -188,7 +192,7 @@ class Reaching:
         return (deep, many) if deep or many else None
 
     def _cycle(self, root: Any, cells: Mapping[Any, Any], links: Mapping[Any, Any]) -> tuple[Any, ...] | None:
-        """The first cycle that a depth-first search meets, with children in order, its first node again at the end."""
+        """Return the first cycle of a depth-first search, with its first node again at the end; None without one."""
 
         def children(node: Any) -> Iterator[Any]:
             ends = self.max_depth is not None and cells[node][0] >= self.max_depth
@@ -217,7 +221,7 @@ class Reaching:
         ties: Mapping[Row, Counter[tuple[Any, Any]]],
         graph: Mapping[Any, Mapping[Any, tuple[Any, Any, Any, int]]],
     ) -> None:
-        """The states of the graph: ranks, roots and links."""
+        """Add the states of the graph: ranks, roots and links."""
         name, node = self.name, self.node
         cell_serde = Tuple(Native, node, Native, Native)
         results.states[name] = [
@@ -253,7 +257,7 @@ class Reaching:
 
 @dataclass(frozen=True)
 class Totalling:
-    """`tree_totals`: rows (node, ("total", sum)) and, for the least node of each cycle, (node, ("cycle", cycle))."""
+    """Computes `tree_totals`: a row (node, ("total", sum)), or for a cycle (its least node, ("cycle", cycle))."""
 
     name: str
     node: Serde[Any]
@@ -262,7 +266,7 @@ class Totalling:
     include_self: bool
 
     def __call__(self, rows: Weighted) -> GraphResults:
-        """Rows (node, value) → the totals and cycles, and the state."""
+        """Turn rows (node, value) into the totals and cycles, and the state."""
         parents: dict[Any, Any] = {}
         owns: dict[Any, Any] = {}
         children: Counter[Any] = Counter()
@@ -273,7 +277,7 @@ class Totalling:
         sums = {node: owns.get(node, 0) for node in {**parents, **children}}
         waiting = Counter(children)
         ready = [node for node in sums if not waiting[node]]
-        for node in ready:  # grows: each node after all of its children
+        for node in ready:  # the list grows: each node is appended after all of its children
             parent = parents.get(node)
             if parent is not None:
                 sums[parent] += sums[node]
@@ -297,7 +301,7 @@ class Totalling:
 
 
 def _cycles(nodes: Iterable[Any], parents: Mapping[Any, Any]) -> Iterator[tuple[Any, ...]]:
-    """The cycles that nodes lie on, each from its least node on, which is again at the end."""
+    """Yield the cycles that nodes are on, each from its least node, which is again at the end."""
     left = set(nodes)
     while left:
         cycle = [next(iter(left))]
@@ -309,7 +313,7 @@ def _cycles(nodes: Iterable[Any], parents: Mapping[Any, Any]) -> Iterator[tuple[
 
 
 def _sorted(nodes: Iterable[Any]) -> list[Any]:
-    """Nodes in order: as Python compares them, or else None, numbers, text, bytes, tuples, structs, others."""
+    """Sort nodes: as Python compares them, or else None, numbers, text, bytes, tuples, structs, other values."""
     return sorted(nodes, key=cmp_to_key(_compared))
 
 

@@ -45,15 +45,15 @@ class WindowSteps(ABC):
 
     @abstractmethod
     def by_a_worker(self, node: nodes.Node) -> None:
-        """No rows, and none in its states."""
+        """Compile a step whose results are undetermined here: without rows, and with empty states."""
 
     @abstractmethod
     def serdes(self, node: nodes.Node) -> tuple[Serde[Any], Serde[Any]]:
-        """The serdes of a step's rows."""
+        """Return the serdes of a step's rows."""
 
     @abstractmethod
     def rows(self, node: nodes.Node) -> DataFrame:
-        """The rows of a step under its serdes, partitioned by key."""
+        """Return the rows of a step, encoded by its serdes and partitioned by key."""
 
     @abstractmethod
     def know(self, node: nodes.Node, frame: DataFrame, home: StepFrames | None = None) -> None:
@@ -65,10 +65,13 @@ class WindowSteps(ABC):
 
     @abstractmethod
     def keyed(self, node: nodes.Node) -> DataFrame:
-        """The rows of a step that have a key."""
+        """Return the rows of a step that have a key."""
 
     def globally_joined(self, node: nodes.GlobalJoin) -> None:
-        """Facts, joined with a global table as of the offsets that a worker has noted; none if they are not known."""
+        """Compile a join of facts with a global table as of the offsets that a worker has noted.
+
+        If the offsets are not known, the result is undetermined, and there are no rows.
+        """
         joined, stream = None, node.inputs[0]
         if self.joined_tables is not None:
             serdes = *self.serdes(stream), *self.serdes(node.table)
@@ -79,7 +82,7 @@ class WindowSteps(ABC):
             self.scope[node] = joined
 
     def valid(self, node: nodes.ValidRows) -> None:
-        """The rows that are there by the clocks of their partitions."""
+        """Compile the rows that are true at the clocks of their partitions."""
         clocks = self.clocks.at(node.topic or None, self.placements[node].partitions)
         valid = ValidFrames(self.frames, node, self.keyed(node.inputs[0]), self.serdes(node), clocks, self.partitioner)
         for name, (kind, frame) in valid.states().items():
@@ -89,16 +92,16 @@ class WindowSteps(ABC):
         self.know(node, there)
 
     def windows_assigned(self, node: nodes.AssignWindows) -> None:
-        """The records, each under its key and each of its windows that are not over."""
+        """Compile a step that puts each record under its key with each of its windows that is not over."""
         self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
 
     def ordered(self, node: nodes.OrderRecords) -> None:
-        """The records that are not late, each in its order."""
+        """Compile a step that gives records their order, and drops late records."""
         orders = self._orders(f"deduplicate '{node.label}'", node)
         self.scope[node] = self.scope[node.inputs[0]].then(OrderStep(node.label, node.windows.lag_ms, orders))
 
     def versions_ordered(self, node: nodes.OrderVersions) -> None:
-        """The records that are not late, each under its key with its moment, with its order beside its value."""
+        """Compile a step that puts records that are not late under key and time, with the order beside the value."""
         ordered = self.scope[node.inputs[0]].then(VersionsStep(self._orders(f"join '{node.label}'", node)))
         self.scope[node] = assigned(ordered, self.frames, node, *self.serdes(node))
 
@@ -108,7 +111,7 @@ class WindowSteps(ABC):
         return FactOrders(where, local, len(topics) == 1 and not node.rekeyed, node.record if node.sent else None)
 
     def deduplicated(self, node: nodes.Deduplicate) -> None:
-        """The first records of their values, as far as their order is known."""
+        """Compile a deduplication: the first records of their `by` values, as far as the order is known."""
         (source,) = node.inputs
         facts = self.scope[source].under(self.frames, *self.serdes(source), source.label)
         numbers, times = topic_numbers(self.plan), self.clocks.event_times
@@ -119,7 +122,7 @@ class WindowSteps(ABC):
         self._capture_marks(node, source, "marks", node.assigned.marked)
 
     def slid(self, node: nodes.Slide) -> None:
-        """The records, each under all sliding windows that exist for its key and contain its moment."""
+        """Compile a step that puts each record under all sliding windows of its key that contain its time."""
         (source,) = node.inputs
         windows = node.assigned.windows
         assert isinstance(windows, SlidingWindows)
@@ -131,13 +134,13 @@ class WindowSteps(ABC):
         self.scope[node] = PendingRows(slid(facts, windows), RowsEntry(*self.serdes(node), True))
 
     def streams_joined(self, join: nodes.StreamStreamJoin) -> None:
-        """Facts of two streams, joined in time."""
+        """Compile a join in time of the facts of two streams."""
         self._joined_in_time(join, JoinedStreams)
         for side, source, moments in zip(("left", "right"), join.inputs, join.assigned, strict=True):
             self._capture_marks(join, source, f"{side}-marks", moments.marked)
 
     def joined_as_of(self, join: nodes.AsOfJoin) -> None:
-        """Facts, joined with the values of another stream at their times."""
+        """Compile a join of facts with the values of another stream as of their times."""
         self._joined_in_time(join, AsOfFrames)
         for marks, source, moments in zip(("marks", "versions-marks"), join.inputs, join.assigned, strict=True):
             self._capture_marks(join, source, marks, moments.marked)
@@ -153,13 +156,16 @@ class WindowSteps(ABC):
             self.scope.capture(name, kind, join, frame)
 
     def closed(self, node: WindowedNode) -> None:
-        """Leave out the windows that are over; the states are the table, the calendar and the marks."""
+        """Close the windows of an aggregate: capture its states, and for a final step select windows that are over."""
         closed = self._closed(node)
         told = closed.told(self.rows(node))
         self._close(node, closed, told, told)
 
     def _close(self, node: WindowedNode, closed: ClosedWindows, told: DataFrame, rows: DataFrame) -> None:
-        """Leave out the windows that are over. Takes all windows, and the rows of windows that have one."""
+        """Capture the states: table, calendar and marks. A final step keeps only the rows of windows that are over.
+
+        `told` has all windows, `rows` the rows of windows that have a row.
+        """
         for name, (kind, frame) in closed.states(told, rows).items():
             self.scope.capture(name, kind, node, frame)
         if node.first is node:
@@ -168,7 +174,10 @@ class WindowSteps(ABC):
             self.know(node, closed.finals(rows))
 
     def values_of_windows(self, node: Any) -> None:
-        """The numbers of different values, or all values, of each window; a window without a row has values, too."""
+        """Compile the number of different values, or the list of values, of each window.
+
+        A window without a row has values, too.
+        """
         (source,) = node.inputs
         key, values = self.serdes(source)[0], node.values
         different = values.verb == "distinct_count"
@@ -198,7 +207,7 @@ class WindowSteps(ABC):
         self._close(node, closed, told, closed.beside(self.rows(node), told))
 
     def _capture_marks(self, step: nodes.Node, facts: nodes.Node, marks: str, windows: Windows) -> None:
-        """The marks of the exchanges before some facts, at the step that waits by them."""
+        """Capture, at `step`, the marks of the exchanges upstream of `facts`, by which the step waits."""
         times, places = self.clocks.event_times, self.placements
         for kept, exchange in marks_kept(marks, facts).items():
             frame = marks_of(self.frames, times, windows, self.plan, exchange, places, self.partitioner)

@@ -2,7 +2,7 @@
 
 Spark finds the files, decompresses them and passes their lines. Spark's own CSV reader is not used: it does not
 distinguish `""` from an empty cell. A quoted value may contain line breaks, so the start of a row depends on the whole
-file before it: files are not split, and several files are read at a time.
+file before it. Therefore files are not split, and several files are read at a time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ _ORDER = "{!r} is not a whole number, and orders the rows"
 
 
 def whole_files(frames: Frames) -> SparkSession:
-    """A session in which one task reads a whole file."""
+    """Return a session in which one task reads a whole file."""
     session = frames.spark.newSession()
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
@@ -43,7 +43,7 @@ def whole_files(frames: Frames) -> SparkSession:
 
 
 def csv_frame(frames: Frames, path: str, where: str, empty: Empty, columns: FileColumns) -> DataFrame:
-    """The rows of a path's files in `TEXT_ROWS` columns. Raises: an error of Spark's for a path without files."""
+    """Read the rows of a path's files in `TEXT_ROWS` columns. Raises: Spark's own error for a path without files."""
     lines = whole_files(frames).read.option("lineSep", "\n").text(path)
     place = f.col("_metadata.file_path"), f.col("_metadata.file_block_start"), f.col("_metadata.file_block_length")
     whole = (place[1] == 0) & (place[2] == f.col("_metadata.file_size"))
@@ -53,14 +53,14 @@ def csv_frame(frames: Frames, path: str, where: str, empty: Empty, columns: File
 
 @dataclass(frozen=True)
 class CsvFiles:
-    """Reads files, the lines of each one after the other."""
+    """Reads files: the lines of one file after the other."""
 
     where: str
     empty: Empty
     columns: FileColumns = field(default_factory=FileColumns)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Columns `text path whole` → `TEXT_ROWS` columns. Raises: DataError; ConfigurationError; ConnectorError."""
+        """Turn columns `text path whole` into `TEXT_ROWS`. Raises: DataError; ConfigurationError; ConnectorError."""
         schema = arrow_schema(TEXT_ROWS)
         rows = self._rows(batches)
         while some := list(islice(rows, _ROWS_A_BATCH)):
@@ -85,7 +85,7 @@ class CsvFiles:
             yield text.decode(errors="surrogateescape") + "\n"
 
     def rows_of(self, lines: Iterator[str], where: str) -> Iterator[tuple[Any, ...]]:
-        """Key, value, timestamp, order and no reason of the rows of one file. Raises: DataError."""
+        """Yield (key, value, timestamp, order, None) for each row of one file. Raises: DataError."""
         rows = csv_rows(lines)
         names = [name or "" for name in next(rows, (0, []))[1]]
         if not names:
@@ -107,7 +107,7 @@ class CsvFiles:
                 raise DataError(f"line {number}: {error}") from error
 
     def _places(self, names: list[str], where: str) -> dict[str, int]:
-        """The places of columns. Raises: ConfigurationError for one that is missing, or there twice."""
+        """Return the index of each column. Raises: ConfigurationError for a column that is missing, or there twice."""
         columns = self.columns
         named = [columns.key, columns.values[0], columns.timestamp, *([columns.order] if columns.order else [])]
         for name in named:

@@ -1,12 +1,13 @@
 """The columns of files that have the parts of records: `--map TOPIC:ROLE=COLUMN`, and Debezium's envelope.
 
     key, value, timestamp   columns of these names, unless others are named
-    value=A,B  value=*      a JSON object of some columns, or of all that have no other role; of typed columns only
-    order                   a column of whole numbers, times or days that orders the records before file and place
+    value=A,B  value=*      a JSON object of some columns, or of all columns without another role; of typed columns only
+    order                   a column of whole numbers, times or days by which records are sorted, before file and place
 
-With `envelope=debezium` each row is a change event: `op` c, u or r has the new row in `after`, and d the old one in
-`before`, which makes a tombstone. Columns of key and value are fields of that row, the timestamp is the event's
-`ts_ms`, and `order` may be a field of the source, as in `source.lsn`. Text events may be in `payload`.
+With `envelope=debezium` each row is a change event. An event with `op` c, u or r has the new row in `after`; an event
+with `op` d has the old row in `before`, and makes a tombstone. Columns of key and value are fields of that row, the
+timestamp is the event's `ts_ms`, and `order` may be a field of the source, such as `source.lsn`. Text events may be in
+`payload`.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ _EVENT = ("before", "after", "op", "ts_ms", "source")
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Roles to names of columns. `order` is empty if records have the order of times, files and places."""
+    """The columns' names by role. `order` is empty if records are sorted by times, files and places."""
 
     key: str = "key"
     values: tuple[str, ...] = ("value",)
@@ -41,7 +42,7 @@ class FileColumns:
 
     @classmethod
     def of(cls, topic: str, roles: Mapping[str, str]) -> "FileColumns":
-        """The columns that roles name. Raises: ConfigurationError for an unknown role, or one without a column."""
+        """Return the columns that roles name. Raises: ConfigurationError for an unknown role, or without a column."""
         for role, column in roles.items():
             if role not in _ROLES or not column or (role == "envelope" and column != DEBEZIUM):
                 raise ConfigurationError(
@@ -54,11 +55,11 @@ class FileColumns:
 
     @property
     def single(self) -> bool:
-        """Whether the value is one column, not an object of several."""
+        """Whether the value is one column, rather than an object of several columns."""
         return self.values != ("*",) and len(self.values) == 1
 
     def text_schema(self) -> str:
-        """The schema of JSON lines: text, milliseconds, numbers."""
+        """Return the schema by which JSON lines are read: text, milliseconds, numbers."""
         if self.envelope:
             return EVENT_TEXT
         kinds = {self.key: "string", self.values[0]: "string", self.timestamp: "bigint"}
@@ -66,7 +67,7 @@ class FileColumns:
         return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
 
     def check(self, names: list[str], where: str) -> None:
-        """Raises: ConfigurationError if a column is missing."""
+        """Check that all columns are among `names`. Raises: ConfigurationError if a column is missing."""
         wanted = {self.key, *self.values, self.order} - {"", "*"}
         if self.timestamp != "timestamp":
             wanted.add(self.timestamp)
@@ -79,14 +80,14 @@ class FileColumns:
             )
 
     def all_of(self, names: list[str]) -> list[str]:
-        """The columns of a frame that are read."""
+        """Return the columns of a frame that are read."""
         if self.envelope:
             return [name for name in _EVENT if name in names]
         wanted = names if self.values == ("*",) else [self.key, *self.values, self.timestamp, self.order]
         return [name for name in dict.fromkeys(wanted) if name in names]
 
     def value_of(self, types: Mapping[str, str]) -> tuple[Column, str]:
-        """The value and its type."""
+        """Return the column of values and its type."""
         if self.single:
             return f.col(f"`{self.values[0]}`"), types[self.values[0]]
         others = {self.key, self.timestamp, self.order}
@@ -95,7 +96,7 @@ class FileColumns:
 
 
 def as_bytes(column: Column, kind: str) -> Column:
-    """Binary as it is, nested types as JSON, all others as text."""
+    """Convert a column: binary is unchanged, nested types become JSON, all other types text."""
     if kind == "binary":
         return column
     text = f.to_json(column, {"ignoreNullFields": "false"}) if kind.startswith(_NESTED) else column.cast("string")
@@ -103,7 +104,7 @@ def as_bytes(column: Column, kind: str) -> Column:
 
 
 def order_of(column: str, types: Mapping[str, str], where: str) -> Column:
-    """A column as a number by which rows are sorted. Raises: ConfigurationError for a type without one."""
+    """Convert a column to a number by which rows are sorted. Raises: ConfigurationError for an unsuitable type."""
     kind = types[column]
     if kind.startswith("timestamp"):
         return f.unix_micros(f.col(f"`{column}`").cast("timestamp"))
@@ -118,7 +119,7 @@ def order_of(column: str, types: Mapping[str, str], where: str) -> Column:
 
 
 def event_rows(frame: DataFrame, columns: FileColumns, where: str) -> tuple[DataFrame, dict[str, str]]:
-    """Events of Debezium with columns `k v t seq wrong`, and the types of key and value: `binary` or `text`.
+    """Read events of Debezium as columns `k v t seq wrong`; return also the types of key and value, `binary` or `text`.
 
     Raises: ConfigurationError if the row has no such field, or is neither a struct nor text.
     """
@@ -149,7 +150,7 @@ def event_rows(frame: DataFrame, columns: FileColumns, where: str) -> tuple[Data
 
 
 def _unpacked(frame: DataFrame) -> DataFrame:
-    """Events in JSON lines, with the fields of `payload` where there is one."""
+    """Return events in JSON lines, with the fields of `payload` if the event has a payload."""
     inside = {name: f.get_json_object("payload", f"$['{name}']") for name in _EVENT}
     kinds = dict(frame.dtypes)
     there = f.col("payload").isNotNull()
@@ -159,7 +160,7 @@ def _unpacked(frame: DataFrame) -> DataFrame:
 
 
 def _field(row: Column, kind: DataType, name: str, where: str) -> tuple[Column, str]:
-    """A field of a row as bytes, and its type. Raises: ConfigurationError."""
+    """Return a field of a row as bytes, and its type. Raises: ConfigurationError."""
     if isinstance(kind, StringType):
         return f.get_json_object(row, f"$['{name}']").cast("binary"), "text"
     if not isinstance(kind, StructType):
@@ -177,7 +178,7 @@ def _field(row: Column, kind: DataType, name: str, where: str) -> tuple[Column, 
 
 
 def _of_event(frame: DataFrame, name: str) -> Column:
-    """A field of the event, or of its source."""
+    """Return a field of the event, or of its source."""
     outer, _, inner = name.partition(".")
     if inner and dict(frame.dtypes).get(outer) == "string":
         return f.get_json_object(outer, f"$['{inner}']")

@@ -1,7 +1,7 @@
-"""Compares the schemas of all files of a path, by the footers of Parquet and ORC. Spark reads the schema of one file.
+"""Compares the schemas of all files of a path, by the footers of Parquet and ORC. Spark reads only one file's schema.
 
-If a file lacks a column, Spark would read nulls, which are tombstones. Spark has no type for nanoseconds: it reads them
-as whole numbers, which look like milliseconds. The footers have the unit.
+If a file lacks a column, Spark would read nulls, which are tombstones. Spark has no type for nanoseconds, so it reads
+them as whole numbers, which look like milliseconds. The footers have the unit.
 """
 
 from collections.abc import Collection
@@ -25,8 +25,8 @@ def has_nanoseconds(
 ) -> bool:
     """Whether the column `timestamp` of files is in nanoseconds; False for formats other than Parquet.
 
-    Raises: ConfigurationError if a column of `names` is in some files only, or of several types, or if another one than
-    `timestamp` is a time in nanoseconds; ConnectorError for a file without a footer.
+    Raises: ConfigurationError if a column of `names` is in some files only, or has several types, or if a column other
+    than `timestamp` is a time in nanoseconds; ConnectorError for a file without a footer.
     """
     if form not in {"parquet", "orc"}:
         return False
@@ -36,7 +36,7 @@ def has_nanoseconds(
         kinds = list(threads.map(lambda file: footer(spark, file, names), files))
     for name in names:
         if without := [unquote(file) for file, kind in zip(files, kinds, strict=True) if not kind[name]]:
-            if len(without) == len(files):  # it is in the names of folders
+            if len(without) == len(files):  # the column is in the names of folders
                 continue
             raise ConfigurationError(
                 f"{where}: column '{name}' is not in all files: {len(without):,} of {len(files):,} have none, such as "
@@ -59,7 +59,7 @@ def has_nanoseconds(
 
 
 def _parquet(spark: SparkSession, file: str, names: Collection[str]) -> dict[str, str]:
-    """The types of a file's columns by its footer; empty for a column that it does not have."""
+    """Return the types of a Parquet file's columns, by its footer; empty for a column that the file does not have."""
     jvm: Any = spark._jvm
     jsc: Any = spark.sparkContext._jsc
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
@@ -81,7 +81,7 @@ def _kind(schema: Any, name: str) -> str:
 
 
 def _orc(spark: SparkSession, file: str, names: Collection[str]) -> dict[str, str]:
-    """The same of a file of ORC: `there` for a column that it has."""
+    """Return `there` for each column that an ORC file has, by its footer; empty for other columns."""
     jvm: Any = spark._jvm
     jsc: Any = spark.sparkContext._jsc
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))

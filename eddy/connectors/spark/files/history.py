@@ -1,12 +1,12 @@
 """Files with records that a source's topic no longer holds: their order, and their fingerprint in the metadata.
 
-Records of files precede the topic's records. If a column orders them, they are in its order. Otherwise, if all records
-of files have a timestamp, they are in timestamp order. Records of one number or time, and all records if one has no
-timestamp, are in the order of their files by path, and then of their places in the file. All files of a topic are one
-history, however many options name them.
+Records of files precede the topic's records. They are sorted by the column that was named as `order`; without such a
+column by timestamp, if all records of files have a timestamp. Records with equal numbers or times, and all records if
+one record has no timestamp, are sorted by the paths of their files, and then by their places in the file. All files of
+a topic are one history, however many options name them.
 
-Rows that a backfill has read from files are in its states and not in the topics. So a fingerprint of them is stored
-with the application, and a computation without the same rows cannot prove a difference.
+Rows that a backfill has read from files are in its states and not in the topics. So a fingerprint of these rows is
+stored with the application, and a computation without the same rows cannot prove a difference.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ from eddy.topology.plan.plan import Source
 __all__ = ["Columns", "Files", "History", "described", "noted", "options", "read_histories", "unlike"]
 
 Files = Mapping[str, str | Sequence[str]]
-"""By topic, one path of files or several."""
+"""One path of files, or several, by topic."""
 Columns = Mapping[str, Mapping[str, str]]
-"""By topic, roles and the columns that have them: see `file_columns.py`."""
+"""The names of columns by topic and role: see `file_columns.py`."""
 
 _PLACE_BITS = 40
-"""The low bits of the offset of a row of a file are its place, the high bits the number of the file."""
+"""The number of low bits in the offset of a file's row that have its place; the high bits have the file's number."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*?)(?=\n\tat )", re.MULTILINE | re.DOTALL)
 
 
@@ -47,7 +47,7 @@ _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*?)(?=\n\tat )", re.MULTILINE | re.
 class History:
     """The files of one source: frames with readers that return `RAW` columns with partition -1.
 
-    Offsets are in the order of the files. `by_time` says whether timestamps order them first.
+    Offsets are in the order of the files. `by_time`: records are sorted by timestamps first.
     """
 
     raw: list[tuple[DataFrame, Reader]]
@@ -56,7 +56,7 @@ class History:
     noted: FilesRead
 
     def remark(self, topic: str) -> str:
-        """A remark about the order of the records; empty if none is needed."""
+        """Return a remark about the order of the records; empty if none is needed."""
         if not 0 < self.timeless < self.noted.rows:
             return ""
         return (
@@ -73,7 +73,7 @@ def read_histories(
     empty: Empty = None,
     columns: Columns | None = None,
 ) -> dict[str, History]:
-    """The histories by topic. One job for each counts the rows. `empty` is the meaning of CSV's empty cells.
+    """Read the histories by topic. One job for each counts the rows. `empty` is the meaning of CSV's empty cells.
 
     Raises: ConfigurationError; ConnectorError; DataError for CSV that cannot be read.
     """
@@ -101,12 +101,12 @@ def read_histories(
 
 
 def noted(histories: Mapping[str, History]) -> dict[str, FilesRead]:
-    """The fingerprints of histories, by topic."""
+    """Return the fingerprints of histories, by topic."""
     return {topic: history.noted for topic, history in histories.items()}
 
 
 def described(files: Mapping[str, FilesRead]) -> str:
-    """Files as text for a message."""
+    """Describe files in a text for a message."""
     return "; ".join(
         f"{topic}: {read.rows:,} rows of {read.files:,} files, {read.first} to {read.last}"
         if read.files > 1
@@ -116,7 +116,7 @@ def described(files: Mapping[str, FilesRead]) -> str:
 
 
 def options(files: Mapping[str, FilesRead]) -> str:
-    """The command-line options that name these files."""
+    """Return the command-line options that name these files."""
     meanings = {f"--empty-is-{read.empty}": None for read in files.values() if read.empty}
     named = [f"--input {shlex.quote(f'{topic}={path}')}" for topic in sorted(files) for path in files[topic].given]
     maps = [
@@ -128,7 +128,7 @@ def options(files: Mapping[str, FilesRead]) -> str:
 
 
 def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Mapping[str, str]:
-    """The topics whose files differ from the earlier ones, each with the difference."""
+    """Return the topics whose files differ from the earlier files, each with the difference."""
     found = {}
     for topic in sorted(before.keys() & now.keys()):
         was, is_ = before[topic], now[topic]
@@ -162,7 +162,7 @@ def _history(frames: Frames, source: Source, paths: list[str], empty: Empty, rol
 
 
 def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
-    """Raises: ConfigurationError for a file that is given twice; DataError for rows that are not records."""
+    """Check rows. Raises: ConfigurationError for a file that is given twice; DataError for rows that are no records."""
     if twice := [row["path"] for row, other in pairwise(rows) if row["path"] == other["path"]]:
         raise ConfigurationError(
             f"files for topic '{topic}': {unquote(twice[0])} is given twice, by {' and by '.join(paths)}; its rows "
@@ -178,8 +178,9 @@ def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
 
 
 def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row]:
-    """For each non-empty file the number of rows, of rows without a time and of wrong ones, and an order-independent
-    hash.
+    """Return, for each non-empty file, the numbers of rows, of rows without a time and of wrong rows, and a hash.
+
+    The hash of the rows does not depend on their order.
     """
     each = [
         part.frame.select(
@@ -199,7 +200,7 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
 
 @contextlib.contextmanager
 def _named_errors(topic: str) -> Iterator[None]:
-    """Errors of Spark's with the cause that it names last, and the topic."""
+    """Add the topic to Spark's errors in the block, and the cause that Spark names last."""
     try:
         with spark_errors():
             yield
@@ -230,7 +231,7 @@ def _check_order(frames: Frames, topic: str, read: Collection[FileRows], order: 
 def _in_order(
     frames: Frames, topic: str, read: Collection[FileRows], index: DataFrame
 ) -> list[tuple[DataFrame, Reader]]:
-    """Rows in the order of their numbers, then of files and places, sorted once."""
+    """Sort rows once, by their numbers, then by files and places."""
     each = [
         _placed(part.frame, index).withColumns({"given": f.lit(at), "seen": f.monotonically_increasing_id()})
         for at, part in enumerate(read)
@@ -244,12 +245,12 @@ def _in_order(
 
 
 def _placed(rows: DataFrame, index: DataFrame) -> DataFrame:
-    """Rows with the number of their file; a broadcast join keeps them in their splits, and in their order."""
+    """Add the number of its file to each row; a broadcast join keeps rows in their splits, and in their order."""
     return rows.join(f.broadcast(index), "path")
 
 
 def _raw(rows: DataFrame, topic: str, offset: Column | None = None) -> DataFrame:
-    """The columns of `RAW`."""
+    """Select the columns of `RAW`."""
     place = f.shiftleft("number", _PLACE_BITS) + f.col("place") if offset is None else offset
     columns = {
         "o": place,

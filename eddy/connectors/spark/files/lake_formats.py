@@ -1,6 +1,6 @@
-"""Formats of files in a lake, and whether this session of Spark has them.
+"""Formats of files in a lake, and a check that this session of Spark has them.
 
-Parquet, ORC, JSON and CSV are Spark's own. Avro, Delta and Iceberg come with packages, which a session has or lacks.
+Parquet, ORC, JSON and CSV are Spark's own. Avro, Delta and Iceberg need packages, which a session has or lacks.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ _PACKAGES = {
     "delta": "io.delta:delta-spark_2.13:VERSION",
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{release}_2.13:VERSION",
 }
-"""Where packages of formats are found, with the version of Spark, and its first two numbers."""
+"""The Maven coordinates of formats' packages, with places for Spark's version, or its first two numbers."""
 
 
 def check_format(spark: SparkSession, form: str, where: str) -> None:
-    """Raises: ConfigurationError if the session has no package for a format."""
+    """Check that the session has the package of a format. Raises: ConfigurationError if it has none."""
     session: Any = spark._jsparkSession
     sources: Any = spark._jvm.org.apache.spark.sql.execution.datasources  # type: ignore[union-attr]
     try:

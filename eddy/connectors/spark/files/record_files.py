@@ -1,10 +1,10 @@
 """Files of records: Parquet, ORC, Avro, CSV, JSON lines; the last two also compressed with gzip.
 
-The columns are those of `file_columns.py`: `key` and `value`, and `timestamp` where there is one, in milliseconds or as
-the format's own type. Binary columns have the bytes that the topic would have. Text is converted for the source's
-serde: a string is unchanged, a number is read from its digits, JSON is parsed. Structs and lists are JSON.
+The columns are named in `file_columns.py`: `key` and `value`, and perhaps `timestamp`, in milliseconds or as the
+format's own type. Binary columns have the bytes that the topic would have. Text is converted for the source's serde: a
+string is unchanged, a number is read from its digits, JSON is parsed. Structs and lists become JSON.
 
-Spark gives several small files to one task, in its own order, and splits large ones of Parquet and JSON lines. A row's
+Spark gives several small files to one task, in its own order, and splits large files of Parquet and JSON lines. A row's
 place is known nevertheless:
 
     Parquet             its index in the file, a column that Spark provides
@@ -44,7 +44,7 @@ _FORMATS = {
     ".jsonl": "json",
 }
 _NANOSECONDS = 1_000_000
-"""The number of nanoseconds in a millisecond."""
+"""The nanoseconds in a millisecond."""
 _SHOWN = 80
 
 
@@ -62,7 +62,7 @@ class FileRows:
 def file_rows(
     frames: Frames, source: Source, path: str, empty: Empty = None, columns: FileColumns | None = None
 ) -> FileRows:
-    """The rows of the files of one path. `empty` is the meaning of CSV's empty cells.
+    """Read the rows of the files of one path. `empty` is the meaning of CSV's empty cells.
 
     Raises: ConfigurationError for an unknown ending, a missing column, or text that the serde cannot read.
     """
@@ -95,7 +95,7 @@ def file_rows(
 
 
 def _format(path: str) -> str | None:
-    """The format of a file, by the ending of its path."""
+    """Return the format of a file, by the ending of its path; None if the ending is unknown."""
     name = path.rstrip("/*")
     plain = name.removesuffix(".gz")
     form = next((form for ending, form in _FORMATS.items() if plain.endswith(ending)), None)
@@ -105,12 +105,12 @@ def _format(path: str) -> str | None:
 def _typed_columns(
     frames: Frames, path: str, form: str, where: str, columns: FileColumns
 ) -> tuple[DataFrame, dict[str, str]]:
-    """The rows of files with typed columns, and the types of key and value. Raises: ConfigurationError."""
+    """Read the rows of files with typed columns; return also the types of key and value. Raises: ConfigurationError."""
     check_format(frames.spark, form, where)
     session = whole_files(frames) if form in {"orc", "avro"} else frames.spark
     reader = session.read
     if form == "json":
-        # Without a mode a line that is not JSON is a row of nulls.
+        # In Spark's default mode a line that is not JSON would be a row of nulls.
         reader = reader.schema(columns.text_schema()).option("mode", "FAILFAST")
     frame = _found(where, lambda: reader.format(form).load(path))
     columns.check(frame.columns, where)
@@ -129,7 +129,7 @@ def _typed_columns(
 def _plain_rows(
     frame: DataFrame, columns: FileColumns, nanoseconds: bool, where: str
 ) -> tuple[DataFrame, dict[str, str]]:
-    """Rows of typed columns with `k v t seq wrong`, and the types of key and value."""
+    """Turn rows of typed columns into `k v t seq wrong`; return also the types of key and value."""
     types = dict(frame.dtypes)
     value, value_type = columns.value_of(types)
     order, wrong = f.lit(None).cast("bigint"), f.lit(None).cast("string")
@@ -155,7 +155,7 @@ def _found(where: str, load: Callable[[], DataFrame]) -> DataFrame:
 
 
 def _time(name: str, kind: str | None) -> Column:
-    """The column of times, of this type, in milliseconds."""
+    """Convert the column of times, of the type `kind`, to milliseconds."""
     if kind is None:
         return f.lit(None).cast("long")
     column = f.col(f"`{name}`")
@@ -167,7 +167,7 @@ def _time(name: str, kind: str | None) -> Column:
 
 
 def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:
-    """From text to the bytes of a serde."""
+    """Return the function from text to the bytes of a serde; None if the serde cannot read text."""
     if serde.name == "int64":
         return lambda text: Int64.encode(int(text))
     if serde.name == "float64":
@@ -181,8 +181,8 @@ def _reader(serde: Serde[Any]) -> Callable[[str], bytes] | None:
 class FromText:
     """Converts UTF-8 text to the bytes of a serde; a column whose serde is None already holds bytes.
 
-    With `splits`, column `o` has the offset of a row's split, and the row's index in the split is added: all rows of a
-    split arrive in order in one task.
+    With `splits`, column `o` has the offset of a row's split, to which the row's index in the split is added. All rows
+    of a split arrive in order in one task.
     """
 
     where: str
@@ -190,11 +190,11 @@ class FromText:
     splits: bool
 
     def numbered(self) -> "FromText":
-        """The same for rows whose `o` has their places already."""
+        """Return the same conversion for rows whose `o` has their places already."""
         return replace(self, splits=False)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Input: `RAW` columns. Output: the same columns."""
+        """Convert the text in `RAW` columns, and return `RAW` columns."""
         schema = arrow_schema(RAW)
         offsets = schema.get_field_index("o")
         split, index = -1, 0

@@ -1,10 +1,10 @@
 """The rows of a linear recursion that cycles reach, from a frontier on, found with DataFrames.
 
     R    the frontier, and all rows that repeated applications of op make of it
-    L    the largest part of R in which op makes each row of some row of L
+    L    the largest part of R such that op makes each row of L from a row of L
 
-If R is finite, each row of L has a predecessor in L, and so an endless path backwards: a cycle leads to it. Only rows
-are compared, not weights, so the result is right as long as no row is retracted.
+If R is finite, each row of L has a predecessor in L, and so an endless path backwards. So a cycle leads to the row.
+Only rows are compared, not weights, so the result is right as long as no row is retracted.
 """
 
 from collections.abc import Callable
@@ -24,20 +24,20 @@ Op = Callable[[DataFrame], DataFrame]
 
 
 class TakenBackError(Exception):
-    """The recursion has rows of negative weight: whether a cycle reaches a row then depends on weights."""
+    """The recursion has rows of negative weight, so that it depends on weights whether a cycle reaches a row."""
 
 
 def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:
-    """The rows that cycles reach, with weight 1, and their number; None if rows were new after `most` iterations.
+    """Return the rows that cycles reach, with weight 1, and their number.
 
-    `op` need not merge rows. Raises: TakenBackError.
+    Returns None if there were new rows even after `most` iterations. `op` need not merge rows. Raises: TakenBackError.
     """
     rows = _reach(frames, start, op, most)
     return None if rows is None else _peel(frames, rows, op)
 
 
 def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = False) -> DataFrame:
-    """The rows that are not in `others`, compared by these columns; with `keep` the rows that are in `others`."""
+    """Return the rows that are not in `others`, compared by `columns`; with `keep` the rows that are in `others`."""
     same = f.lit(True)
     theirs = others.select(*(f.col(name).alias(f"other_{name}") for name in columns)).distinct()
     for name in columns:

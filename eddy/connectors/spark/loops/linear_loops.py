@@ -6,11 +6,11 @@ Each frontier is merged and checkpointed, so that an iteration's query plan cont
 of a join inside the loop is already partitioned by key, and so is a merged frontier: an iteration shuffles once.
 
 A frontier equal to an earlier one repeats for ever, since op is a function of the frontier alone. Then, and at
-iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`), and the recursion runs again
-without them: they wait, and their keys have no row downstream, as in a worker (docs/adr/0027-held.md). No other row
-depends on them. An endless sequence of new rows is an error, and so is a cycle in a stream.
+iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`). The recursion runs again
+without these rows: they wait, and their keys have no row downstream, as in a worker (docs/adr/0027-held.md). No other
+row depends on them. An endless sequence of new rows is an error, and so is a cycle in a stream.
 
-Where each key leads to one other key the sum is made by doubling (`pointer_doubling.py`), without frontiers.
+If each key leads to one other key, the sum is made by doubling (`pointer_doubling.py`), without frontiers.
 
 If a frontier is small, several iterations run in one job; iterations after the end of the recursion have no rows.
 """
@@ -33,12 +33,12 @@ from eddy.topology.plan.plan import Node, Recursion
 __all__ = ["run"]
 
 _FEW, _AHEAD = 20_000, 4
-"""For a frontier of fewer rows than the first number, the second number of iterations run in one job, which costs less
-than several jobs.
+"""If a frontier has fewer rows than the first number, as many iterations as the second number run in one job, which
+costs less than several jobs.
 """
 _FIRST_LOOK = 16
 _FEWEST_ITERATIONS = 32
-"""The iterations of a search for cycles, at least `limit`, after which rows are considered endless."""
+"""A search for cycles considers rows endless after this many iterations, or after `limit` if that is greater."""
 _AGAIN = "its rows of this wave equal the rows of an earlier one"
 _ENDLESS = "its path does not end"
 _TAKEN_BACK = (
@@ -67,7 +67,7 @@ class _Remembered:
         return name in self._unions
 
     def give(self, compiler: StepCompiler) -> None:
-        """Store the sums as states."""
+        """Capture the sums as states of the plan's steps."""
         for name, (node, kind, unions) in self._unions.items():
             parts = []
             for iteration, union in unions.items():
@@ -148,7 +148,7 @@ class _Loop:
         rows = doubled(self._compiler, self._node, seed)
         if rows is None:
             return False
-        self._op(rows, self._remembered.capture, True)  # op is linear: so are the states of its steps
+        self._op(rows, self._remembered.capture, True)  # op is linear, so the states of its steps are sums, too
         self._total.add(rows)
         return True
 
@@ -163,7 +163,7 @@ class _Loop:
             return scope[node.result].under(self._frames, *self._serdes, node.label)
 
     def _going_on(self, whole: DataFrame) -> DataFrame:
-        """The rows of a frontier to which `op` is applied; the `reached` ones wait."""
+        """Return the rows of a frontier to which `op` is applied; the rows of `reached` wait."""
         return whole if self.reached is None else self._frames.lazy(without(whole, self.reached, "k", "v"))
 
     def _add(self, whole: DataFrame, frontier: DataFrame, iteration: int) -> None:
@@ -203,7 +203,7 @@ class _Loop:
         return True
 
     def _check(self, frontier: DataFrame, iteration: int, count: int) -> None:
-        """Raises: LoopLimitError for rows that a worker would not hold, or might not hold."""
+        """Check the rows that cycles reach. Raises: LoopLimitError if a worker would not, or might not, hold them."""
         assert self.reached is not None
         with spark_errors():
             taken_back = self._total.sum().where("w < 0").first() is not None
@@ -257,7 +257,7 @@ def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
 
 
 def _merged(frames: Frames, made: DataFrame) -> DataFrame:
-    """Equal facts of one iteration merged, with their weights added."""
+    """Merge equal facts of one iteration, and add their weights."""
     others = [f.max(name).alias(name) for name in ("kc", "vc", "t", "s", "h")]
     merged = frames.partitioned(made).groupBy("k", "v").agg(*others, f.sum("w").alias("w"))
     return merged.select(*names(FACTS))

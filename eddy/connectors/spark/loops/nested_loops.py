@@ -3,13 +3,14 @@
     bindings     X(0) = ∅       X(n+1) = op(X(n))
     recursion    X(0) = seed    X(n+1) = seed + op(X(n))
 
-Each iteration computes the definitions from the rows of the previous iteration, and compares the two. A worker's traces
-are the differences between iterations, however the worker computed them. Traces of loops inside loops are indexed by
-two iterations, and are not computed.
+Each iteration computes the definitions from the rows of the previous iteration, and compares the results with these
+rows. A worker's traces are the differences between iterations, however the worker computed them. Traces of loops inside
+loops are indexed by two iterations, and are not computed.
 
-If a loop exceeds a bound, a worker withholds its rows, or, in a loop that keeps all keys, the rows of some keys, and
-queues its input (docs/adr/0029-bounds.md). Spark cannot know whether a worker's rows or seconds would suffice, so a
-bound is an error here, in any iteration of an enclosing loop. In one task the worker's own circuit withholds the rows.
+If a loop exceeds a bound, a worker withholds the loop's rows (in a loop that keeps all keys only the rows of some
+keys), and queues its input (docs/adr/0029-bounds.md). Spark cannot know whether a worker's limits of rows and seconds
+would suffice, so here an exceeded bound is an error, in any iteration of an enclosing loop. In one task the worker's
+own circuit withholds the rows.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from eddy.topology.plan.plan import Loop, Node
 __all__ = ["run"]
 
 _MERGED = 16
-"""The iterations whose rows are in memory at once."""
+"""The number of iterations whose rows are in memory at once."""
 _INSIDE = "the trace of a loop inside a loop is indexed by two iterations, which Spark does not compute"
 _NOT_ASKED = "traces of loops were not requested"
 
@@ -37,7 +38,7 @@ _NOT_ASKED = "traces of loops were not requested"
 class _Traces:
     """The traces of the body: the differences of its rows between consecutive iterations.
 
-    From time to time they are merged, and all rows before those of the last iteration are dropped.
+    From time to time the differences are merged, and all rows of earlier iterations than the last are dropped.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -57,7 +58,7 @@ class _Traces:
         self._last[name] = frame
 
     def end(self, iteration: StepFrames) -> None:
-        """The rows of an iteration are computed."""
+        """Note that the rows of an iteration are computed."""
         self._past.append(iteration)
         if len(self._past) <= _MERGED:
             return
@@ -116,7 +117,7 @@ def run(compiler: StepCompiler, loop: Loop) -> None:
 
 
 def _start(compiler: StepCompiler, loop: Loop) -> list[DataFrame]:
-    """The bindings before the first iteration: the seed of a recursion, empty in a block."""
+    """Return the bindings before the first iteration: the seed of a recursion, or empty frames in a block."""
     frames = compiler.frames
     if not loop.seeded:
         return [frames.empty() for _ in loop.variables]
@@ -125,7 +126,7 @@ def _start(compiler: StepCompiler, loop: Loop) -> list[DataFrame]:
 
 
 def _result(compiler: StepCompiler, loop: Loop, index: int) -> DataFrame:
-    """A binding after the iteration: its definition, and in a recursion also the seed."""
+    """Return a binding after the iteration: the rows of its definition, and in a recursion also of the seed."""
     frames = compiler.frames
     key, value = compiler.serdes(loop.variables[index])
     parts = [compiler.scope[loop.results[index]].under(frames, key, value, loop.label)]
@@ -167,14 +168,14 @@ def _leave(compiler: StepCompiler, loop: Loop, bindings: list[DataFrame]) -> Non
 
 
 def _numbered(rows: DataFrame, index: int) -> DataFrame:
-    """Rows of a binding with its number before their keys and values, as in states of several bindings."""
+    """Put a binding's number before the keys and values of its rows, as in states of several bindings."""
     number = f.lit(bytes([index]))
     columns = {name: f.concat(number, f.col(name)) for name in ("k", "kc", "v", "vc")}  # `concat` keeps null
     return rows.withColumns(columns)
 
 
 def _put(compiler: StepCompiler, node: Node, rows: DataFrame) -> None:
-    """Set the rows of a loop inside a loop: its result is a step of the enclosing iteration."""
+    """Set the rows of a loop inside a loop, whose result is a step of the enclosing iteration."""
     compiler.scope[node] = PendingRows(rows, RowsEntry(*compiler.serdes(node)))
 
 

@@ -5,11 +5,12 @@
     M(2n)    M(n) applied twice
     S(2n)    S(n) + M(n) of S(n), which are the waves 0 to 2n - 1
 
-until no key has n steps. It applies if op is one join with at most one row for each key, if the next key depends on
-nothing but the key and the joined row, and if the next value does so, too, or is the value itself. Whether the author's
-function does so is tried and then proved: M(1) is computed by calls with a token in place of the value; in the end op
-is applied to each row of the sum, and has to return the row that M(1) predicts. Then each wave of op is a wave of M(1),
-because seeds have no negative weights, so that no row cancels in the sum. Otherwise waves are computed one by one.
+until no key has n steps. Doubling applies if op is one join with at most one row for each key, if the next key depends
+only on the key and the joined row, and if the next value depends only on these, too, or is the value itself. Whether
+the author's function is so is tried and then proved. M(1) is computed by calls with a token in place of the value. In
+the end op is applied to each row of the sum, and has to return the row that M(1) predicts. Then each wave of op is a
+wave of M(1), because seeds have no negative weights, so that no row cancels in the sum. Otherwise waves are computed
+one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,18 +38,18 @@ from eddy.topology.plan.plan import Node, Recursion
 __all__ = ["doubled"]
 
 _MOVES = "k binary, to binary, toc binary, mv binary, mvc binary, keeps boolean"
-"""A key, the next key, and the next value; `keeps`: the value does not change. A null key: the function refused."""
+"""A key, the next key, and the next value. `keeps`: the value does not change. A null key: the function has failed."""
 _WRONG = "wrong long"
 
 
 def doubled(compiler: StepCompiler, node: Recursion, seed: DataFrame) -> DataFrame | None:
-    """The sum of all waves, merged; None if op is no such join, or a path is longer than the limit or a cycle."""
+    """Return the sum of all waves, merged; None if doubling does not apply, or a path is a cycle or too long."""
     join = _only_join(compiler, node)
     return None if join is None else _Doubling(compiler, node, join).sum(seed)
 
 
 def _only_join(compiler: StepCompiler, node: Recursion) -> Node | None:
-    """The join that op consists of, under one key serde."""
+    """Return the join if op is one join whose sides have one key serde; otherwise None."""
     join = node.result
     if not join.bilinear or compiler.scopes.body[node] != [join] or node.variable not in join.inputs:
         return None
@@ -64,7 +65,7 @@ class _Doubling:
         self._serdes = compiler.serdes(node)
 
     def sum(self, seed: DataFrame) -> DataFrame | None:
-        """The sum of all waves; None if it is not proved."""
+        """Return the sum of all waves; None if it is not proved."""
         frames, limit = self._frames, self._node.bound.limit
         others = self._compiler.keyed(self._other)
         if self._other.kind != "table" and _some(others.groupBy("k").agg(f.sum("w").alias("n")).where("n <> 1")):
@@ -83,7 +84,7 @@ class _Doubling:
         if wrong:
             return None
         while count:
-            # Each time fewer keys lead so far on, unless all that do lead to a cycle.
+            # Each time fewer keys have paths of so many steps. If not, all these paths lead to a cycle.
             if steps > limit or count >= before:
                 return None
             before = count
@@ -95,7 +96,7 @@ class _Doubling:
         return rows if self._proved(rows, first) else None
 
     def _asked(self, others: DataFrame) -> DataFrame:
-        """M(1): a row for each key of the other side."""
+        """Compute M(1), a row for each key of the other side, by calls of the author's function with a token."""
         nothing = f.lit(None).cast("binary")
         probes = others.select("k", "kc", nothing.alias("v"), nothing.alias("vc"), f.lit(1).cast("long").alias("w"))
         frame, entry = self._applied(probes)
@@ -111,7 +112,7 @@ class _Doubling:
             return not _some(wrong)
 
     def _applied(self, rows: DataFrame) -> tuple[DataFrame, JoinedEntry]:
-        """The matches of these rows, and the entry that makes rows of them."""
+        """Apply op to rows: return their matches in the join, and the entry that makes joined rows of the matches."""
         compiler, node = self._compiler, self._node
         with compiler.inner_scope(_forget, nested=False, captures=False) as scope:
             scope[node.variable] = PendingRows(rows, RowsEntry(*self._serdes))
@@ -124,7 +125,7 @@ class _Doubling:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """Does not store the frame as a state of the loop: the caller computes the states from the sum."""
+    """Store no state of the loop, because the caller computes the states from the sum."""
 
 
 def _some(frame: DataFrame) -> bool:
@@ -133,7 +134,7 @@ def _some(frame: DataFrame) -> bool:
 
 
 def _moved(rows: DataFrame, moves: DataFrame) -> DataFrame:
-    """What becomes of rows."""
+    """Move rows: return the next row of each row whose key has a move."""
     return rows.join(moves, "k").select(
         f.col("to").alias("k"),
         f.col("toc").alias("kc"),
@@ -143,8 +144,8 @@ def _moved(rows: DataFrame, moves: DataFrame) -> DataFrame:
 
 
 def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
-    """Each move, followed by the move from its end. The value is the second move's; the first one's if the second keeps
-    it.
+    """Join each move with the move from its end. The value is the second move's, or the first move's if the second
+    keeps the value.
     """
     values = {"to": "to2", "toc": "toc2", "mv": "mv2", "mvc": "mvc2", "keeps": "keeps2"}
     second = with_suffix(moves, {"k": "k2", **values})
@@ -161,7 +162,7 @@ def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _AskingMoves:
-    """Matches without the value of the rows that move → `_MOVES`."""
+    """Turns matches into `_MOVES`, without the values of the rows that move."""
 
     entry: JoinedEntry
     left: bool
@@ -175,7 +176,7 @@ class _AskingMoves:
             columns = columns_of(arrived)
             try:
                 yield record_batch([columns["k"], *self._moves(columns)], schema)
-            except Exception:  # a function that uses the value may raise anything: it is not asked any further
+            except Exception:  # a function that uses the token as a value may raise anything: doubling does not apply
                 yield record_batch([[None]] * len(schema), schema)
 
     def _moves(self, columns: dict[str, list[Any]]) -> list[list[Any]]:
@@ -196,7 +197,10 @@ class _AskingMoves:
 
 @dataclass(frozen=True)
 class _ComparingMoves:
-    """Matches with their moves → a row for each batch of which the author's function makes something else."""
+    """Compares the rows that the author's function makes of matches with the rows that their moves predict.
+
+    Yields a row, the number of differences, for each batch with differences.
+    """
 
     entry: JoinedEntry
     left: bool
@@ -216,7 +220,7 @@ class _ComparingMoves:
             made = self.entry.rows(columns).rows
             keys, _ = identified([key for key, _ in made], self.key, self.entry.name)
             values, _ = identified([value for _, value in made], self.value, self.entry.name)
-        except Exception:  # whatever it is, the waves one by one raise it again, with its step
+        except Exception:  # when the waves are computed one by one, it is raised again, with its step
             return len(columns["k"])
         came = columns["v" if self.left else "r"]
         expected = zip(columns["to"], columns["keeps"], came, columns["mv"], strict=True)

@@ -1,8 +1,8 @@
 """The format `eddy` of `spark.read` and `DataFrame.write`.
 
-Spark creates the source in a Python process beside the driver when `load()` is called, and asks for its schema; the
-source, with the offsets that it then pinned, is sent to all later processes. So a frame has the same records each time
-it is computed.
+When `load()` is called, Spark creates the source in a Python process beside the driver, and asks for its schema. The
+source pins its offsets then, and is sent with them to all later processes. So a frame has the same records each time it
+is computed.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class EddySource(DataSource):
         return "eddy"
 
     def schema(self) -> str:
-        """Pin the source. Raises: ConfigurationError; DataError; ConnectorError."""
+        """Pin the source's offsets, and return its columns. Raises: ConfigurationError; DataError; ConnectorError."""
         check_names("read", self.options, READ_OPTIONS)
         reading: RecordReading | TableReading
         if "table" in self.options:
@@ -58,13 +58,13 @@ class EddySource(DataSource):
         return source.form.ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read the pinned records. Raises: ConfigurationError if the user gave a schema."""
+        """Return a reader of the pinned records. Raises: ConfigurationError if the user gave a schema."""
         if "max_offsets_per_trigger" in self.options:
             raise option_error("read", "option 'max_offsets_per_trigger' is for streams. Omit it, or write readStream")
         return self._reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Read a topic batch by batch. Raises: ConfigurationError."""
+        """Return a reader of a topic, batch by batch. Raises: ConfigurationError."""
         streams = _streams("read")
         for name in ("table", "until"):
             if name in self.options:
@@ -86,11 +86,11 @@ class EddySource(DataSource):
         return TopicReader(self._ranges, self._function, schema, self._split)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Write a frame. Raises: ConfigurationError; ConnectorError."""
+        """Return a writer of a frame. Raises: ConfigurationError; ConnectorError."""
         return FrameWriter(JobTarget.of(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Write a stream. Raises: ConfigurationError; ConnectorError."""
+        """Return a writer of a stream. Raises: ConfigurationError; ConnectorError."""
         streams = _streams("write")
         options = {name: value for name, value in self.options.items() if name not in _OF_STREAMS}
         if "batch" in options:
@@ -100,11 +100,11 @@ class EddySource(DataSource):
 
 
 _OF_STREAMS = ("checkpointlocation", "queryname")
-"""Options of Spark itself, which it hands to the source, too."""
+"""Spark's own options, which Spark passes to the source, too."""
 
 
 def _streams(where: str) -> Any:
-    """The module of streams. Raises: ConfigurationError for a PySpark that is too old."""
+    """Import the module of streams. Raises: ConfigurationError for a PySpark that is too old."""
     try:
         from eddy.connectors.spark.source import source_streams
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Writing frames and streams of Spark to a topic.
 
-Tasks encode their rows; the driver's Python process writes the rows of all tasks, as `job_writing.py` does. So a task
-that is repeated writes nothing twice, whichever rows it has then.
+Tasks encode their rows; the driver's Python process writes the rows of all tasks, by `job_writing.py`. So a task that
+is repeated writes nothing twice, even if it has other rows then.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from eddy.serde import Serde, reason_of
 __all__ = ["FrameWriter", "JobTarget", "RowEncoding", "TaskRows"]
 
 _ALIKE = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "float": "double"}
-"""Types of Spark whose values are values of a wider type."""
+"""For types of Spark, the wider type that has all their values."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class JobTarget:
 
 
 def _check_columns(schema: StructType, key: Serde[Any], value: Serde[Any]) -> None:
-    """Refuse columns that the topic has no place for, or whose type its serdes do not take."""
+    """Refuse columns that a record does not have, or whose type the topic's serdes do not accept."""
     wanted = {"key": column_of(key).ddl, "value": column_of(value).ddl, "timestamp": "timestamp", "headers": HEADERS}
     given = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in given:
@@ -109,7 +109,7 @@ class RowEncoding:
     value: Serde[Any]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The encoded rows. Raises: DataError for a value that its serde does not take."""
+        """Encode rows. Raises: DataError for a value that its serde does not accept."""
         for batch in batches:
             count, columns = batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
             nothing = [None] * count
@@ -135,7 +135,7 @@ class RowEncoding:
     def _encoded(self, serde: Serde[Any], column: Any, part: str) -> list[bytes | None]:
         back, values, found = column_of(serde).back, column.to_pylist(), []
         if back is None and None not in values:
-            with contextlib.suppress(Exception):  # the loop finds the value, and names it
+            with contextlib.suppress(Exception):  # the loop below finds the value that fails, and names it
                 return [*serde.encode_many(values)]
         for value in values:
             try:
@@ -151,7 +151,7 @@ class RowEncoding:
 
 
 def _times(column: Any) -> list[int | None]:
-    """Timestamps as milliseconds since 1970. Raises: DataError for an earlier one."""
+    """Convert timestamps to milliseconds since 1970. Raises: DataError for an earlier time."""
     micros: list[int | None] = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     if (earliest := min((at for at in micros if at is not None), default=0)) < 0:
         raise DataError(
@@ -162,7 +162,7 @@ def _times(column: Any) -> list[int | None]:
 
 
 def encoded_rows(encoding: Pickled, batches: Iterable[Any]) -> TaskRows:
-    """The message of a task to the driver."""
+    """Encode the rows of a task, for its message to the driver."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ENCODED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         for batch in encoding(batches):

@@ -2,11 +2,11 @@
 
     rows     sorted by time, key, value and headers: one order, however Spark partitioned them
     digest   of the sorted rows
-    note     in the topic `eddy-spark-jobs`, by job and topic: batch, digest, number of rows, how many are written
+    note     in the topic `eddy-spark-jobs`, by job and topic: batch, digest, number of rows, number of written rows
 
-Each transaction writes the next rows together with the note of how many are then written. A job that is repeated reads
-the note and continues after these; if its rows are others, it is refused, since nobody could say which of them are
-written. A producer of the job fences all earlier ones.
+Each transaction writes the next rows, and the note with the new number of written rows. A repeated job reads the note
+and continues after the written rows. If its rows have another digest, it is refused, since it is unknown which of its
+rows are written. A producer of the job fences all earlier producers of the job.
 
 Invariant: the committed rows of a job in its topic are the first `written` of its sorted rows, each once.
 """
@@ -38,7 +38,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class JobNote(msgspec.Struct, frozen=True):
-    """How far a job is. `time_ms` is the timestamp of its rows without one."""
+    """The progress of a job. `time_ms` is the timestamp of rows without a time."""
 
     batch: int
     digest: str
@@ -113,12 +113,12 @@ class JobWriting:
         try:
             log.create_topics([TopicSpec(JOBS, 1, {"cleanup.policy": "compact"})])
         except ConnectorError:
-            # Another job made it meanwhile.
+            # Another job has made the topic meanwhile.
             if not log.topics([JOBS]):
                 raise
 
     def _note(self, log: Log) -> JobNote | None:
-        """The last committed note of the job. Its earlier producers are fenced by now."""
+        """Return the last committed note of the job, whose earlier producers are fenced by now."""
         part, found = TopicPartition(JOBS, 0), None
         for records in committed_records(log, part, log.begin_offsets([part])[part], log.end_offsets([part])[part]):
             for key, value in zip(records.keys, records.values, strict=True):

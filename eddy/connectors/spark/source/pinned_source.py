@@ -1,4 +1,4 @@
-"""Options → what is read, as of the call of `load()`: the partitions with their offsets, and the serdes.
+"""From the options of a read to its partitions, with their offsets at the call of `load()`, and to its serdes.
 
 topic   from the first record to `until`, or to the first open transaction
 table   from the first record to the last cut, or to the first open transaction
@@ -36,14 +36,14 @@ class TopicForm:
 
     @property
     def ddl(self) -> str:
-        """The columns of a frame of its records."""
+        """The columns of a frame of the topic's records."""
         key, value = column_of(self.key).ddl, column_of(self.value).ddl
         record = "topic string, partition int, offset bigint, timestamp timestamp"
         return f"key {key}, value {value}, {record}, headers {HEADERS}"
 
     @property
     def parts(self) -> list[TopicPartition]:
-        """Its partitions."""
+        """The partitions of the topic."""
         return [TopicPartition(self.topic, p) for p in range(self.partitions)]
 
 
@@ -58,7 +58,7 @@ class PinnedSource:
 
     @classmethod
     def of(cls, options: Mapping[str, str], named: NamedLog, log: Log) -> "PinnedSource":
-        """The topic that the options of a read name, on this log. Raises: ConfigurationError; ConnectorError."""
+        """Return the topic that the options of a read name, on this log. Raises: ConfigurationError; ConnectorError."""
         if "as_of" in options:
             raise option_error(
                 "read", "option 'as_of' is for tables; of a topic name the end. Write .option('until', …)"
@@ -79,7 +79,7 @@ class PinnedSource:
 
 
 def topic_form(where: str, options: Mapping[str, str], named: NamedLog, log: Log) -> TopicForm:
-    """The topic that the options name, with its serdes. Raises: ConfigurationError."""
+    """Return the topic that the options name, with its serdes. Raises: ConfigurationError."""
     topic = needed(where, options, "topic", "'TOPIC'")
     count = named.check_topic(where, log, topic)
     program = SourceProgram.load(where, options["app"]) if "app" in options else None

@@ -3,7 +3,7 @@
 data | bootstrap, config, kafka.<setting>   the log: the embedded one in a folder, or a Kafka cluster
 topic | table with as_of                    the records of a topic, or the latest row of each key of a table
 app, key, value                             the serdes: of an application's topics, or by name
-until                                       the end of what is read
+until                                       the offsets, or the time, before which records are read
 """
 
 import datetime
@@ -50,7 +50,7 @@ _WAIT_S = 30.0
 
 
 def option_error(where: str, text: str) -> ConfigurationError:
-    """The error of an option; `where` is `read` or `write`."""
+    """Return the error of an option; `where` is `read` or `write`."""
     return ConfigurationError(f"spark {where} of format 'eddy': {text}")
 
 
@@ -65,14 +65,14 @@ def check_names(where: str, options: Mapping[str, str], known: Collection[str]) 
 
 
 def needed(where: str, options: Mapping[str, str], name: str, example: str) -> str:
-    """The value of an option. Raises: ConfigurationError if it is missing or empty."""
+    """Return the value of an option. Raises: ConfigurationError if it is missing or empty."""
     if not (value := options.get(name)):
         raise option_error(where, f"option '{name}' is missing; it is needed. Write .option('{name}', {example})")
     return value
 
 
 def serde_named(where: str, options: Mapping[str, str], part: str) -> Serde[Any]:
-    """The serde that an option names, `string` by default. Raises: ConfigurationError for an unknown name."""
+    """Return the serde that an option names, `string` by default. Raises: ConfigurationError for an unknown name."""
     name = options.get(part, "string")
     if name not in SERDES:
         raise option_error(
@@ -92,7 +92,7 @@ class NamedLog:
 
     @classmethod
     def of(cls, where: str, options: Mapping[str, str]) -> "NamedLog":
-        """The log. Raises: ConfigurationError if none or two are named, or the folder does not exist."""
+        """Find the log. Raises: ConfigurationError if no log or two are named, or the folder does not exist."""
         settings = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
         kafka = "bootstrap" in options or "config" in options or bool(settings)
         if kafka == ("data" in options):
@@ -111,7 +111,7 @@ class NamedLog:
         return cls(functools.partial(LocalLog, folder, busy_timeout_s=_WAIT_S), str(folder))
 
     def check_topic(self, where: str, log: Log, topic: str) -> int:
-        """The number of partitions of a topic. Raises: ConfigurationError if it does not exist."""
+        """Return the number of partitions of a topic. Raises: ConfigurationError if it does not exist."""
         if (spec := log.topics([topic]).get(topic)) is None:
             raise option_error(
                 where,
@@ -131,7 +131,7 @@ def _kafka(bootstrap: str | None, config: str | None, settings: Mapping[str, str
 
 @dataclass(frozen=True)
 class Until:
-    """The end of what is read: an offset for each partition, or a time in milliseconds since 1970."""
+    """The end of a read: an offset for each partition, or a time in milliseconds since 1970."""
 
     offsets: tuple[int, ...] | None = None
     before_ms: int | None = None

@@ -1,6 +1,6 @@
 """FILE[:NAME]: the topology that the option `app` names, with the serdes of its topics.
 
-The file is run as a module whose name contains a hash of its path and text. So a Python worker of Spark does not
+The file is run as a module whose name has a hash of the file's path and text. So a Python worker of Spark does not
 confuse two files, or two versions of one file.
 """
 
@@ -32,7 +32,7 @@ class SourceProgram:
 
     @classmethod
     def load(cls, where: str, program: str) -> "SourceProgram":
-        """Run the file. Raises: ConfigurationError if it has no such topology, or raises itself."""
+        """Run the file. Raises: ConfigurationError if it has no such topology, or raises an error itself."""
         head, _, tail = program.rpartition(":")
         source, name = (head, tail) if head and tail.isidentifier() else (program, "")
         path = Path(source).resolve()
@@ -50,7 +50,7 @@ class SourceProgram:
         return cls(next(iter(chosen.values())), module)
 
     def serdes(self, where: str, log: Log, topic: str) -> tuple[Serde[Any], Serde[Any]]:
-        """The serdes of the keys and values of a source's or a sink's topic.
+        """Return the serdes of the keys and values of a source's or a sink's topic.
 
         A part without a type in the topology has the serde `Plain`, which cannot read.
         Raises: ConfigurationError if the topology has no such topic, or a topic is missing.

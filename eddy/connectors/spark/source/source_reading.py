@@ -1,4 +1,4 @@
-"""Reading a pinned source in Spark's tasks: each reads a range of one partition, as Arrow batches."""
+"""Reading a pinned source in Spark's tasks: each task reads a range of one partition, as Arrow batches."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ class RecordReading:
     before_ms: int | None = None
 
     def __call__(self, requests: Iterable["Request"]) -> Iterator[Any]:
-        """The records. Raises: DataError for one that does not decode; ConnectorError."""
+        """Yield the records as Arrow batches. Raises: DataError for a record that does not decode; ConnectorError."""
         with contextlib.closing(self.open_log()) as log:
             for wanted, schema in requests:
                 part = TopicPartition(self.form.topic, wanted.partition)
@@ -50,7 +50,7 @@ class RecordReading:
                     yield self.batch(records, schema)
 
     def batch(self, records: Records, schema: Any) -> Any:
-        """Records as an Arrow batch. Raises: DataError."""
+        """Turn records into an Arrow batch. Raises: DataError."""
         headers = records.headers or [()] * len(records)
         columns: list[Any] = [
             self._column(records, "key", schema),
@@ -93,7 +93,7 @@ class RecordReading:
 
 
 def decoded_or_error(records: Records, serde: Serde[Any], part: str) -> list[Any]:
-    """A column of records, decoded. Raises: DataError naming the first record that does not decode."""
+    """Decode the keys or the values of records. Raises: DataError naming the first record that does not decode."""
     problems: dict[int, str] = {}
     values = decoded(records.keys if part == "key" else records.values, serde, part, problems, headers=records.headers)
     for place, problem in problems.items():
@@ -131,7 +131,10 @@ class RangePart(InputPartition):
 
 
 def parts_of(ranges: Iterable[OffsetRange], split: bool = True) -> list[InputPartition]:
-    """One part for each partition with records; with `split`, several for a long one. Spark needs at least one part."""
+    """Return a part for each partition with records; with `split`, several parts for a long partition.
+
+    Spark needs at least one part, so without records there is an empty one.
+    """
     ranges = list(ranges)
     longest = RECORDS_A_RANGE if split else max((whole.end - whole.start for whole in ranges), default=0) or 1
     parts: list[InputPartition] = [
@@ -143,20 +146,20 @@ def parts_of(ranges: Iterable[OffsetRange], split: bool = True) -> list[InputPar
 
 
 class TopicReader(DataSourceReader):
-    """The records of ranges. `function` reads them, in a Python worker of Spark; with `split`, parts of ranges."""
+    """Reads the records of ranges by `function`, in Spark's Python workers. `split`: a range may have several parts."""
 
     def __init__(self, ranges: tuple[OffsetRange, ...], function: Pickled, schema: StructType, split: bool) -> None:
         self._ranges, self._function, self._schema, self._split = ranges, function, arrow_schema_of(schema), split
 
     def partitions(self) -> list[InputPartition]:
-        """The parts for tasks."""
+        """Return the parts, one for each task."""
         return parts_of(self._ranges, self._split)
 
     def parts_of(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
-        """The parts of other ranges."""
+        """Return the parts of other ranges."""
         return parts_of(ranges, self._split)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one part, as Arrow batches."""
+        """Yield the records of one part, as Arrow batches."""
         assert isinstance(partition, RangePart)
         return self._function([Request(partition.wanted, self._schema)])

@@ -1,9 +1,9 @@
 """Topics as streams of Spark: `readStream` and `writeStream` of the format `eddy`.
 
-A batch of a stream is a range of each partition; Spark's checkpoint has the offsets. Written batches are known by the
-job and Spark's number of the batch, so that one that Spark repeats after a crash is written once.
+A batch of a stream is a range of each partition; Spark's checkpoint has the offsets. Written batches are identified by
+the job and Spark's number of the batch, so that a batch that Spark repeats after a crash is written once.
 
-Needs PySpark 4.2: before it a source is not told where a batch begins, nor what Spark's trigger asks for.
+Needs PySpark 4.2: earlier versions do not tell a source where a batch begins, nor the limit that Spark's trigger sets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from eddy.errors import ConnectorError
 __all__ = ["StreamReader", "StreamWriter", "shared_out"]
 
 Offsets = dict[str, int]
-"""By partition the next offset to read; a checkpoint is JSON, whose keys are text."""
+"""The next offset to read, by partition as text, because a checkpoint is JSON."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -41,15 +41,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """The first offset of each partition."""
+        """Return the first offset of each partition."""
         return self._begins()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of a batch."""
+        """Return the limit of a batch."""
         return ReadAllAvailable() if self._max_offsets is None else ReadMaxRows(self._max_offsets)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """The end of the next batch. Raises: ConnectorError if the topic ends before `start`."""
+        """Return the end of the next batch. Raises: ConnectorError if the topic ends before `start`."""
         begins, ends = self._begins(), self._ends()
         for part, offset in start.items():
             if offset > ends.get(part, -1):
@@ -64,11 +64,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {part: begun[part] + share for part, share in shares.items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read no further than the topic ends now."""
+        """Let the stream end where the topic ends now."""
         self._target = self._ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """The parts of a batch. Raises: ConnectorError if records of it were deleted."""
+        """Return the parts of a batch. Raises: ConnectorError if records of the batch were deleted."""
         begins = self._begins()
         ranges = [OffsetRange(int(p), start.get(p, begins[p]), last) for p, last in end.items() if p in begins]
         for wanted in ranges:
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._parts.parts_of(ranges)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records of one part, as Arrow batches."""
+        """Yield the records of one part, as Arrow batches."""
         return self._parts.read(partition)
 
     def stop(self) -> None:
@@ -119,7 +119,9 @@ def _by_text(offsets: Mapping[TopicPartition, int]) -> Offsets:
 
 
 def shared_out(lags: Mapping[str, int], most: int) -> Offsets:
-    """How many offsets of each partition a batch of at most `most` has: equal shares, and what others do not need.
+    """Return the number of offsets of each partition in a batch of at most `most` offsets.
+
+    Partitions get equal shares, and the offsets that partitions with less lag do not need.
 
     >>> shared_out({"0": 10, "1": 2, "2": 10}, 9)
     {'0': 4, '1': 2, '2': 3}

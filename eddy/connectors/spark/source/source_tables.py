@@ -3,9 +3,9 @@
 A cut names the offsets of outputs and changelogs at which these are exactly the results of its inputs. One task reads
 one partition of a table and holds its rows.
 
-In a compacted topic a record after the cut may have replaced one before it. Records are not compacted as soon as they
-are written; but if a reading ends long after its cut, and a key has records after the cut alone, it is unknown whether
-the key had a row at the cut: the reading is refused.
+In a compacted topic a record after the cut may have replaced a record before it. Compaction takes a while to do so. But
+if a reading ends long after its cut, and a key has records only after the cut, it is unknown whether the key had a row
+at the cut, so the reading is refused.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _AS_OF = ("cut", "end")
 
 
 def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReading]":
-    """The table that the options name, up to its cut or end. Raises: ConfigurationError; TableNotServedError."""
+    """Return the table that the options name, up to its cut or end. Raises: ConfigurationError; TableNotServedError."""
     name = options["table"]
     for other in ("topic", "key", "value", "until"):
         if other in options:
@@ -83,8 +83,8 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
 class TableReading:
     """Reads the latest rows of partitions. `cut_s` is the time of the cut in seconds since 1970, if it matters.
 
-    `left_out` is set for a table that is its own topic without the records that a worker rejects: those that do not
-    decode, and these topics, partitions and offsets, which it has noted.
+    `left_out` is set if the table's rows are its topic's records without those that a worker rejects: records that do
+    not decode, and the noted records, by topic, partition and offset, in `left_out`.
     """
 
     records: RecordReading
@@ -94,7 +94,7 @@ class TableReading:
     wall: Callable[[], float] = time.time
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Any]:
-        """The rows, as Arrow batches. Raises: DataError; ConnectorError. Memory: the rows of one partition."""
+        """Yield the rows as Arrow batches. Raises: DataError; ConnectorError. Memory: the rows of one partition."""
         with contextlib.closing(self.records.open_log()) as log:
             for wanted, schema in requests:
                 part = TopicPartition(self.records.form.topic, wanted.partition)
@@ -108,7 +108,7 @@ class TableReading:
                     yield self.records.batch(found, schema)
 
     def _latest(self, log: Log, part: TopicPartition, wanted: OffsetRange) -> dict[bytes, tuple[Any, ...]]:
-        """By the identity of the key its last record: offset, key, value, timestamp, headers."""
+        """Return the last record of each key, by the key's identity: offset, key, value, timestamp, headers."""
         latest: dict[bytes, tuple[Any, ...]] = {}
         for records in self._accepted(log, part, wanted.start, wanted.end):
             headers: Any = records.headers or [()] * len(records)
@@ -119,7 +119,7 @@ class TableReading:
         return latest
 
     def _accepted(self, log: Log, part: TopicPartition, start: int, end: int) -> Iterator[Records]:
-        """The committed records of a range without rejected ones."""
+        """Yield the committed records of a range, without rejected records."""
         for records in committed_records(log, part, start, end):
             if self.left_out is None:
                 yield records
@@ -135,7 +135,7 @@ class TableReading:
             yield records.slice(start, len(records))
 
     def _identities(self, records: Records) -> list[bytes | None]:
-        """The identities of keys, which are equal for equal keys; None for a record without a key."""
+        """Return the identities of keys, which are equal for equal keys; None for a record without a key."""
         serde = self.records.form.key
         if serde.identify is None:
             return list(records.keys)
@@ -143,7 +143,7 @@ class TableReading:
         return [None if key is None else serde.identify(key) for key in keys]
 
     def _check_later(self, log: Log, part: TopicPartition, end: int, latest: Mapping[bytes, object]) -> None:
-        """Refuse if a key has records only after the cut. Raises: DataError."""
+        """Refuse the reading if a key has records only after the cut. Raises: DataError."""
         last, later = log.stable_offsets([part])[part], set()
         for records in self._accepted(log, part, end, last):
             later |= {identity for identity in self._identities(records) if identity is not None}

@@ -6,7 +6,7 @@ a struct                         struct of its fields
 a list, a set, a tuple with ...  array
 a dict with keys of text         map
 None | T                         the column of T, with null
-all others, and JSON untyped     string: the value as JSON
+other types, and untyped JSON    string: the value as JSON
 """
 
 import dataclasses
@@ -32,20 +32,20 @@ _BUILTIN = (bytes, bytearray, datetime.datetime, datetime.date)
 
 @dataclasses.dataclass(frozen=True)
 class SparkColumn:
-    """A Spark type, with the conversions of values to it and back; None for values that need none."""
+    """A Spark type, with the conversions of values to the type and back; None if no conversion is needed."""
 
     ddl: str
     out: Callable[[Any], Any] | None = None
     back: Callable[[Any], Any] | None = None
 
     def values(self, decoded: Sequence[Any]) -> Sequence[Any]:
-        """Decoded values as Arrow takes them."""
+        """Convert decoded values to values that Arrow accepts."""
         out = self.out
         return decoded if out is None else [None if value is None else out(value) for value in decoded]
 
 
 def column_of(serde: Serde[Any]) -> SparkColumn:
-    """The column for the values of a serde. For a serde without a type, the column has the values as JSON."""
+    """Return the column for the values of a serde. For a serde without a type, the column has the values as JSON."""
     if serde.type is None:
         return _JSON
     if serde.type is Windowed and serde.recipe is not None:
@@ -67,8 +67,8 @@ def column_of(serde: Serde[Any]) -> SparkColumn:
 
 
 def arrow_schema_of(schema: StructType) -> Any:
-    """A schema of Spark as one of Arrow, with times in UTC."""
-    # Before PySpark 4.3 times were in UTC by default.
+    """Turn a schema of Spark into a schema of Arrow, with times in UTC."""
+    # Before PySpark 4.3 the function has no such parameter, and times are in UTC.
     zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)  # type: ignore[arg-type]
 
@@ -141,7 +141,11 @@ def _windowed(key: SparkColumn) -> SparkColumn:
 
 
 def _struct(fields: list[tuple[str, str, SparkColumn]]) -> SparkColumn:
-    """`fields` are the attribute, the name in the encoded form, which `msgspec.convert` reads, and the column."""
+    """Return the column for structs.
+
+    `fields` has for each field its attribute, its name in the encoded form, which `msgspec.convert` reads, and its
+    column.
+    """
     outs = [(name, _each(column.out)) for name, _, column in fields]
     backs = [(name, encoded, _each(column.back)) for name, encoded, column in fields]
     return SparkColumn(

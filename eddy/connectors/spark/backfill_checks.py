@@ -1,6 +1,6 @@
-"""The checks before a backfill writes anything: each refuses a backfill whose results a worker could not continue from.
+"""The checks before a backfill writes anything. Each refuses a backfill from whose results no worker could continue.
 
-`BackfillChecks.begun` lets an unfinished backfill go on: it needs the same plan, files and topics.
+`BackfillChecks.begun` lets an unfinished backfill continue, if it has the same plan, files and topics.
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,9 @@ def check_steps(topology: Topology, spark: SparkSession, one_task: int) -> None:
 
 
 def plan_lines(application: Application) -> list[str]:
-    """The plan identity, and the expiry of rows and the global tables, which may change between a worker's runs but
-    not in a backfill.
+    """Return the plan identity, and lines for the expiry of rows and for global tables.
+
+    Expiry and global tables may change between two runs of a worker, but not within a backfill.
     """
     tables = (node for node in application.topology.plan.nodes if isinstance(node, ExpiringTable))
     expiries = [f"expiry {node.name} {node.expiry.after_ms} {node.expiry.clock}" for node in tables]
@@ -80,7 +81,10 @@ class BackfillChecks:
             )
 
     def finished(self, files: Mapping[str, FilesRead]) -> Cut | None:
-        """The cut of an earlier, finished run of this plan and these files, if no worker has continued since."""
+        """Return the cut of an earlier, finished run of this plan and these files; None without one.
+
+        None also if a worker has continued since.
+        """
         application, metadata, internal = self.application, self.application.metadata, self.application.internal
         finished = metadata.finished
         if self.replace or finished is None or metadata.plan != application.lines or not _same(finished.files, files):
@@ -94,8 +98,9 @@ class BackfillChecks:
         return msgspec.structs.replace(cut, inputs=finished.inputs)
 
     def begun(self, files: Mapping[str, FilesRead]) -> Unfinished | None:
-        """The record of an unfinished backfill, if there is one. Raises: ConfigurationError if it is of another plan or
-        other files, or if the application has state.
+        """Return the record of an unfinished backfill; None if there is none.
+
+        Raises: ConfigurationError if it has another plan or other files, or if the application has state.
         """
         begun = self.application.metadata.backfill
         if self.replace:
@@ -148,7 +153,7 @@ class BackfillChecks:
             )
 
     def topics(self, computation: Computation) -> None:
-        """Refuse inputs without all their records, and outputs that cannot be written, or not twice.
+        """Refuse inputs that lack records, and outputs that Spark cannot write, or that have records already.
 
         Raises: ConfigurationError.
         """
@@ -185,7 +190,7 @@ class BackfillChecks:
             )
 
     def compacted(self, frames: Frames, open_log: OpenLog, pinned: Cut) -> None:
-        """Refuse to continue where inputs may have lost records since the backfill began: its rows would be others.
+        """Refuse to continue if inputs may have lost records since the backfill began, because rows would differ.
 
         Raises: ConfigurationError.
         """
@@ -198,7 +203,7 @@ class BackfillChecks:
             )
 
     def made_anew(self, topic_ids: Mapping[str, int]) -> None:
-        """Refuse to continue where an input is no longer the topic that it was. Raises: ConfigurationError."""
+        """Refuse to continue if an input was deleted and made anew meanwhile. Raises: ConfigurationError."""
         now = self.log.topic_ids(topic_ids)()
         if anew := sorted(topic for topic, id_ in topic_ids.items() if now.get(topic, id_) != id_):
             raise ConfigurationError(
@@ -207,7 +212,7 @@ class BackfillChecks:
             )
 
     def states(self, computed: Computed) -> None:
-        """Refuse results without the rows of a state. Raises: ConfigurationError."""
+        """Refuse results that lack the rows of a state. Raises: ConfigurationError."""
         undetermined = computed.results.undetermined
         for name, state in self.application.circuit.states.items():
             if state.spec.changelog is not None and name not in computed.results.states:
@@ -217,7 +222,7 @@ class BackfillChecks:
                 )
 
     def held_before(self, topic: str) -> list[OffsetRange]:
-        """The offsets of the records that an output held before the backfill began."""
+        """Return the ranges of offsets that an output had before the backfill began."""
         partitions = [TopicPartition(topic, p) for p in range(self.application.counts[topic])]
         begun = self.application.metadata.backfill
         ends = Cut.by_topic(self.log.end_offsets(partitions)) if begun is None or self.replace else begun.outputs

@@ -1,15 +1,14 @@
-"""Backfill: writes the states and outputs that a worker would have after the whole input, so that it continues from
-there.
+"""Backfill: writes the states and outputs that a worker would have after the whole input, for a worker to continue.
 
-    1  pin the ends of the inputs, and of global tables; compute everything: data errors show before anything is written
-    2  make the internal topics; record the backfill, with its offsets, in `<app>-plan`: no worker starts from here on
+    1  pin the ends of the inputs, and of global tables; compute all results, so that data errors precede all writes
+    2  make the internal topics; record the backfill, with its offsets, in `<app>-plan`, so that no worker starts
     3  write changelogs and outputs
     4  set the group's positions
     5  write plan, incarnation and a cut, and that the backfill has finished, in one transaction
 
-A backfill that was killed continues when it is run again. Before stage 2 nothing is written; from stage 2 on the record
+A backfill that was killed continues when it is run again. Before stage 2 nothing is written. From stage 2 on the record
 of the backfill has the offsets and files that it reads, and the offsets at which its outputs begin. No row is written
-twice. After stage 5 another run has nothing to do, unless a worker has continued from there.
+twice. After stage 5 another run has nothing to do, unless a worker has continued from the results.
 """
 
 import time
@@ -52,9 +51,9 @@ _REPLAY = "Let the worker replay the input: eddy run …"
 
 @dataclass(frozen=True)
 class Backfilled:
-    """The result of a backfill: its cut, records written by topic, the number of records rejected, remarks.
+    """The result of a backfill: its cut, the number of written records by topic, of rejected records, and remarks.
 
-    `already`: an earlier run had finished, so that this one had nothing to do.
+    `already`: an earlier run had finished, so that this run had nothing to do.
     """
 
     cut: Cut
@@ -66,8 +65,8 @@ class Backfilled:
 
 @dataclass
 class Backfill:
-    """One backfill. `empty` is the meaning of empty cells in CSV files; `replace` deletes existing state first; `stage`
-    is called with the name of each stage; `wall` returns the seconds since 1970.
+    """One backfill. `empty` is the meaning of empty cells in CSV files. `replace`: existing state is deleted first.
+    `stage` is called with the name of each stage; `wall` returns the seconds since 1970.
     """
 
     topology: Topology
@@ -144,7 +143,7 @@ class Backfill:
         tick: int,
         **options: Any,
     ) -> Computation:
-        """The computation of the inputs up to the pinned offsets, at this time of the wall clock."""
+        """Make the computation of the inputs up to the pinned offsets; `tick` is the time of the wall clock."""
         clocks = CutClocks(ticks={count: [tick] * count for count in _positions(application).values()})
         return Computation(
             application,
@@ -161,18 +160,18 @@ class Backfill:
         )
 
     def _topic_ids(self, application: Application) -> dict[str, int]:
-        """The ids of the inputs and the topics of global tables, as far as the log knows them."""
+        """Return the ids of the inputs and of the topics of global tables, as far as the log knows them."""
         return self.log.topic_ids({tp.topic for tp in (*application.inputs(), *application.table_partitions())})()
 
     def _pinned(self, application: Application) -> Cut:
-        """The ends of the inputs and of global tables."""
+        """Return the end offsets of the inputs and of global tables."""
         return Cut(self._ends(application.inputs()), {}, tables=self._ends(application.table_partitions()))
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
         return Cut.by_topic(self.log.end_offsets(partitions))
 
     def _states(self, computed: Computed) -> DataFrame:
-        """The records for changelogs."""
+        """Return the records for changelogs."""
         results = computed.results
         changelogs = []
         for name, state in computed.application.circuit.states.items():
@@ -183,7 +182,7 @@ class Backfill:
         return computed.frames.union(changelogs, OUTGOING)
 
     def _outputs(self, computed: Computed, checks: BackfillChecks) -> DataFrame:
-        """The records of sinks, tombstones for keys no longer in their tables, and dead letters."""
+        """Return the records of sinks, tombstones for keys that are no longer in their tables, and dead letters."""
         results, frames = computed.results, computed.frames
         serdes = sink_serdes(self.topology.plan, computed.application.counts)
         outputs = []
@@ -201,7 +200,7 @@ class Backfill:
         return frames.union(outputs, OUTGOING)
 
     def _gone(self, frames: Frames, topic: str, held: list[OffsetRange], rows: DataFrame) -> DataFrame:
-        """Tombstones for keys that the topic holds at these offsets and the table does not."""
+        """Return tombstones for keys that the topic has in the offsets `held`, and that the table does not have."""
         before = read_topics(frames, self.open_log, {topic: held}).where("k IS NOT NULL")
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
@@ -209,7 +208,7 @@ class Backfill:
         return tombstones.withColumns(_stamps(topic)).select(*names(OUTGOING))
 
     def _tick(self, application: Application) -> int:
-        """The wall-clock time in milliseconds if rows of the plan expire by it, otherwise -1."""
+        """Return the wall-clock time in milliseconds if rows of the plan expire by the wall clock, otherwise -1."""
         return round(self.wall() * 1000) if application.circuit.reads.wall else -1
 
     def _begin(
@@ -264,7 +263,7 @@ class Backfill:
         for first in versions:
             found = noted[TopicPartition(first.topic, first.partition)]
             found.tables, found.offsets_hash = summed(first.tables)
-            # Records of files precede all offsets, so no later version may replace this one.
+            # Records of files precede all offsets, so no later version may replace the first version.
             found.versions, found.since = first.number, -1 if first.topic in files else first.position
         positions = {tp: Position(at, noted[tp].note()) for tp, at in offsets.items()}
         if self.log.groups().get(name):
@@ -312,13 +311,16 @@ class _transaction:  # noqa: N801 - reads as a part of a sentence
 
 
 def _positions(application: Application) -> dict[str, int]:
-    """The topics whose positions carry a worker's clocks, by partition count; without the topics of constants."""
+    """Return the topics whose positions have a worker's clocks, with their partition counts.
+
+    Topics of constants are left out.
+    """
     internal = application.internal
     exchanges = {topic: count for topic, count in internal.exchanges.items() if topic not in internal.constants}
     return {source.topic: application.counts[source.topic] for source in application.sources} | exchanges
 
 
 def _stamps(topic: str) -> dict[str, Column]:
-    """The columns of an outgoing record that do not depend on the row."""
+    """Return the columns of an outgoing record that do not depend on the row."""
     none = f.lit(None)
     return {"topic": f.lit(topic), "t": none.cast("long"), "s": f.lit(b""), "h": none.cast("binary")}

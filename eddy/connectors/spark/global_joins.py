@@ -150,7 +150,7 @@ class _AskingExit:
     schema: str = _ASKING
 
     def columns(self, rows: DecodedRows) -> list[list[Any]]:
-        """Encode; a record without a value asks for nothing. Raises: DataError."""
+        """Encode facts; for a record without a value, `select` is not called. Raises: DataError."""
         with calling(self.name):
             keys = [None if value is None else self.select(key, value) for key, value in rows.rows]
         self._check_hashable(keys)
@@ -159,7 +159,7 @@ class _AskingExit:
         return [*self.facts.columns(rows), list(asked), [self._at(order) for _, order, _ in rows.stamps]]
 
     def _check_hashable(self, keys: Sequence[Any]) -> None:
-        """Refuse what a worker refuses. Raises: DataError."""
+        """Refuse keys that cannot be hashed, as a worker does. Raises: DataError."""
         for key in keys:
             try:
                 hash(key)

@@ -304,7 +304,10 @@ class Verify:
     def _apart_from_inputs(
         self, comparison: TopicComparison, undetermined: dict[str, str]
     ) -> tuple[list[Compared], DataFrame]:
-        """The compared parts and the rows that differ, without outputs that differ and are inputs, too."""
+        """Compare, and return the compared parts and the rows that differ, except for outputs that are inputs, too.
+
+        If such an output differs, it is added to `undetermined` instead.
+        """
         plan, compared = self.topology.plan, comparison.run()
         read = {source.topic for source in (*plan.sources(), *plan.global_tables())}
         shared = [part for part in compared if part.what == "sink" and part.name in read and part.differing]

@@ -1,8 +1,8 @@
-"""Recursions as loops over frames; the steps of a loop's body are compiled as all others are.
+"""Recursions as loops over frames. The steps of a loop's body are compiled like all other steps.
 
-linear_loops        waves: a frontier, and what op makes of it, until it is empty
-pointer_doubling    the same sum in a logarithm of the waves, where each key leads to one other
+linear_loops        waves: op is applied to one frontier after the other, until a frontier is empty
+pointer_doubling    the same sum by a logarithm of the number of waves, if each key leads to one other key
 linear_cycles       the rows that cycles reach
-nested_loops        nested time: the definitions anew in each iteration, until nothing changes
-loop_bounds         the last depth that a bound leaves
+nested_loops        nested time: the definitions are computed in each iteration, until nothing changes
+loop_bounds         the last depth that a bound allows
 """

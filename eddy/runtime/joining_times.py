@@ -10,9 +10,9 @@ So the event time of a pattern's partition never decreases: a topic that joins o
 record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
 with the topic's positions, as input ([ADR 90](../../docs/adr/0090-joining-topics.md)).
 
-A topic that comes or goes leaves work without a record: it joins, or windows that have waited for it close, and marks
-tell other workers so. So each owner commits a hash of the topics with its positions, not before the epoch that does the
-work, and nothing is quiescent until all positions have the hash of the topics that match now
+A topic that is created or deleted causes work without a record: it joins, or windows that have waited for it close, and
+marks tell this to other workers. So each owner commits a hash of the topics with its positions, at the earliest in the
+epoch that does the work. Nothing is quiescent until all positions have the hash of the topics that match now
 ([ADR 105](../../docs/adr/0105-committed-topics.md)).
 """
 
@@ -33,13 +33,13 @@ __all__ = ["JoiningTopics", "topics_hash", "topics_with_times"]
 
 
 def topics_with_times(matching: MatchingTopics, circuit: Circuit) -> dict[Pattern[str], tuple[str, ...]]:
-    """The topics of the patterns whose event times a circuit reads, by pattern."""
+    """Return, by pattern, the topics of the patterns whose event times a circuit reads."""
     found = {node.pattern: names for node, names in matching.topics.items()}
     return {pattern: names for pattern, names in found.items() if not circuit.reads.sources.isdisjoint(names)}
 
 
 def topics_hash(topics: Mapping[Pattern[str], Collection[str]]) -> int:
-    """A hash of the topics of patterns, as it is noted with positions; -1 if there are no patterns."""
+    """Return the hash of the topics of patterns that is noted with positions; -1 if there are no patterns."""
     names = [(pattern.pattern, sorted(names)) for pattern, names in topics.items()]
     return crc32(msgspec.json.encode(sorted(names))) if names else -1
 

@@ -5,14 +5,14 @@ visible. So read the positions C first and the ends E after that:
 
     C(t1) ≤ C(τ) ≤ E(τ) ≤ E(t2)  for every τ between;   C(t1) = E(t2)  ⇒  nothing was in flight at τ
 
-Positions are compared, never counts: control records take offsets. As a second witness every
+Positions are compared, never counts, because control records take offsets, too. As a second witness, every
 commit counts the rows sent to and read from each internal topic, in the metadata of its
-positions; they have to agree.
+positions. Both counts have to be equal.
 
 Work that no record announces is noted with the positions, too: due work that an epoch has not finished, the offsets of
-global tables, and, since topics that come and go let windows close, the topics that the owner reads.
+global tables, and the topics that the owner reads, because windows may close when a topic is created or deleted.
 
-Invariant: `quiescent` is never true too early. It may be false too long: then it is called again.
+Invariant: `quiescent` is never true too early. If it is false for too long, it is called again.
 Source: Mattern, "Algorithms for distributed termination detection", 1987, on counting.
 """
 
@@ -46,9 +46,9 @@ class Counters(msgspec.Struct):
     `offsets_hash` is a hash of all these offsets, since different offsets may have equal sums. `versions` numbers the
     changes of these offsets, `since` is the partition's position at the last change: see `table_versions`.
 
-    `topic` is the id of the source topic, -1 if it is not known; `anew` says how often the topic was deleted and made
+    `topic` is the id of the source topic, -1 if it is not known; `anew` counts how often the topic was deleted and made
     anew after records of it were read. `matching` is a hash of the topics of patterns that the owner reads, -1 if their
-    event times are not read: the work is done that their coming and going has left.
+    event times are not read. The owner has done the work that new and deleted topics among them have caused.
     """
 
     emitted: int = 0
@@ -248,9 +248,9 @@ def table_lags(
 
 
 def behind_topics(own: OwnPositions, partitions: Iterable[TopicPartition], matching: int) -> list[TopicPartition]:
-    """The partitions whose owners have not noted that topics have come or gone, or that theirs was made anew.
+    """Return the partitions whose owners have not noted the topics that match now, or that their topic was made anew.
 
-    `own` are the positions of these partitions, `matching` as in `quiescent_at`.
+    `own` are the positions of these partitions. `matching` is the hash of the topics that match, see `quiescent_at`.
     """
     if matching < 0:
         return sorted(own.made_anew)

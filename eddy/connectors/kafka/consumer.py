@@ -4,8 +4,8 @@ The client reports ownership changes by callbacks, which run inside `poll` only.
 group's stable position, or its first offset, given explicitly: `auto.offset.reset` would skip records silently.
 
 Control records are invisible to a client; the event at the end of a partition has the position after them. It arrives
-`fetch.wait.max.ms` after the last record, and a poll with a timeout then waits for records up to `SETTLE_S` longer: a
-transaction that only moves a position would delay the epoch of a record that arrives meanwhile. Records and positions
+`fetch.wait.max.ms` after the last record. Then a poll with a timeout waits for records up to `SETTLE_S` longer, because
+a transaction that only moves a position would delay the epoch of a record that arrives meanwhile. Records and positions
 are returned together, so the next epoch commits both.
 
 Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
@@ -47,7 +47,7 @@ __all__ = ["SETTLE_S", "KafkaConsumer"]
 
 _log = logging.getLogger("eddy.kafka")
 SETTLE_S = 0.05
-"""How long a poll with a timeout waits for records before it returns positions alone."""
+"""Seconds that a poll with a timeout waits for records before it returns positions alone."""
 _REQUEST_S = 10.0
 _LOST = -1
 """The stored position of a partition that needs a new seek."""
@@ -127,7 +127,7 @@ class KafkaConsumer:
             if self._watch.is_lost(lambda: is_answered(self._client, self._topics[0])):
                 self._join_again("brokers answer others, but not this client")
         if self._revoked or self._assigned:
-            self._give_back(columns, ends)  # a change of ownership is returned alone: the records are fetched again
+            self._give_back(columns, ends)  # a change of ownership is returned without records, which are fetched again
             return self._news()
         return Poll(self._within(records_of(columns, ends, self._positions), max_bytes))
 
@@ -175,7 +175,7 @@ class KafkaConsumer:
         max_bytes: int,
         timeout_s: float,
     ) -> None:
-        """Read the available messages. Of the events only a position after a control record shortens the wait."""
+        """Read the available messages. Only one event shortens the wait: a position after a control record."""
         deadline, has_moved = time.monotonic() + timeout_s, False
         while not columns and not self._revoked and not self._assigned:
             gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
@@ -185,7 +185,7 @@ class KafkaConsumer:
                 return
 
     def _moved(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """The partitions with an end after their position."""
+        """Return the partitions whose end is after their position."""
         return {tp for tp, end in ends.items() if end > self._positions.get(tp, end)}
 
     def _event(self, message: Message, error: KafkaError) -> None:

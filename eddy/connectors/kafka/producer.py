@@ -58,10 +58,10 @@ _REFUSALS = {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD, KafkaError
 _BATCH_BYTES = 1_000_000
 """The client's own `batch.size`."""
 _PER_BATCH_BYTES, _PER_RECORD_BYTES = 61, 35
-"""The largest overhead of a batch, and of each record in it besides its key, value and headers."""
+"""The most bytes that a batch takes, and each record in it, in addition to keys, values and headers."""
 
 OVERHEAD_BYTES = _PER_BATCH_BYTES + _PER_RECORD_BYTES
-"""The largest overhead of a record in a batch of its own."""
+"""The most bytes that a record alone in a batch takes in addition to its key, value and headers."""
 
 
 class _Reports:
@@ -186,7 +186,7 @@ class KafkaProducer:
         sizes: Sequence[int],
         columns: Sequence[Sequence[Any]],
     ) -> None:
-        """Pass records to the client, flushed before the batch of a partition may have more than `limit` bytes.
+        """Pass records to the client, and flush it before a partition's batch can have more than `limit` bytes.
 
         A round has a batch of each partition, so that as many flushes are needed as the fullest partition has batches.
         """

@@ -1,9 +1,9 @@
 """Actions: the effect of each change of a batch on a view, for a log. The names are EventReduce's names of actions.
 
-    insert, remove    a row enters a bucket or is removed: it changed itself, or another one made room or took its place
-    update, move      a row of a bucket has other values: at its place, or at another one
+    insert, remove    a row is added to a bucket or removed: the row changed, or another row made room or took its place
+    update, move      a row of a bucket has other values, at the same place or at another place
     nothing           a row of a table that the query reads has changed, and no bucket shows or showed it
-    recompute         the rows were computed from the tables: when the query was opened
+    recompute         the rows were computed from the tables, because the query was opened
 
 A window is updated from its index, so that rows are recomputed only when a query is opened.
 """
@@ -22,7 +22,7 @@ ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One effect. `own`: the row itself changed in the batch; `key` has the values of its key.
+    """One effect on one row; `key` has the values of its key. `own`: the row itself changed, not only another row.
 
     `table` names the row's table; `bucket` is the id of the bucket, None where there is no effect.
     """
@@ -35,7 +35,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
-    """Actions `nothing`: one for each changed row of the tables that has no action in `seen`."""
+    """Return an action `nothing` for each changed row of the tables that has no action in `seen`."""
     known = {(each.table, each.key) for each in seen}
     return [
         Action("nothing", table.name, values)

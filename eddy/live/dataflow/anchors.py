@@ -3,7 +3,7 @@
 A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
 *anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
 loses its anchor takes another route that does not lead back to it, found by a walk up the tree. If there is none, the
-buckets below it are suspects, and suspects without a route from outside are not reached. So a cycle that was cut off
+buckets below it are suspects. Suspects to which no other bucket leads are not reached. So a cycle that was cut off
 is dropped.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["Anchors", "Routed"]
 
 
 class Routed:
-    """The routes to a bucket, by the bucket from which they lead, and one of these buckets as its anchor."""
+    """The number of routes to a bucket from each other bucket, and one of the other buckets as its anchor."""
 
     __slots__ = ("anchor", "routes")
 
@@ -27,7 +27,7 @@ B = TypeVar("B", bound=Routed)
 
 
 class Anchors(Generic[B]):
-    """The anchors of one view. `below` lists the buckets to which the rows of a bucket lead, without the root.
+    """The anchors of one view. `below` returns the buckets, except the root, to which the rows of a bucket lead.
 
     `suspects` are the buckets that have lost their anchor.
     """
@@ -37,13 +37,13 @@ class Anchors(Generic[B]):
         self.suspects: dict[B, None] = {}
 
     def lost(self, bucket: B, route: B) -> None:
-        """The last route from `route` to `bucket` was removed."""
+        """Note that no row of `route` leads to `bucket` any more. A bucket that loses its anchor becomes a suspect."""
         if bucket.anchor is route:
             bucket.anchor = None
             self.suspects[bucket] = None
 
     def unreached(self) -> dict[B, None]:
-        """Find new anchors for the suspects. Returns the buckets that are not reached; no suspect is left."""
+        """Find new anchors for the suspects. Returns the buckets that are not reached; `suspects` is empty then."""
         while self.suspects:
             stuck = [bucket for bucket in self.suspects if not self._anchored(bucket)]
             self.suspects = dict.fromkeys(stuck)
@@ -54,7 +54,7 @@ class Anchors(Generic[B]):
         return {}
 
     def _anchored(self, bucket: B) -> bool:
-        """Whether a bucket has an anchor that is reached without it; finds one if it has none."""
+        """Whether a bucket has an anchor. A bucket without one first takes a route that does not lead back to it."""
         if bucket.anchor is not None or bucket is self._root:
             return True
         for route in bucket.routes:
@@ -72,7 +72,7 @@ class Anchors(Generic[B]):
         return False
 
     def _cut_off(self, stuck: Iterable[B]) -> dict[B, None]:
-        """The stuck buckets and the buckets below them, except those that a route from outside reaches."""
+        """Return the stuck buckets and all anchored below them, except buckets to which another bucket leads."""
         suspects: dict[B, None] = {}
         todo = list(stuck)
         while todo:

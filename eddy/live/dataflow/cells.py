@@ -1,6 +1,6 @@
-"""Plain data as bytes that keep the type of each item: the rows of queries on disk.
+"""Encodes plain data, such as the rows of queries on disk, as bytes that keep the type of each item.
 
-Only the process that wrote the bytes reads them: their files are removed when it ends.
+A *cell* is the data of one key. Only the process that wrote the bytes reads them: their files are removed at its end.
 """
 
 import marshal
@@ -16,7 +16,7 @@ _WRAPPED = b"\x00"
 
 
 def cell_bytes(cell: Any) -> bytes:
-    """The bytes of plain data."""
+    """Encode a cell as bytes."""
     try:
         return marshal.dumps(cell, _VERSION)
     except ValueError:  # a decimal
@@ -24,14 +24,14 @@ def cell_bytes(cell: Any) -> bytes:
 
 
 def cell_of(data: bytes) -> Any:
-    """The inverse of `cell_bytes`."""
+    """Decode the bytes of a cell."""
     if data[:1] == _WRAPPED:
         return _unwrapped(marshal.loads(data[1:]))
     return marshal.loads(data)
 
 
 def _wrapped(cell: Any) -> Any:
-    """The cell with each decimal replaced by a set: plain data has no sets, so that a set marks a decimal."""
+    """Replace each decimal in a cell by a set with its text; plain data has no sets, so a set marks a decimal."""
     if type(cell) is Decimal:
         return frozenset((str(cell),))
     if type(cell) is dict:

@@ -24,13 +24,11 @@ Schedule = Callable[["QueryOperator"], None]
 
 
 class QueryOperator:
-    """One step of the graph. `out` has its changes until the batch ends. Views have `is_output`, and are stepped
-    last.
-    """
+    """One step of the graph. `out` has its changes until the batch ends. Views (`is_output`) are stepped last."""
 
     is_output = False
     is_spent = False
-    """Whether the operator is spent, so that new queries need a new operator in its place."""
+    """Whether new queries need a new operator in its place; present queries keep this one."""
     is_shared = True
     """Whether a new query with an operator of the same identity shares this one; if not, only its present users do."""
 
@@ -43,12 +41,12 @@ class QueryOperator:
         self.users = 0
         self.identity: Hashable = None
         self.seconds = 0.0
-        """Seconds of its steps since it was made."""
+        """The seconds that its steps have taken since it was made."""
 
     def step(self, schedule: Schedule) -> None:
         """Process the changes of the inputs.
 
-        `schedule(operator)` adds an operator that reads none of them to the batch.
+        `schedule(operator)` adds another operator to the batch, for an effect that is not in `out`.
         """
         raise NotImplementedError
 
@@ -64,7 +62,7 @@ class QueryOperator:
                 setattr(self, name, found.get(value, value))
 
     def held_bytes(self) -> int:
-        """The bytes that it holds in memory, about."""
+        """Estimate the bytes that the operator holds in memory."""
         return sum(held_bytes(value) for value in vars(self).values() if isinstance(value, dict | list | set))
 
     def discard(self) -> None:
@@ -78,7 +76,7 @@ class TableRows(QueryOperator):
     """The rows of a table by key; `take` applies changes to them.
 
     The operators over the table keep their rows in `spaces`; None means memory. `rows` are the rows at the beginning.
-    An order may have the positions of at most `most_positions` rows of a table on disk in memory.
+    If the table is on disk, an order keeps its positions in memory while there are at most `most_positions` rows.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class TableRows(QueryOperator):
         self.rows, self.name, self.spaces, self.most_positions = rows, name, spaces, most_positions
         self._olds: dict[Flat, Row | None] | None = None
         self.journals: list[dict[Flat, Row | None]] = []
-        """To each of them all changes are added: the new rows by key."""
+        """All changes are added to each journal: by key, the new row or None."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. A row equal to the former one makes no change."""
@@ -165,7 +163,7 @@ class Dataflow:
         return identity in self.operators and not self.operators[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
-        """The operator of this identity; made if it does not exist. Call `release` once for each call."""
+        """Return the operator of this identity, made if there is none. Call `release` once for each call."""
         self._part_with_spent(identity)
         found = self.operators.get(identity)
         if found is None:
@@ -217,7 +215,7 @@ class Dataflow:
                 self.release(source)
 
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[QueryOperator]:
-        """One batch. Returns the outputs that were called; call `end` after they are read."""
+        """Process one batch. Returns the outputs that were called; read their changes, then call `end`."""
         queue, called = self._queue, self._called
         push, pop = heapq.heappush, heapq.heappop
         for name, delta in deltas.items():

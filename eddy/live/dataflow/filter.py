@@ -2,16 +2,16 @@
 
     Filter       has the rows for which the condition is true: −old if it was true, +new if it is true
     MatchCount   count[key] += Σ weights, by the columns that an `exists` compares; `flipped` are keys where 0 ↔ > 0
-    RowIndex     the keys of a table's rows by some columns: the rows whose condition a flipped key decides
+    RowIndex     the keys of a table's rows by some columns: it finds the rows whose condition a flipped key decides
 
 The whole condition is evaluated for the old and the new row, whichever parts have changed: `and`, `or` and `not exists`
 need no rules of their own. A null in the columns matches nothing.
 
-One key may decide many rows. If they are on disk, they are read page by page; each operator that processes the changes
-reads the rows whose condition changed once more.
+One key may decide many rows. If they are on disk, they are read page by page. Each operator downstream reads the rows
+whose condition changed once more.
 
 A new filter evaluates the condition for every row of its table (parent-first). If the condition requires an `exists`,
-and by the exact counts fewer rows have a match, the filter evaluates only those rows (child-first).
+and the counts show that fewer rows have a match, the filter evaluates only the rows with a match (child-first).
 """
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -29,7 +29,7 @@ _PAGE, _ALL = 1_000, 1 << 62
 READ_ROWS, MANY_KEYS = 100, 10_000
 """The number of rows that are read at a time, and the number of keys above which changes are on disk."""
 _SHARE = 20
-"""A look-up of a key on disk takes no longer than reading and evaluating this number of rows in turn."""
+"""A look-up of a key on disk takes no longer than reading and evaluating this number of rows in sequence."""
 
 
 class ConditionFilter(QueryOperator):
@@ -136,8 +136,9 @@ class ConditionFilter(QueryOperator):
                 found.append((key, row, None))
 
     def _decided(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows whose condition depends on the flipped keys; a row that depends on several of them is yielded
-        several times.
+        """Yield the rows whose condition depends on a flipped key, with their keys.
+
+        A row that depends on several flipped keys is yielded several times.
         """
         rows = self.table.rows
         keys = (key for count, index in self.matches for value in count.flipped for key in index.of(value))
@@ -155,10 +156,10 @@ class ConditionFilter(QueryOperator):
 
 
 class StoredChanges:
-    """Changes of rows on disk. `own`, the changes of the table, are in memory.
+    """The changes of a filter over rows on disk. The changes of the table, `own`, are in memory.
 
-    For rows that only a flipped key adds or removes, their keys are kept: in memory, or on disk if they are many. The
-    rows themselves do not change, and are read again.
+    Other rows pass, or pass no more, because a key flipped. These rows have not changed themselves: only their keys are
+    kept, on disk if there are many, and the rows are read again.
     """
 
     def __init__(self, own: list[Change], rows: StoredMap[Row], spaces: Spaces) -> None:
@@ -208,9 +209,9 @@ class MatchCount(QueryOperator):
                 self._add(key, 1)
 
     def led_to(self, index: "RowIndex", most: int) -> int | None:
-        """The number of rows of an index that have a match: from the map with fewer keys, the counts or the index.
+        """Count the rows of an index that have a match, by the keys of the smaller map: the counts or the index.
 
-        If the maps are on disk, returns None unless counting takes much less time than reading `most` rows.
+        If the maps are on disk, return None unless counting takes much less time than reading `most` rows.
         """
         one, two = self.counts, index.keys
         if isinstance(one, StoredMap) or isinstance(two, StoredMap):
@@ -263,7 +264,7 @@ class RowIndex(QueryOperator):
         super().__init__([table])
         self._table, self._key = table, flat_key(columns)
         self.keys: Any = map_in(table.spaces)
-        """The keys by the values, or on disk the values with the key after them."""
+        """In memory, the rows' keys by the columns' values; on disk, the values with the row's key after them."""
         if isinstance(self.keys, StoredMap):
             self.keys.fill((self._key(row) + key, True) for key, row in table.rows.items())
             return
@@ -278,7 +279,7 @@ class RowIndex(QueryOperator):
         return found
 
     def step(self, schedule: Schedule) -> None:
-        """Move keys to where their rows are now."""
+        """Put the keys of changed rows under the rows' new values."""
         keys = self.keys
         for key, old, new in self._table.out:
             one = None if old is None else self._key(old)

@@ -6,10 +6,10 @@
 A change beyond `end` is ignored; a row whose new position is `end` or before it is kept. So the kept rows are correct
 without the others, as long as they suffice for the windows. Each removed row, and each place by which a window moves
 on, uses up slack. Once more than a fifth of the slack is used up, the kept rows are *spent*: the owners of the windows
-are notified to open them anew, over a `KeptOrder`, which takes its time; four fifths are for that time. A window that
+are notified to open them anew over a `KeptOrder`. Meanwhile the other four fifths serve the windows. A window that
 needs more rows than are kept is *short*, and is not updated any more.
 
-A change only needs to have the new row: the former row is either kept here, or beyond `end`.
+A change needs only the new row, because the former row is either kept here or beyond `end`.
 """
 
 import heapq
@@ -44,7 +44,7 @@ class PassingRows(TableRows):
         super().__init__({}, name)
         self.scan = scan
         self.losses = 0
-        """How often changes have passed that are not known."""
+        """How often changes of the table were lost."""
 
     def take(self, delta: "dict[Flat, Row | None]") -> None:  # type: ignore[override]
         """Pass changes on."""
@@ -56,8 +56,8 @@ class PassingRows(TableRows):
 class FirstRows(Ordered):
     """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows, in one bucket.
 
-    `bounds` are the bounds of the first window: rows before its start are not kept, and it has a limit. Other windows
-    from the same start may show other rows of those that are kept.
+    `bounds` are the bounds of the first window, which has a limit; rows before its start are not kept. Other windows
+    with the same start may show other rows among the kept ones.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class FirstRows(Ordered):
         return window
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell a window of no more changes."""
+        """Close a window, which is not updated any more."""
         self.bucket.close(window)
         self._find_needed()
 
@@ -148,7 +148,7 @@ class FirstRows(Ordered):
         self._find_needed(bounds)
 
     def _find_needed(self, *others: Bounds) -> None:
-        """Set `needed` to the most that these bounds or a window need."""
+        """Set `needed` to the greatest number of rows that one of these bounds, or an open window, needs."""
         bounds = [*others, *(window.bounds for window in self.bucket.windows)]
         self.needed = max((each.needed or 0 for each in bounds), default=0)
 

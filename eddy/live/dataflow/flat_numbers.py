@@ -1,9 +1,9 @@
-"""Numbers as bytes in exactly the order of the numbers: integers of any size, floats and decimals mixed, without NaN.
+"""Encodes numbers as bytes that sort as the numbers do: integers of any size, floats and decimals, but not NaN.
 
     x ≥ 0        06, near(x) in 8 bytes, the remainder x − near(x)
-    x < 0        05, and the same of −x with all bits inverted
+    x < 0        05, and the two parts of −x with all bits inverted
     near(x)      the nearest float: near(x) ≤ near(y) where x ≤ y, so that (near, remainder) orders as x does
-    remainder    7F and the bits of −r inverted; 80 where there is none; 81 and r
+    remainder r  r < 0: 7F and −r with all bits inverted; r = 0: 80; r > 0: 81 and r
     r > 0        the exponent of its first digit in 8 bytes, its digits, 00
 
 For a number beyond the largest float, `near` is the largest float and the remainder is the number itself, which exceeds
@@ -30,7 +30,7 @@ _MOST = sys.float_info.max
 _SIMPLE, _FLOAT, _EXPONENT = struct.Struct(">dB"), struct.Struct(">d"), struct.Struct(">Q")
 _MIDDLE = 1 << 63
 _MOST_DIGITS = 10_000
-"""A decimal with more digits is read as a decimal even if it is an integer, which might need too much memory."""
+"""A whole decimal with more digits is not read as an integer, because that might need too much memory."""
 _exactly = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
 
 
@@ -70,7 +70,7 @@ _DIGITS = bytes((byte + 0x30) & 0xFF for byte in range(256))
 
 
 def read_number(data: bytes, at: int) -> tuple[Any, int]:
-    """The number at index `at`, as an int if it is an integer, and the index after it."""
+    """Return the number at index `at`, as an int if it is whole, and the index after its bytes."""
     is_less = data[at] == MINUS
     number, end = _read_magnitude(data.translate(INVERTED) if is_less else data, at + 1)
     return (_negated(number) if is_less else number), end

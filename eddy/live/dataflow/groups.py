@@ -3,13 +3,13 @@
     count     Σ weights                     sum, avg   Σ weight · value, exactly: the order of changes does not matter
     min, max  the ends of a sorted list of the values, which is on disk if the rows are
 
-Sums are integers in units of 2^-1074, of which every finite float is a multiple: a retracted value is subtracted
+Sums are integers in units of 2^-1074. Every finite float is a multiple of this unit, so a retracted value is subtracted
 exactly. Sums and means ignore values that are not finite numbers; all aggregates ignore null. Without values all
 aggregates except `count` are None. A group without rows has no row.
 
-Equal values may be spelled differently, such as 1 and 1.0, or 0.0 and -0.0. A group counts the spellings of its
-columns, and shows the first spelling with rows in the order of `spelling`, so that the order of arrival does not
-matter. Among equal values `min` shows the first spelling, `max` the last.
+Equal values may be spelled differently, such as 1 and 1.0, or 0.0 and -0.0. A group counts its rows by the spelling of
+its columns. It shows the first spelling that has rows, in the order of `spelling`, so that the order of arrival does
+not matter. Among equal values `min` shows the first spelling, `max` the last.
 """
 
 import math
@@ -36,13 +36,13 @@ _VALUE_BYTES = 150
 """The approximate bytes of a value in a sorted list, as a tuple."""
 
 Spelled = dict[str, tuple[int, Row]]
-"""By the spelling of a group's columns, the number of rows that have it, and the columns."""
+"""By the spelling of a group's columns: the number of rows with this spelling, and the columns with their values."""
 Measure = tuple[str, str, str | None]
-"""The name of an aggregate, its function, and the column; None for rows."""
+"""The name of an aggregate, its function, and its column; without a column (None) it counts rows."""
 
 
 def hidden(column: str) -> str:
-    """The name of the hidden column of a group that has a column's value for the comparison by a nest."""
+    """Return the name of the hidden column in which a group has a column's value, for a nest to compare."""
     return f"\0{column}"
 
 
@@ -143,7 +143,7 @@ class Groups(TableRows):
         return group.named() | found
 
     def step(self, schedule: Schedule) -> None:
-        """The rows of the groups that changed."""
+        """Update the groups of the changed rows; the changes of this table are the groups' new rows."""
         touched: dict[Flat, _RowGroup | None] = {}
         groups, changed = self._groups, {}
         if self.spaces is not None:
@@ -282,7 +282,7 @@ class _Greatest(_Least):
 
 
 class _StoredLeast:
-    """The least of values on disk. A key in the map is `group`, then the value and its spelling as flat bytes.
+    """The least value of a group on disk. A key in the map is `group`, then the value and its spelling as flat bytes.
 
     Invariant: the group has no value before `_first`. So a search does not read deleted values, which would take long.
     """
@@ -319,7 +319,7 @@ class _StoredLeast:
 
 
 class _StoredGreatest(_StoredLeast):
-    """The greatest of values on disk: the first value in the opposite order."""
+    """The greatest value of a group on disk: the first value in the opposite order."""
 
     def _place(self, value: Any) -> Flat:
         return self._group + (flat(value) + flat(spelling(value))).translate(INVERTED)

@@ -32,6 +32,6 @@ def held_bytes(value: Any) -> int:
 
 
 def _of_items(whole: Sized, sample: Iterable[Any], parts: int = 1) -> int:
-    """The bytes of all items, each of `parts` parts, estimated from a sample of parts."""
+    """Estimate the bytes of all items from a sample; a mapping's item has two `parts`, the key and the value."""
     found = [held_bytes(part) for part in sample]
     return len(whole) * parts * sum(found) // len(found) if found else 0

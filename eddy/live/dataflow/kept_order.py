@@ -1,8 +1,8 @@
-"""An order that is kept: the positions of all rows in memory, the rows on disk. For windows at the root.
+"""Keeps the positions of all rows of a table in memory, while the rows are on disk, for windows at the root.
 
-So a window moves to any place in O(log n), and has its next rows however many are removed. A position takes about a
-tenth of the memory of its row. Once the table has more rows than may be in memory, the order is *spent*: new queries
-sort on disk, and the owners of the windows are notified to open them anew there.
+So a window moves to any place in O(log n), and finds its next rows even if many are removed. A position takes about a
+tenth of the memory of its row. Once the table has more rows than positions may be in memory, the order is *spent*: new
+queries sort on disk, and the owners of the windows are notified to open them anew there.
 """
 
 from eddy.live.dataflow.dataflow import Schedule
@@ -12,7 +12,7 @@ __all__ = ["KeptOrder"]
 
 
 class KeptOrder(Ordered):
-    """As `Ordered`, over a table on disk."""
+    """An ordered arrangement of a table on disk, with all positions in memory."""
 
     def step(self, schedule: Schedule) -> None:
         """Update the positions, and send the changes to the windows; warn the windows once there are too many rows."""

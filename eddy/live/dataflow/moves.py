@@ -9,7 +9,7 @@ __all__ = ["moves"]
 
 
 def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
-    """The rows of the delta whose position changed, and that a patch has to move.
+    """Return the rows of the delta that a patch has to move, as (old index, new index, position).
 
     A row can keep its place if the number of untouched rows ahead of it is the same as before. Among such rows, a
     longest sequence that keeps its order is not moved.

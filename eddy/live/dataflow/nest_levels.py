@@ -1,7 +1,7 @@
-"""The levels of a view: the plan of its nests, which buckets are made from.
+"""The levels of a view: the plan of each query in it, from which buckets are made.
 
-Rows of a plucked nest have their position in the column `$at`: rows of several buckets become one list, and the shown
-columns determine neither their order nor their identity.
+A plucked nest shows its rows in place of the rows that lead to them, so rows of several buckets become one list. These
+rows have their position in the column `$at`, because the shown columns determine neither order nor identity.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,16 @@ __all__ = ["AT", "Level", "Levels", "Nesting", "bucket_id"]
 AT = "$at"
 """The column with the position of a row of a plucked nest, as text in the order of the rows."""
 Levels = tuple[tuple[str, int], ...]
-"""The level of a bucket in each bounded recursion, by the recursion's label."""
+"""For each bounded recursion around a bucket, its label and the number of the bucket's level in it."""
 
 
 @dataclass(slots=True)
 class Nesting:
     """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
 
-    `begins` has the label and depth of a recursion that begins here, `again` of a recursion that the nest continues one
-    level deeper. `kept` is set if the nest leads back to a level further out: it has the bounded recursions around
-    `below`. The numbers of inner recursions are dropped, so that each level has one number for each bounded recursion
-    around it.
+    `begins` has the label and depth of a bounded recursion that begins here, `again` the label and depth of a recursion
+    that the nest continues one level deeper. If the nest leads back to a level further out, `kept` has the labels of
+    the bounded recursions around `below`, and the level numbers of all inner recursions are dropped.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Nesting:
         self.key = join_key(self.columns)
 
     def levels(self, levels: Levels) -> Levels | None:
-        """The level numbers of a bucket below; None if a recursion has reached its depth."""
+        """Return the level numbers of a bucket below from this bucket's; None if a recursion has reached its depth."""
         if self.begins is not None:
             label = self.begins[0]
             return (*(pair for pair in levels if pair[0] != label), (label, 1))

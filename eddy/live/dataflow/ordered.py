@@ -19,7 +19,7 @@ __all__ = ["Ordered"]
 
 
 class Ordered(QueryOperator):
-    """Rows of `source` by the columns `by`, sorted by `order`: (column, whether descending), and by the table's key."""
+    """Rows of `source` by the columns `by`, sorted by `order`, (column, whether descending), then by the row's key."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Ordered(QueryOperator):
         return self._opened(values).open(bounds, owner)
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell a window of no more changes."""
+        """Close a window, which is not updated any more."""
         bucket = window.bucket
         bucket.close(window)
         self._close_if_empty(values, bucket)
@@ -85,7 +85,7 @@ class Ordered(QueryOperator):
         """Prepare for moving a window to these bounds."""
 
     def held_before(self, bounds: Bounds) -> int:
-        """The number of rows in memory for a window that it does not show and that no other window needs."""
+        """Count the rows that are in memory only for a window with these bounds, and that it does not show."""
         return 0
 
     def _opened(self, values: Flat) -> SortedBucket:
@@ -117,7 +117,7 @@ class Ordered(QueryOperator):
             self._close_if_empty(EMPTY, bucket)
 
     def _step_buckets(self, schedule: Schedule) -> None:
-        """`step` where rows are in several buckets."""
+        """Do the `step` of an arrangement with several buckets."""
         order_of, values_of = self._order, self._values
         deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
@@ -142,7 +142,7 @@ class Ordered(QueryOperator):
 
 
 def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:
-    """A bucket's delta, made where there is none."""
+    """Return a bucket's delta; make an empty one if there is none."""
     if bucket not in deltas:
         deltas[bucket] = BucketDelta()
     return deltas[bucket]

@@ -20,7 +20,7 @@ __all__ = ["Buckets", "Drop", "Entry", "Insert", "Move", "Op", "Remove", "Set"]
 
 
 class Insert(msgspec.Struct, frozen=True, tag="insert"):
-    """A row is added to a bucket. `below` has the id of a bucket for each nest, None where a column is null."""
+    """A row is added to a bucket. `below`: by nest, the id of the bucket below, None where a column is null."""
 
     bucket: str
     index: int
@@ -53,7 +53,7 @@ class Move(msgspec.Struct, frozen=True, tag="move"):
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
-    """A bucket is no longer part of the view, with all its rows."""
+    """A bucket, with all its rows, is no longer part of the view."""
 
     bucket: str
 
@@ -62,7 +62,7 @@ _place = itemgetter(0)
 
 Op = Insert | Remove | Set | Move | Drop
 Entry = tuple[Row, dict[str, str | None]]
-"""A row, and the buckets below it."""
+"""A row, and by nest the id of the bucket below it."""
 
 
 class Buckets:

@@ -29,7 +29,7 @@ class TooManyRowsError(QueryError):
 
 
 class Bucket(Routed):
-    """The rows of a level for some values: a window, the number of routes to the bucket, and its anchor."""
+    """The rows of a level that have these `values` in a nest's columns: their window, the routes to them, an anchor."""
 
     __slots__ = ("id", "level", "levels", "values", "view", "window")
 
@@ -52,7 +52,7 @@ class Bucket(Routed):
 
     @property
     def most_rows(self) -> int:
-        """The rows that its view may have."""
+        """The greatest number of rows that its view may have."""
         return self.view.max_rows
 
     def positions(self) -> Sequence[Flat]:
@@ -63,8 +63,8 @@ class Bucket(Routed):
 class ViewOperator(QueryOperator):
     """One query: its active buckets, and the patch of the batch in `ops`.
 
-    `max_rows` bounds the rows that it holds in all buckets, with the skipped rows that are in memory for its windows
-    alone. A view with more rows has an error as `failure`, and does not change until it is opened anew.
+    A view may hold at most `max_rows` rows in all buckets, with the skipped rows that are in memory only for its
+    windows. A view with more rows has an error as `failure`, and does not change until it is opened anew.
     """
 
     is_output = True
@@ -155,7 +155,7 @@ class ViewOperator(QueryOperator):
     def _show(self, bucket: Bucket, delta: WindowDelta, gone: list[tuple[Bucket, Row]]) -> None:
         """Add one window's changes to the patch.
 
-        New routes are added; rows that lose theirs are put into `gone`, for `_unroute`.
+        The routes of new rows are added; rows whose routes have to be removed are put into `gone`, for `_unroute`.
         """
         ops, level = self.ops, bucket.level
         for index, position in delta.left:
@@ -178,7 +178,7 @@ class ViewOperator(QueryOperator):
             self._set(bucket, index, position, gone)
 
     def _note(self, bucket: Bucket, delta: WindowDelta) -> None:
-        """Keep the actions of one window."""
+        """Log the actions of one window's changes."""
         ordered, actions = bucket.level.ordered, self.actions
         assert actions is not None
         table, changed = ordered.table.name, ordered.table.olds
@@ -264,7 +264,7 @@ class ViewOperator(QueryOperator):
     def _route_news(self, bound: int) -> bool:
         """Show the rows of new buckets, and of the buckets below them.
 
-        Returns False if they have more than `bound` rows.
+        Returns False if the view has more than `bound` rows then.
         """
         while self._news:
             bucket, positions = self._news.pop()

@@ -2,7 +2,7 @@
 
     runs[i]    positions p with ends[i − 1] < p ≤ ends[i], sorted; the first run begins anywhere, the last has no end
 
-A run that has grown to twice its length is split, and a run with few positions left is joined with the one beside it. A
+A run with more than 2 · `RUN` positions is split, and a run with few positions is joined with the one beside it. A
 single run is stored without the lists of runs, since most buckets are small. Cost: `add` and `remove` take O(log n +
 length of a run); `rank`, `at` and `between` beyond the first run take one step for each run after a change, and O(log
 n) until the next change.
@@ -17,7 +17,7 @@ from eddy.live.dataflow.values import Flat
 __all__ = ["RUN", "SHORT_RUN", "RowPositions"]
 
 RUN, SHORT_RUN = 1_024, 256
-"""Positions of a run, which is split at twice as many; a run of fewer than `SHORT_RUN` is joined with another."""
+"""The positions in a new run; with more than twice as many it is split, with fewer than `SHORT_RUN` it is joined."""
 _UNUSED: list[Any] = []
 """The value of `_runs` and `_ends` if there is one run, and of `_starts` if they are not known. It is never changed."""
 

@@ -1,12 +1,12 @@
-"""A map from flat keys to plain data on disk: a space, with a cache of its latest cells in memory.
+"""A map from flat keys to plain data in a space on disk, with a cache of its latest cells in memory.
 
-    cells     keys that were read or written lately, with their values; None for a key without a value
-    dirty     the cells that the space does not have yet, as bytes
+    cells     the cache: keys that were read or written lately, with their values; None for a key without a value
+    dirty     the cells that are not written to the space yet, as bytes
 
 Cells are written many at a time: before a scan, and when they are too many, or too large. So a row that changes often
 costs only a dictionary look-up and its encoding each time. The map exists as long as the process.
 
-A snapshot of a map is another map: it keeps its own changes in memory.
+A snapshot of a map is a map of its own, which keeps its changes in memory.
 """
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
@@ -22,9 +22,9 @@ __all__ = ["MAX_CELLS", "PAGE_CELLS", "StoredMap", "map_in"]
 V = TypeVar("V")
 
 MAX_CELLS, PAGE_CELLS, _FETCHED = 5_000, 1_000, 100
-"""Cells that are kept in memory, and cells that are read at a time: in order, and of given keys."""
+"""The most cells in memory; the cells that are read at a time in a scan, and those by given keys."""
 _BYTES = PAGE_BYTES
-"""The bound of the bytes of the cells in memory, and of the cells that are not written yet."""
+"""The most bytes of the cells in memory, and of the cells that are not written yet."""
 _LAST = b"\xff"
 """A byte with which no flat value begins."""
 
@@ -195,7 +195,7 @@ class StoredMap(MutableMapping[Flat, V]):
                 yield key, found
 
     def beginning(self, prefix: Flat, start: Flat = b"", *, after: bool = False, limit: int) -> Iterator[Flat]:
-        """The first `limit` keys with this prefix whose rest is at least `start`, or with `after` greater than `start`.
+        """Yield the first `limit` keys with this prefix whose rest is at least `start`; with `after`, above `start`.
 
         Not for a snapshot that has changed. The map must not change while the keys are read.
         """

@@ -1,8 +1,8 @@
 """The ordered arrangement of rows on disk: the positions are on disk, and the stretches of open buckets in memory.
 
     entries   on disk, for each row: the values of the bucket's columns and the position
-    stretch   of an open bucket the positions from a start up to `end`, or all of them: as many as its windows need, and
-              some more, the slack
+    stretch   positions of an open bucket, from a start up to `end`, or all of them: as many as its windows need, and
+             some more, the slack
 
 A change beyond `end` only changes the entries. A stretch with fewer positions than its windows need reads the next
 entries, which already have the batch's changes; a stretch with too many positions drops its last ones.
@@ -27,9 +27,7 @@ _MOVED = 20_000
 
 
 class Stretch(SortedBucket):
-    """The positions of one bucket from `start` on: at least `needed` of them, if the bucket has as many; all if it is
-    None.
-    """
+    """The positions of one bucket from `start` on: at least `needed`, if it has as many; all if `needed` is None."""
 
     __slots__ = ("end", "needed", "start", "values")
 
@@ -49,7 +47,7 @@ class Stretch(SortedBucket):
         return (self.start is None or position >= self.start) and (self.end is None or position <= self.end)
 
     def serves(self, needed: int | None) -> bool:
-        """Whether the stretch has the positions that another window needs; if so, it keeps them from now on."""
+        """Whether the stretch has the positions that another window needs; if so, they are kept from now on."""
         if self.end is None and _covers(needed, self.needed):
             self.needed = needed
         return _covers(self.needed, needed)
@@ -105,9 +103,7 @@ class StoredOrdered(Ordered):
         return stretch.open(bounds, owner)
 
     def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
-        """The positions that a window needs; for a window without a limit, up to a few more than the `max_rows` of its
-        view.
-        """
+        """Read the positions that a window needs; without a limit, at most a few more than its view may have rows."""
         needed, most = bounds.needed, bounds.skip + most_rows + 2
         stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
         self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
@@ -116,7 +112,7 @@ class StoredOrdered(Ordered):
         return stretch
 
     def close(self, values: Flat, window: Window) -> None:
-        """Tell a window of no more changes."""
+        """Close a window, which is not updated any more."""
         stretch = window.bucket
         assert isinstance(stretch, Stretch)
         stretch.close(window)
@@ -148,7 +144,7 @@ class StoredOrdered(Ordered):
                 raise
 
     def held_before(self, bounds: Bounds) -> int:
-        """The number of rows that the window skips: their positions are in memory."""
+        """Return the number of rows that the window skips, because their positions are in memory."""
         return bounds.skip
 
     def step(self, schedule: Schedule) -> None:
@@ -172,7 +168,7 @@ class StoredOrdered(Ordered):
                 stretch.tell(delta, schedule)
 
     def _place(self, key: Flat, row: Row | None) -> tuple[Flat | None, Flat]:
-        """The bucket of a row, None if it is in no bucket, and its position."""
+        """Return a row's bucket, which is None if the row is in no bucket, and the row's position."""
         values = None if row is None else self._values(row)
         return (None, b"") if row is None or values is None else (values, self._order(row) + key)
 
@@ -205,5 +201,5 @@ class StoredOrdered(Ordered):
 
 
 def _covers(one: int | None, other: int | None) -> bool:
-    """Whether `one` number of positions is at least the `other`; None is all positions."""
+    """Whether the number `one` is at least the number `other`; None means all positions."""
     return one is None or (other is not None and one >= other)

@@ -8,8 +8,8 @@
 For a comparison a value becomes a pair (rank, item) that Python orders in this way. For an order or a key it becomes
 *flat* bytes in this order, which a sorted list compares in one operation (ADR 41): a byte for the kind, and
 
-    number    05 or 06, and the rest as `flat_numbers` has it
-    string    07, UTF-8 with 1 added to each byte, 00          all else: 09, and the same of its JSON
+    number    05 or 06, and the rest as `flat_numbers.py` describes
+    string    07, UTF-8 with 1 added to each byte, 00          all else: 09, and its JSON likewise
     bytes     08, hexadecimal, 00
 
 No value's bytes begin with another value's bytes. So several values one after the other sort as a tuple does, and with
@@ -64,7 +64,7 @@ _json = msgspec.json.Encoder(order="sorted").encode
 
 
 def ascending(value: Any) -> tuple[int, Any]:
-    """The pair that orders as the value does."""
+    """Return the pair (rank, item) that sorts as the value does."""
     kind = type(value)
     if kind is str:
         return _STRING, value
@@ -82,7 +82,7 @@ def ascending(value: Any) -> tuple[int, Any]:
 
 
 def spelling(value: Any) -> str:
-    """Text by which equal values of different types are sorted: -0.0, an integer, a decimal, another float.
+    """Return a text that sorts equal values of different types: -0.0, an integer, a decimal, another float.
 
     >>> sorted([0.0, 0, -0.0], key=spelling)
     [-0.0, 0, 0.0]
@@ -96,14 +96,14 @@ def spelling(value: Any) -> str:
 
 
 def restored(rank: int, item: Any) -> Any:
-    """The value of a pair."""
+    """Return the value of which `ascending` made this pair."""
     if rank == _OTHER:
         return msgspec.json.decode(item)
     return None if rank == _NULL else float("nan") if rank == _NAN else item
 
 
 def flat(value: Any) -> Flat:
-    """The bytes of a value, which sort as the value does.
+    """Return a value as bytes that sort as the value does.
 
     >>> sorted([None, "a", "ab", 2, 10, -0.5, True], key=flat)
     [None, True, -0.5, 2, 10, 'a', 'ab']
@@ -137,7 +137,7 @@ def _text(tag: int, encoded: bytes) -> Flat:
 
 
 def values_of(key: Flat) -> tuple[Any, ...]:
-    """The values in a flat key. Whole numbers are returned as int, so that equal keys have the same values.
+    """Return the values in a flat key. Whole numbers are returned as int, so that equal keys have the same values.
 
     >>> values_of(flat_key(["a", "b", "c"])({"a": 2.0, "b": "x", "c": -2.5}))
     (2, 'x', -2.5)
@@ -166,7 +166,7 @@ def _read_text(tag: int, text: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The form of a key's value that differs, in JSON, from the form of each other value.
+    """Return a key's value in a form whose JSON differs from the JSON of every other value.
 
     >>> [plain(value) for value in (2, 2.5, float("inf"), "2", True)]
     [2, 2.5, {'': 'inf'}, '2', True]
@@ -179,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 def flat_key(columns: Sequence[str]) -> Callable[[Row], Flat]:
-    """A function from a row to the values of these columns, followed by their length."""
+    """Return a function from a row to its key: the flat values of these columns, then the key's length in bytes."""
     if len(columns) != 1:
         return lambda row: _ended(b"".join([flat(row.get(column)) for column in columns]))
     (column,) = columns
@@ -209,7 +209,7 @@ def key_of(position: Flat) -> Flat:
 
 
 def join_key(columns: Sequence[str]) -> Callable[[Row], Flat | None]:
-    """A function from a row to the key of these columns; None if a value is null, since null joins with nothing."""
+    """Return a function from a row to the key of these columns, or to None if a value is null: null joins nothing."""
     if not columns:
         return lambda row: EMPTY
     key = flat_key(columns)
@@ -220,7 +220,7 @@ def join_key(columns: Sequence[str]) -> Callable[[Row], Flat | None]:
 
 
 def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> Callable[[Row], Flat]:
-    """A function from a row to its position: the columns of the order, (column, whether descending), and the key."""
+    """Return a function from a row to its position: the columns of `order`, (column, whether descending), the key."""
     if not order:
         return key
     before = order_of(order)
@@ -228,7 +228,7 @@ def order_key(order: Sequence[tuple[str, bool]], key: Callable[[Row], Flat]) -> 
 
 
 def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
-    """A function from a row to its position without the key: the columns of the order, (column, whether descending)."""
+    """Return a function from a row to its position without the key; `order` has pairs (column, whether descending)."""
     if not order:
         return lambda row: b""
     if len(order) == 1:
@@ -240,7 +240,7 @@ def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
 
 
 def _rising(column: str) -> Callable[[Row], Flat]:
-    """A function from a row to `flat` of one column; it encodes the most frequent types itself, which saves a call."""
+    """Return a function from a row to `flat` of one column; it encodes positive floats itself, which saves a call."""
 
     def position(row: Row) -> Flat:
         value = row.get(column)
@@ -252,14 +252,14 @@ def _rising(column: str) -> Callable[[Row], Flat]:
 
 
 def same_row(old: Row | None, new: Row | None) -> bool:
-    """Whether rows are equal, of equal kinds too: 1 equals True."""
+    """Whether rows are equal, with values of equal types, since 1 equals True in Python."""
     if old is None or new is None or old != new:
         return old is new
     return all(same_value(value, new[column]) for column, value in old.items())
 
 
 def same_value(old: Any, new: Any) -> bool:
-    """Whether values are equal, with items of equal kinds. NaN equals itself."""
+    """Whether values are equal and of equal types, and so are their items. NaN equals NaN."""
     kind = type(old)
     if kind is not type(new):
         return False

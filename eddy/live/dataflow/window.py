@@ -1,8 +1,8 @@
 """A window over a sorted bucket: the rows from `start`, without the first `skip`, at most `limit`.
 
     lo, hi    the first and the last position inside; both move with the rows
-    left      − rows inside of the old [lo, hi] that are removed, and rows between the old and the new bounds
-    entered   + rows inside of the new [lo, hi] that are added, and rows between the new and the old bounds
+    left      rows inside the old [lo, hi] that are removed from the bucket, or that are outside the new [lo, hi]
+    entered   rows inside the new [lo, hi] that are added to the bucket, or that were outside the old [lo, hi]
 
 So one rule serves a limit, a skip, a start and a window that is moved. Only the rows that cross a bound are read; the
 query is never evaluated again. Cost: O(changes · log n).
@@ -31,7 +31,7 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Rows after the position `start` are shown; the row at it only if `inclusive`."""
+    """The bounds of a window: it shows rows after the position `start`, and the row at `start` only if `inclusive`."""
 
     start: Flat | None = None
     inclusive: bool = False
@@ -40,9 +40,7 @@ class Bounds:
 
     @property
     def needed(self) -> int | None:
-        """The number of positions that a window needs from its start on, with the start itself if it is not shown; None
-        for all.
-        """
+        """The number of positions that a window needs, from `start` on, with `start` if not shown; None for all."""
         if self.limit is None:
             return None
         return self.skip + self.limit + (self.start is not None and not self.inclusive)
@@ -82,7 +80,7 @@ class WindowDelta(msgspec.Struct):
 
 
 def in_order(positions: list[Flat]) -> list[Flat]:
-    """The positions, sorted. Many positions are sorted in runs, so that other threads run in between."""
+    """Sort positions. Many positions are sorted in runs, so that other threads run in between."""
     if len(positions) <= _SORTED:
         return sorted(positions)
     runs = [sorted(positions[begin : begin + _SORTED]) for begin in range(0, len(positions), _SORTED)]
@@ -94,7 +92,7 @@ class Owner(Protocol):
 
     @property
     def most_rows(self) -> int:
-        """The rows that its view may have."""
+        """The greatest number of rows that its view may have."""
 
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
         """The rows of the window have changed."""
@@ -102,7 +100,7 @@ class Owner(Protocol):
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
         """Note that few rows are kept for the window.
 
-        With `is_short` it has fewer than it needs, and is not updated any more.
+        With `is_short` the window has fewer rows than it needs, and is not updated any more.
         """
 
 
@@ -149,7 +147,7 @@ class SortedBucket(RowPositions):
         return window
 
     def close(self, window: "Window") -> None:
-        """Tell a window of no more changes."""
+        """Close a window, which is not updated any more."""
         if isinstance(self.windows, dict):
             del self.windows[window]
         else:
@@ -184,7 +182,7 @@ class SortedBucket(RowPositions):
 
 
 class Window:
-    """One window of one bucket, for `owner`. `first` is the index of `lo` in the bucket, `size` the rows inside."""
+    """One window of one bucket, for `owner`. `first` is the index of `lo` in the bucket, `size` the number of rows."""
 
     __slots__ = ("bounds", "bucket", "edge", "first", "hi", "lo", "owner", "size")
 
@@ -222,7 +220,7 @@ class Window:
         return WindowDelta(*delta)
 
     def step(self, delta: BucketDelta) -> WindowDelta:
-        """Returns the rows that left, entered or changed. The bucket already has the delta."""
+        """Return the rows that left, entered or changed. The bucket already has the delta."""
         lo, hi, removed, added, changed = self.lo, self.hi, delta.removed, delta.added, delta.changed
         if not removed and not added:
             return WindowDelta(changed=self._changed(changed))
@@ -241,9 +239,9 @@ class Window:
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
     def _moved(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
-        """The rows that left, with their old index, and the rows that entered, with their new one.
+        """Place the window anew. Returns the rows that left, with the old index, and that entered, with the new index.
 
-        Both lists of positions are sorted.
+        `removed` and `added` are sorted.
         """
         lo, hi, old_first, bucket = self.lo, self.hi, self.first, self.bucket
         rank = bucket.rank
@@ -266,10 +264,10 @@ class Window:
         return left, entered
 
     def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
-        """The window's changes if at most one row is removed and one added, and the window has no start.
+        """Return the changes of a window without a start if at most one row is removed and one added.
 
-        Of the other rows, only a row beside a bound can cross it. Returns None if the window and the rows beside it are
-        not in one run. Local indexes are indexes in the run.
+        Of the other rows, only a row beside a bound can cross the bound. Returns None if the window and the rows beside
+        it are not in one run. Local indexes are indexes in the run.
         """
         first, limit = self.first, self.bounds.limit
         end = sys.maxsize if limit is None else first + limit
@@ -319,7 +317,7 @@ class Window:
         self.lo = run[first] if self.size else None
 
     def _now(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
-        """The present indexes of `lo` and after `hi` in the bucket."""
+        """Return the index of `lo` in the bucket, and the index after `hi`, as they are now."""
         bucket = self.bucket
         if lo is None or hi is None:
             return 0, 0
@@ -339,7 +337,7 @@ class Window:
 
 
 def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
-    """The delta of rows that left and entered. A row that is in both becomes a row of `stayed`."""
+    """Return the delta of rows that left and entered. A row that is in both lists is put into `stayed`."""
     if not left or not entered:
         return WindowDelta(left, entered)
     by_key = {key_of(each[1]): each for each in left}

@@ -271,7 +271,7 @@ class Has(Expression):
 
 
 def condition_of(found: Any, where: str) -> Expression:
-    """The condition for an argument of `where`; a column alone means that its value is true.
+    """Return an argument as a condition; a column alone means that its value is true. Errors begin with `where`.
 
     Raises: QueryBuildError.
     """

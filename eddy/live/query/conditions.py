@@ -1,4 +1,4 @@
-"""From the user's conditions to syntax: checks the names, and separates the links to the enclosing row."""
+"""Translates the user's conditions into syntax: checks names, and separates the links to the enclosing row."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ __all__ = ["conjunction", "linked", "resolve"]
 
 
 def resolve(found: Expression, query: Described, proxy: RowProxy) -> tuple[Condition, list[Link]]:
-    """The condition on rows of the query, and its links to an enclosing row; `proxy` is the query's own row."""
+    """Return a condition as syntax, and its links to an enclosing row apart; `proxy` is the query's own row."""
     terms = list(found.terms) if isinstance(found, Junction) and found.op == "and" else [found]
     conditions: list[Condition] = []
     links: list[Link] = []
@@ -37,7 +37,7 @@ def resolve(found: Expression, query: Described, proxy: RowProxy) -> tuple[Condi
 
 
 def conjunction(*conditions: Condition | None) -> Condition | None:
-    """All of the conditions, flat; None without any."""
+    """Join conditions by `and`, without an `and` in an `and`; None if there are no conditions."""
     terms: list[Condition] = []
     for condition in conditions:
         if isinstance(condition, And):
@@ -90,7 +90,7 @@ def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
 
 
 def linked(query: Described, proxy: RowProxy, where: str) -> tuple[tuple[str, str], ...]:
-    """The pairs (column of the enclosing row, own column); `proxy` is the enclosing row. Raises: QueryBuildError."""
+    """Return a query's links, (column of the enclosing row `proxy`, own column). Raises: QueryBuildError."""
     for link in query._links:
         if link.parent._row is not proxy:
             raise QueryBuildError(

@@ -42,7 +42,7 @@ class LiveQueries:
         self.actions: dict[PlannedView, list[Action]] = {}
         """The actions of the latest batch, by view; only for views whose actions are logged."""
         self.spent: list[PlannedView] = []
-        """The views of the latest batch that have to be opened anew, as too few rows are kept for their windows."""
+        """The views of the latest batch that have to be opened anew: too few rows are kept for their windows."""
 
     @property
     def tables(self) -> dict[str, TableRows]:
@@ -53,7 +53,7 @@ class LiveQueries:
         return len(self._by_operator)
 
     def load(self, name: str, rows: dict[Flat, Row]) -> None:
-        """Add a table with its rows by key, in the form of `flat_key` of the key's columns."""
+        """Add a table with its rows by key; the keys are made by `flat_key` from the key's columns."""
         self.dataflow.tables[name] = TableRows(rows, name)
 
     def load_stored(
@@ -88,7 +88,7 @@ class LiveQueries:
         return found
 
     def first_rows(self, select: Select) -> list[FirstRows]:
-        """The first rows of passing tables that windows with the filter and order of this one keep."""
+        """Return the operators that keep first rows of the query's table, with the filter and order of this query."""
         table, sorts = self.tables.get(select.table.name), sorts_of(select)
         dependents = () if table is None else table.dependents
         return [each for each in dependents if isinstance(each, FirstRows) and each.sorts == sorts]
@@ -106,8 +106,8 @@ class LiveQueries:
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
-        """The view of a query. Each opened view has to be closed as often as it was opened. Only the window of a view
-        that is not shared can be moved.
+        """Open a query, and return its view. Close a view as often as it was opened. Only the window of a view that is
+        not shared can be moved.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
@@ -122,10 +122,10 @@ class LiveQueries:
         return view
 
     def unshared(self, view: PlannedView) -> PlannedView:
-        """A view whose window can be moved. If the view has a single user, this is the view itself, not shared from now
-        on; otherwise an equal view, which the caller closes instead.
+        """Return a view whose window can be moved. If the view has a single user, it is the view itself, not shared
+        from now on; otherwise it is an equal view, which the caller closes instead.
 
-        Raises: as `open`; NotReadyError if too few rows are kept, or its order is spent: it is made aside.
+        Raises: as `open`, and NotReadyError if too few rows are kept, or while the order of its rows is made anew.
         """
         if view.users > 1 and view.operator.is_low:
             raise NotReadyError("live query: the order of its rows is made anew. Try again")
@@ -135,7 +135,7 @@ class LiveQueries:
         return view
 
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
-        """As `open`, for a view that is open already, or has at most `at_once` rows; None for other views."""
+        """Open a query that is open already, or whose view has at most `at_once` rows; else return None."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)
@@ -149,7 +149,7 @@ class LiveQueries:
         return view
 
     def has_begun(self, select: Select, *, with_spent: bool = False) -> bool:
-        """Whether all operators of a query exist, apart from its view; `with_spent` counts those that are spent, too.
+        """Whether all operators of a query exist, apart from its view; with `with_spent` even if they are spent.
 
         Raises: QueryError if it does not fit the tables.
         """

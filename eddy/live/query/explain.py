@@ -2,8 +2,8 @@
 
     QueryPlan   one step: its operator, the rows that it has, the rows it read at the beginning, the steps it reads
 
-An `exists` that a condition requires is a choice: the condition is evaluated for all rows of the table (parent-first),
-or, if they are fewer by the exact counts of both sides, only for the rows with a match (child-first).
+If a condition requires an `exists`, there is a choice: the condition is evaluated for all rows of the table
+(parent-first), or only for the rows with a match, if the counts of both sides show that these are fewer (child-first).
 """
 
 from collections.abc import Iterable
@@ -148,7 +148,7 @@ class _Explanation:
 
 
 def _choice(operator: ConditionFilter, table: str, where: Condition) -> str:
-    """Why a filter began parent-first or child-first."""
+    """Return the reason why a filter began parent-first or child-first; "" without an `exists`."""
     matches = exists_in(where)
     if not matches:
         return ""

@@ -1,7 +1,7 @@
 """The bytes in memory that only some views hold: the bytes of operators and tables that would be removed with them.
 
-An operator is removed with the views if it has no other users than these views, and operators downstream that are
-removed as well; a table, if all operators that read it are removed. Cost: O(operators of these views).
+An operator is removed with the views if its only users are these views, and downstream operators that are removed as
+well. A table is removed if all operators that read it are removed. Cost: O(operators of these views).
 """
 
 from collections import Counter

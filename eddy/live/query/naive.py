@@ -1,4 +1,4 @@
-"""The answer to a query from scratch: filters, sorts and cuts all rows, with no operators.
+"""Answers a query from scratch: filters, sorts and cuts all rows, without operators.
 
 Tests and `check_every` compare maintained results with this answer; benchmarks take its time as the time of a new
 query. It shares only the comparison of values with the operators.
@@ -37,7 +37,7 @@ Opened = dict[str, tuple[int, int | None]]
 
 
 def evaluate(select: Select, tables: Tables) -> Any:
-    """The rows of a query, from the rows of each table by name.
+    """Return the result of a query over tables, which are given as rows by the table's name.
 
     Raises: QueryError if a table is missing in `tables`.
     """
@@ -51,7 +51,7 @@ class _Evaluation:
         self._tables = tables
 
     def shown(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Any:
-        """The result of the rows whose columns have the values in `equal`."""
+        """Return the query's result over the rows whose columns have the values in `equal`."""
         rows = [row for _, row in self._placed(select, equal, around, opened, path)]
         if select.scalar:
             return rows[0][select.aggregates[0].name]
@@ -114,7 +114,7 @@ class _Evaluation:
     def _plucked(
         self, select: Select, rows: list[Row], around: Around, opened: Opened, path: tuple[Any, ...]
     ) -> Placed:
-        """The rows of a plucked nest, in place of the rows that lead to them. They count as rows of the same level."""
+        """Return the rows of a plucked nest, in place of the rows that lead to them; `path` is the same for both."""
         nest = next(nest for nest in select.nests if nest.name == select.pluck)
         below = nest_select(nest, around)
         levels = _levels(nest, below, opened)

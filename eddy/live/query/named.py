@@ -123,7 +123,7 @@ class NamedQuery:
         return {"name": self.name, "description": self.description, "arguments": arguments}
 
     def bind(self, given: Mapping[str, Any], claims: Claims, *, as_text: bool = False) -> Query:
-        """The query of these arguments, for a caller.
+        """Return the query of these arguments, for a caller with these claims.
 
         `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON.
         Raises: QueryArgumentError, ForbiddenError, QueryFailedError; any QueryError that the function raises.

@@ -1,4 +1,4 @@
-"""From the buckets of a view to nested rows.
+"""Builds nested rows from the buckets of a view.
 
 A row gets its nests under their names: a nest is a list; with `one` it is a row or None, with a single aggregate its
 value. A row that leads back to a bucket around it is part of a cycle: it has `"$cycle": True` instead of the nest. Deep
@@ -18,13 +18,13 @@ __all__ = ["nested"]
 
 Buckets = Mapping[str, list[Entry]]
 Found = tuple[Row, dict[str, str | None], Shape]
-"""A row, the buckets below it, and its level."""
+"""A row, by nest the id of the bucket below it, and the row's level."""
 
 
 def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) -> Any:
-    """The result of a view, from its buckets and the id of the first one.
+    """Return the result of a view, from its buckets and the id of the root bucket.
 
-    Raises: QueryError for more than `max_rows` rows: a row with several parents is below each of them.
+    Raises: QueryError for more than `max_rows` rows; a row with several parents counts below each parent.
     """
     return _Assembly(buckets, max_rows).result(shape, root)
 
@@ -32,7 +32,7 @@ def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) 
 class _Assembly:
     """Builds the rows from the root down.
 
-    `_todo` has the rows whose nests are not built yet, and the ends of buckets.
+    `_todo` is a stack: rows whose nests are not built yet, and, below its rows, each bucket that then ends in `_path`.
     """
 
     def __init__(self, buckets: Buckets, max_rows: int) -> None:
@@ -93,7 +93,7 @@ class _Assembly:
         return (rows[0] if rows else None) if select.one else rows
 
     def _found(self, shape: Shape, bucket: str | None) -> list[Found]:
-        """The rows of a bucket; if it plucks a nest, the nest's rows instead, each once and in the nest's order."""
+        """Return a bucket's rows; if its query plucks a nest, the nest's rows instead, each once, in their order."""
         entries = self._buckets.get(bucket, ()) if bucket is not None else ()
         name = shape.select.pluck
         if name is None:

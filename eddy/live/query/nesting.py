@@ -1,4 +1,4 @@
-"""Nests, and the recursion of a function that names itself.
+"""Builds nests, and recursions from functions that name themselves.
 
 `nest` calls its function once, with a proxy for the row. A nest by a function that is being called already does not
 call it again: it refers to the Select that the function returns, by its label. So mutual recursion works as well.
@@ -43,7 +43,7 @@ def _calling(call: _Call) -> Iterator[None]:
 
 
 def build_nest(name: str, function: Any, proxy: RowProxy, depth: int | None, where: str) -> Nest:
-    """The nest of this function, which is called with `proxy` as the row. Raises: QueryBuildError."""
+    """Build a nest from a function, which is called with `proxy` as the row. Raises: QueryBuildError."""
     if not callable(function):
         raise QueryBuildError(
             f"{where}: {function!r} is not a function of the row; one is needed. Write: "
@@ -93,7 +93,7 @@ def _label(function: Callable[..., Any], taken: set[str]) -> str:
 
 
 def _tied(select: Select, label: str, on: tuple[tuple[str, str], ...]) -> Select:
-    """The Select with `on` as the pairs of columns of each nest that refers to `label`."""
+    """Return the Select with `on` as the pairs of compared columns of each nest that refers to `label`."""
     nests = tuple(
         msgspec.structs.replace(nest, query=_tied(nest.query, label, on))
         if isinstance(nest.query, Select)

@@ -1,4 +1,4 @@
-"""From syntax to operators, shared by all queries that have the same filters, orders and groups.
+"""Translates syntax into operators, which are shared by all queries with the same filters, orders and groups.
 
 Equalities with constants are not filters: they choose a bucket. So queries that differ in a constant share one ordered
 arrangement. A change finds its bucket by the value, however many queries there are.
@@ -65,7 +65,7 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 
 @dataclass(slots=True, eq=False)
 class PlannedView:
-    """A query that is kept up to date for `users`.
+    """A query that is kept up to date for a number of `users`.
 
     `operators` are released when it closes; `begun` are the operators that were made for this query.
     """
@@ -94,7 +94,7 @@ class PlannedView:
 
 
 def selects_of(select: Select) -> Iterator[Select]:
-    """A query with the queries of its nests and of its conditions, at any depth."""
+    """Yield a query, then the queries of its nests and of its conditions, at any depth."""
     yield select
     for nest in select.nests:
         if isinstance(nest.query, Select):
@@ -116,9 +116,9 @@ def exists_in(condition: Condition | None) -> list[Exists]:
 
 
 def is_window(select: Select) -> bool:
-    """Whether a query shows a bounded number of its table's rows, and chooses them without reading others.
+    """Whether a query shows a bounded number of its table's rows, and reads the table for nothing else.
 
-    Then only the shown rows have to be in memory.
+    Then only the shown rows of the table have to be in memory.
     """
     elsewhere = tables_of(
         msgspec.structs.replace(select, where=None, table=msgspec.structs.replace(select.table, name=""))
@@ -162,7 +162,7 @@ def open_view(select: Select, dataflow: Dataflow, max_rows: int = MAX_ROWS) -> P
 
 
 def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
-    """The levels of a query. Raises: QueryError for a table or a nest that does not exist."""
+    """Make the operators of a query, without its view. Raises: QueryError for an unknown table or nest."""
     planner = _Planner(dataflow)
     try:
         planner.plan(select)
@@ -176,7 +176,7 @@ def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
 class _Planner:
     """Plans one query.
 
-    `around` has, for each enclosing labelled Select, its level, its shape, and the bounded recursions.
+    `around` has, for each enclosing labelled Select, its level, its shape, and the bounded recursions around it.
     """
 
     def __init__(self, dataflow: Dataflow) -> None:
@@ -236,7 +236,7 @@ class _Planner:
         return self._planned(name, select, ordered, around, bounded, columns)
 
     def _first_rows(self, select: Select, table: PassingRows, where: Condition | None) -> Ordered:
-        """The rows that the window of a Select needs, from a table that is not in memory."""
+        """Return the operator that keeps the rows for the window of a Select over a table that is not in memory."""
         if not is_window(select):
             raise QueryError(f"query: table '{table.name}' is not in memory, so that only windows can read it")
 
@@ -260,7 +260,7 @@ class _Planner:
         bounded: dict[str, int],
         columns: tuple[str, ...] | None,
     ) -> tuple[Level, Shape]:
-        """The level of a Select over its sorted rows, with its nests."""
+        """Return the level and shape of a Select over its sorted rows, with its nests."""
         level = Level(name, ordered, bounds_of(select, ordered.position), columns)
         shape = Shape(select, empty=_empty(select))
         if select.label is not None:
@@ -337,7 +337,7 @@ class _Planner:
 
 
 def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
-    """The equalities with constants that the condition requires, one for each column, and the rest of the condition."""
+    """Split a condition: equalities with constants that it requires, one for each column, and the rest of it."""
     terms = where.terms if isinstance(where, And) else () if where is None else (where,)
     equal: dict[str, Any] = {}
     rest: list[Condition] = []
@@ -410,7 +410,7 @@ def _comparison(condition: Compare) -> Callable[[Row], bool]:
 
 
 def _ordering(column: str, op: str, kind: int, item: Any) -> Callable[[Row], bool]:
-    """A comparison within the kind of the constant."""
+    """Return the test of a comparison; it is false for values of another kind than the constant's."""
     order = _ORDERS[op]
     kinds = (str,) if type(item) is str else (int, float) if type(item) in {int, float} else ()
 

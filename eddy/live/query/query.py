@@ -99,7 +99,7 @@ class Query(Described, Generic[R]):
         return to_json(self.syntax)
 
     def explain(self, tables: "Explainer") -> QueryPlan:
-        """How the query is answered by these tables, and kept up to date: operators, rows, costs, choices.
+        """Return the plan by which these tables answer the query and keep it up to date.
 
         Raises: QueryError for a query that does not fit the tables; NotReadyError.
         """
@@ -119,7 +119,7 @@ class Query(Described, Generic[R]):
         return self._check(column._name)
 
     def where(self, *conditions: Expression | Column | Callable[[RowProxy], Any]) -> "Query[R]":
-        """Rows for which all conditions are true; a function gets the row, for conditions on other tables' rows."""
+        """Keep rows for which all conditions hold. A function gets the row, for conditions on other tables' rows."""
         query: Query[R] = self
         for condition in conditions:
             proxy = RowProxy(self._select.table.name, self._check)
@@ -139,7 +139,7 @@ class Query(Described, Generic[R]):
         return self._changed(order=tuple(map(Order, names, falls)))
 
     def _own_result(self, column: Column | str, where: str) -> str:
-        """The name of a column of the result; with aggregates, of a group."""
+        """Return the name of a column of the result, which with aggregates is a column of the groups."""
         if not self._select.aggregates:
             return self._own(column, where)
         name = column if isinstance(column, str) else self._own(column, where)
@@ -152,7 +152,7 @@ class Query(Described, Generic[R]):
         return name
 
     def start(self, row: Mapping[str, Any], *, inclusive: bool = False) -> "Query[R]":
-        """Begin after this row's position in the order; with `inclusive`, at it.
+        """Begin after this row's position in the order; with `inclusive`, at this position.
 
         The row needs the columns of the order.
         """
@@ -174,7 +174,7 @@ class Query(Described, Generic[R]):
         return self._changed(limit=None if rows is None else _whole(rows, "limit"))
 
     def one(self: "Query[list[T]]") -> "Query[T | None]":
-        """The first row, or None."""
+        """Show only the first row; None without rows."""
         made: Query[Any] = self._changed(one=True)
         return made
 
@@ -194,7 +194,7 @@ class Query(Described, Generic[R]):
         return self._changed(columns=tuple(self._own_result(column, "select") for column in columns))
 
     def nest(self, *, depth: int | None = None, **nests: Nested) -> "Query[R]":
-        """Show below each row the rows of another query, by name: a function of the row that returns the query.
+        """Show below each row the rows of other queries: `nests` has functions of the row that return them, by name.
 
         A function that names itself makes a tree of any depth; `depth` bounds its levels.
         """
@@ -380,7 +380,7 @@ def query_from_json(data: bytes | str) -> Query[Any]:
 
 
 def checked_query(found: Any) -> Query[Any]:
-    """The argument, checked to be a query. Raises: QueryBuildError for any other object, such as `t.exists()`."""
+    """Return the argument if it is a query. Raises: QueryBuildError for any other object, such as `t.exists()`."""
     if isinstance(found, Query):
         return found
     shown = "a condition" if isinstance(found, Expression) else repr(found)
@@ -396,13 +396,13 @@ def kind_of(query: Query[Any]) -> Any:
 
 
 def _of_row(where: str, condition: Any, row: RowProxy) -> Any:
-    """The condition that a function makes of a row. Raises: QueryBuildError for one of other parameters."""
+    """Return the condition that a function makes of a row. Raises: QueryBuildError if it takes other parameters."""
     check_function_of_one(f"{where}: ", condition, "a row", "where(lambda row: …)")
     return condition(row)
 
 
 def _some(column: Any, where: str) -> Any:
-    """A column, which is not None as for `count`. Raises: QueryBuildError."""
+    """Return the column; unlike for `count` it must not be None. Raises: QueryBuildError."""
     if column is None:
         raise QueryBuildError(f"{where}(None): a column is needed. Write {where}(t.x)")
     return column

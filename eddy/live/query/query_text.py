@@ -1,4 +1,4 @@
-"""The query that a text describes: the code that builds it, read without being run.
+"""Reads a query from a text: the Python code that builds the query, which is read but not run.
 
     folders.where(folders.parent == "home").order_by(-folders.at).limit(20)
 
@@ -23,9 +23,9 @@ from eddy.live.query.validity import check_select
 __all__ = ["MAX_LEVELS", "MAX_TEXT", "query_of_text"]
 
 MAX_TEXT = 4_000
-"""The characters of a text."""
+"""The most characters of a text."""
 MAX_LEVELS = 100
-"""The levels of its nodes: they are read by recursion."""
+"""The most levels of nodes in a text, because nodes are read by recursion."""
 _MOST = 20
 _OF_QUERIES = frozenset(
     {"where", "order_by", "start", "skip", "limit", "one", "select", "nest", "pluck", "exists", "group_by", "aggregate"}
@@ -46,7 +46,7 @@ _CONSTANTS = (str, int, float, type(None))
 
 
 def query_of_text(text: str, tables: Collection[str]) -> Query[Any]:
-    """The query over some of these tables. Raises: QueryBuildError, with the place in the text."""
+    """Read a query over these tables from a text. Raises: QueryBuildError, with the place in the text."""
     if len(text) > MAX_TEXT:
         raise QueryBuildError(f"query: a text of {len(text):,} characters; at most {MAX_TEXT:,} are read")
     if not text.strip():
@@ -70,7 +70,7 @@ def query_of_text(text: str, tables: Collection[str]) -> Query[Any]:
 
 
 def _is_deeper(node: ast.AST, levels: int) -> bool:
-    """Whether a node has more levels of nodes than these, itself included."""
+    """Whether a node has more than this number of levels of nodes; the node is the first level."""
     level = [node]
     for _ in range(levels):
         level = [child for each in level for child in ast.iter_child_nodes(each)]
@@ -78,7 +78,7 @@ def _is_deeper(node: ast.AST, levels: int) -> bool:
 
 
 def _syntax_error(lines: list[str], error: SyntaxError) -> QueryBuildError:
-    """The error of a text, with its place: that of the text in one line, without the brackets around it."""
+    """Make the error of a text, with its place, which is found in the text as one line, without our brackets."""
     flat = " ".join(lines)
     try:
         ast.parse(flat.lstrip(), mode="eval")
@@ -151,7 +151,7 @@ class _Reader:
         raise self._error(node, f"'{node.id}': there is no such table; one of these is needed: {told}")
 
     def _attribute(self, node: ast.Attribute, rows: Mapping[str, Any]) -> Any:
-        """A column. Methods are looked up by calls alone."""
+        """Return a column. Only a call looks up a method."""
         of = self.value(node.value, rows)
         name = self._code(node.value)
         if not isinstance(of, LiveTable | RowProxy):
@@ -197,7 +197,7 @@ class _Reader:
         return live_table(name, key=key, value=value)
 
     def _made(self, node: ast.expr, make: Callable[[], Any]) -> Any:
-        """The result of a call of the builder; its errors get the place of the node."""
+        """Return the result of `make`, a call of the builder; its errors get the place of the node."""
         try:
             return make()
         except QueryBuildError as error:
@@ -261,12 +261,12 @@ class _Reader:
 
 
 def _place(node: ast.expr) -> ast.expr:
-    """The part of a node at which its error is shown: of a call the name of its method."""
+    """Return the part of a node at which its error is shown; for a call, the name of its method."""
     return node.func if isinstance(node, ast.Call) else node
 
 
 def _hint(node: ast.expr) -> str:
-    """How it is written in a query, where there is a way."""
+    """Return advice on how a query expresses this node, for an error; "" if there is none."""
     if isinstance(node, ast.BoolOp):
         return ". Write: (a) & (b), or (a) | (b)"
     if isinstance(node, ast.UnaryOp):

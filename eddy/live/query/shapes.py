@@ -25,7 +25,7 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
         columns: the shown columns of a row of aggregates.
         pluck: the nest whose rows are shown instead, each once.
         key: the columns of the key of its table.
-        is_plucked: whether its rows have the column `$at`, text that orders as the rows do, and that is not shown.
+        is_plucked: whether its rows have the hidden column `$at`, a text that sorts as the rows do.
             The rows of a plucked nest are the rows of all its buckets in this order, each `$at` once.
     """
 

@@ -50,7 +50,7 @@ class QueriedTable(_Data, frozen=True):
 
 
 class Compare(_Data, frozen=True, tag="compare"):
-    """A column compared with a constant; `is` and `is not` with null."""
+    """A column compared with a constant; `is` and `is not` compare it with null."""
 
     column: str
     op: Operator
@@ -58,13 +58,13 @@ class Compare(_Data, frozen=True, tag="compare"):
 
 
 class And(_Data, frozen=True, tag="and"):
-    """All of the terms; true without any."""
+    """True if all terms are true; true without terms."""
 
     terms: tuple["Condition", ...]
 
 
 class Or(_Data, frozen=True, tag="or"):
-    """At least one of the terms; false without any."""
+    """True if at least one term is true; false without terms."""
 
     terms: tuple["Condition", ...]
 
@@ -112,7 +112,7 @@ class Ref(_Data, frozen=True, tag="ref"):
 
 
 class Nest(_Data, frozen=True):
-    """Rows below each row, under `name`: `on` has pairs (column of the row, column below). `depth` bounds levels."""
+    """Rows below each row, under `name`: `on` has pairs (column of the row, column below). `depth` bounds recursion."""
 
     name: str
     on: tuple[tuple[str, str], ...]

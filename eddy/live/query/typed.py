@@ -1,4 +1,4 @@
-"""Results as values of the user's own types: rows become dataclasses, structs or typed dicts, nests with them.
+"""Converts results to the user's own types: rows, with their nests, become dataclasses, structs or typed dicts.
 
 The result of a query with a type from `into` is a list of values of this type; with `one` it is a value or None, with a
 single aggregate the aggregate's value. A nest is converted to the type of the field with its name.
@@ -14,7 +14,7 @@ __all__ = ["check_kind", "typed"]
 
 
 def check_kind(kind: Any, table: str) -> Any:
-    """A type that rows can become. Raises: QueryBuildError."""
+    """Return a type if rows can be converted to it. Raises: QueryBuildError."""
     try:
         is_known = kind is not None and not isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
     except TypeError:
@@ -28,7 +28,7 @@ def check_kind(kind: Any, table: str) -> Any:
 
 
 def typed(found: Any, kind: Any) -> Any:
-    """A result with its rows converted to a type.
+    """Convert the rows of a result to a type.
 
     Raises: QueryError naming the place of a row that does not fit the type.
     """

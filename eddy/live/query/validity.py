@@ -9,7 +9,7 @@ __all__ = ["check_select"]
 def check_select(select: Select, labels: frozenset[str] = frozenset(), plucked: frozenset[str] = frozenset()) -> None:
     """Raises: QueryBuildError for a query that has no answer.
 
-    `labels` are the labels of enclosing Selects, `plucked` the labels whose rows are replaced by this query's rows.
+    `labels` are the labels of enclosing Selects, `plucked` of the Selects whose rows this query's rows replace.
     """
     where = f"query of table '{select.table.name}'"
     numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]

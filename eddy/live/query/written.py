@@ -1,4 +1,4 @@
-"""The text of `repr` for queries: the code that builds the query.
+"""Writes queries, for `repr`, as the Python code that builds them.
 
 A row in the function of a nest is called `row`. A recursion is written as a function, in separate lines before the
 query.
@@ -13,14 +13,14 @@ __all__ = ["condition_text", "written"]
 
 
 def written(select: Select, links: Sequence[tuple[str, str]] = ()) -> str:
-    """The code of a query; `links` are the pairs (own column, column of the enclosing row)."""
+    """Return the code of a query; `links` are pairs of equal columns (own column, column of the enclosing row)."""
     functions: dict[str, str] = {}
     expression = _expression(select, links, functions)
     return "\n".join([*functions.values(), expression])
 
 
 def condition_text(condition: Condition, table: str) -> str:
-    """The code of a condition on one table's rows."""
+    """Return the code of a condition on one table's rows."""
     return _condition(condition, table, {})
 
 

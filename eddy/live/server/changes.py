@@ -1,4 +1,4 @@
-"""The changes of tables that a table server has applied and live queries have not.
+"""Keeps the changes of tables that a table server has applied, but live queries have not applied yet.
 
 The reader of tables puts changes, under the lock of the rows. A later change of a row replaces an earlier one, so that
 there are at most as many changes as rows, however late the live queries are.
@@ -13,14 +13,14 @@ __all__ = ["TableChanges"]
 
 
 class TableChanges:
-    """Changes by name, and the version to which they lead. A table may be watched under several names."""
+    """Changes by name, and the version to which they lead. Several names may stand for one table."""
 
     def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
         self._pending: dict[str, dict[bytes, bytes | None]] = {}
         self._watched: dict[str, str] = {}
         self.stale: set[str] = set()
-        """Names of tables that are read anew: what has changed is not known until they are whole again."""
+        """Names of tables that are read anew: their changes are not known until they are whole again."""
         rows.attach(self)
 
     def put(self, changes: Changes) -> None:

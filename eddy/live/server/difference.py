@@ -1,8 +1,8 @@
-"""The patch from a view's buckets at one moment to its buckets at another, for a reader that is too late for every
-patch.
+"""Makes one patch from a view's buckets at one moment to its buckets at a later moment, for a reader that is too late
+to get each patch.
 
-Cost: O(rows of both). Rows of a bucket are compared by their contents: equal rows at its beginning and at its end are
-kept, the rows between them are replaced.
+Cost: O(rows at both moments). Rows of a bucket are compared by their contents: equal rows at its beginning and at its
+end are kept, the rows between them are replaced.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ __all__ = ["difference"]
 
 
 def difference(old: Mapping[str, list[Entry]], new: Mapping[str, list[Entry]]) -> list[Op]:
-    """One patch from the old buckets to the new ones."""
+    """Return one patch from the old buckets to the new ones."""
     ops: list[Op] = [Drop(bucket) for bucket in old if bucket not in new]
     for bucket, rows in new.items():
         before = old.get(bucket, [])

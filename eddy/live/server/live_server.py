@@ -48,9 +48,7 @@ AT_ONCE_ROWS = 20_000
 """The most rows of a view that is opened while other queries wait; a larger view is opened without the lock."""
 _ANEW = "live query: all queries were opened anew meanwhile. Try again"
 _RESTARTS, _WITHIN_S = 3, 600.0
-"""The number of times within a number of seconds that all queries are opened anew after an unexpected error; then they
-end.
-"""
+"""After an unexpected error all queries are opened anew, at most this number of times in this number of seconds."""
 
 
 class LiveServer:
@@ -475,7 +473,7 @@ class LiveServer:
                 self._readers.call(live, live._act, actions, version)
 
     def _check_answers(self) -> None:
-        """Compare the rows of queries with `every` with the answer from scratch, if it is due.
+        """Compare the rows of each query that has `checks.every` with the answer from scratch, when a check is due.
 
         End a query that differs.
         """

@@ -35,7 +35,7 @@ from eddy.tables.version import Version
 __all__ = ["MAX_OPS", "Checks", "LiveView", "Patch", "QueryServer"]
 
 MAX_OPS = 10_000
-"""Changes that wait for a reader; then they are replaced by one that makes the rows equal."""
+"""The most changes that wait for a reader; more are replaced by one patch with the difference."""
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class QueryServer(Protocol):
 
 
 class LiveView(Generic[R]):
-    """A query that is kept up to date while it is open. Made by `tables.live`; for any thread.
+    """A query that is kept up to date while it is open. `tables.live` makes it, and any thread may use it.
 
     `state` is "unknown" until the view is opened, while its tables or rows are read anew, and after it was closed; it
     is "error" if the view has ended with `error`.
@@ -111,7 +111,7 @@ class LiveView(Generic[R]):
         self.state: Literal["unknown", "complete", "error"] = "unknown"
         self.error: Exception | None = None
         self.opening_s = 0.0
-        """Seconds that it took to open it, with the reading of tables."""
+        """The seconds that opening the view took, with the reading of tables."""
         self._buckets, self._seen = Buckets(), Buckets()
         self._queue: deque[Patch] = deque()
         self._queued = self.versions = 0
@@ -250,7 +250,7 @@ class LiveView(Generic[R]):
             self._wake()
 
     def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Call a user's function; an error that it raises ends this query. Returns whether it raised none."""
+        """Call a user's function. An error that it raises ends this query; returns False then, otherwise True."""
         try:
             function(*arguments)
         except Exception as error:

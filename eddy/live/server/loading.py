@@ -2,7 +2,7 @@
 changes.
 
 The rows of a large table are loaded onto the disk, into the queries' own spaces. The queries cannot read the table
-server's store: it is at a later version than the queries, and has no former rows.
+server's store, because it is at a later version than the queries, and has no former rows.
 
 A table may be loaded several times: once with all rows, and once for each function that allows some of them. A table
 that has grown too large for memory is loaded onto the disk as well. Its queries are opened anew over the rows on disk,
@@ -114,7 +114,7 @@ class LoadedTables:
         check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
 
     def still_chosen(self, chosen: Select, select: Select, *, may_pass: bool) -> Select:
-        """A query that was `chosen` before its tables were loaded, with its present window, which may have been moved.
+        """Return a query that was `chosen` before its tables were loaded, with its window as it is now.
 
         Raises: NotReadyError if a table is not loaded any more, or the window needs other tables; as `chosen`.
         """
@@ -141,17 +141,17 @@ class LoadedTables:
         return self._catalog.table(self.served_name(name))
 
     def served_name(self, name: str) -> str:
-        """The name of the served table for a name in a query, which may be one of `filtered`."""
+        """Return the name of the served table for a name in a query, which `filtered` may have returned."""
         name = _base(name)
         return self._filters[name].table if name in self._filters else name
 
     def hides_rows(self, name: str) -> bool:
-        """Whether the table of this name has only some rows of the served one."""
+        """Whether the table of this name has only some rows of the served table."""
         found = self._filters.get(_base(name))
         return found is not None and not (isinstance(found.allowed, RowsApart) and found.allowed.allowed is None)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
-        """A name for the table's rows for which `allowed` of key and value is true. `unfiltered` releases it.
+        """Return a name for the table's rows for which `allowed(key, value)` is true. `unfiltered` releases the name.
 
         Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
         """
@@ -266,10 +266,10 @@ class LoadedTables:
         return Naming(self.served(table.name), table, None if known is None else known.allowed)
 
     def chosen(self, select: Select, *, may_pass: bool) -> Select:
-        """The query, with the names of its tables replaced by the names under which they are loaded.
+        """Return the query, with the names of its tables replaced by the names under which they are loaded.
 
-        With `may_pass` a small window reads a large table as a passing one, without loading it. A table that has grown
-        too large for memory is read on disk.
+        With `may_pass` a small window reads a large table as a passing table, whose rows are not loaded. A table that
+        has grown too large for memory is read on disk.
 
         Raises: QueryError for a window that skips more than `most_rows` rows of a table that is on disk.
         """
@@ -290,9 +290,7 @@ class LoadedTables:
             return renamed(select, names) if names else select
 
     def _check_skip(self, select: Select) -> None:
-        """Raises: QueryError for a window that skips too many rows of a table on disk: the skipped positions are in
-        memory.
-        """
+        """Raises: QueryError if a window skips too many rows of a table on disk, since it keeps their positions."""
         name = select.table.name
         is_loaded = name in self._namings and name not in self._outgrown
         is_on_disk = self.is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
@@ -308,10 +306,10 @@ class LoadedTables:
         return name if self.is_stored(name) else name + _STORED
 
     def _needs_order(self, passing: Select, kept: Select) -> bool:
-        """Whether a window is to be opened over an order that is kept.
+        """Whether a window is to be opened over a `KeptOrder` instead of first rows.
 
-        So it is if the order is there, and if windows with this order have only other first rows, or have used them up:
-        then they would read the table again and again.
+        It is if no first rows suffice for the window, and the kept order exists or other windows have first rows in
+        this order: otherwise such windows would read the table again and again.
         """
         known = self.engine.first_rows(passing)
         if any(each.is_shared and each.covers(bounds_of(passing, each.position)) for each in known):
@@ -338,7 +336,7 @@ class LoadedTables:
         self.engine.load_passing(name, _unread, _base(name))
 
     def scans(self, select: Select) -> dict[str, Scan]:
-        """A scan of the present rows of each passing table. Raises: NotReadyError."""
+        """Return, by name, a scan of the present rows of each passing table. Raises: NotReadyError."""
         return {
             name: _TableScan(self._namings[name], self._rows.snapshot())
             for name in tables_of(select)
@@ -386,8 +384,8 @@ class LoadedTables:
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
-        """The changes of all tables since the last call, the errors of tables whose rows cannot be read, and the
-        version.
+        """Return the changes of all tables since the last call, by name the errors of tables whose rows cannot be read,
+        and the version.
 
         Raises: StoredTableLostError.
         """
@@ -427,7 +425,7 @@ class LoadedTables:
                 self.renewed += self.engine.exhaust(name)
 
     def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
-        """The deltas from the engine's rows to the rows of tables that were read anew and are complete."""
+        """Return, by name, the deltas of tables that were read anew and are complete, and the errors of others."""
         found: Deltas = {}
         failed: dict[str, QueryError] = {}
         for name in sorted(self.feed.stale & self._namings.keys()):

@@ -1,4 +1,4 @@
-"""From the rows of a served table to rows of queries: columns for the items of the key and the members of the value.
+"""Makes rows of queries from the rows of a served table, with columns for items of the key and members of the value.
 
     key        its column, or a column for each item of a tuple
     value      the fields of a struct, the members of a JSON object; any other value is the column `value`, or the one
@@ -30,12 +30,10 @@ __all__ = ["PAGE_ROWS", "Naming", "check_columns", "columns_of"]
 
 _KEPT = (bytes, decimal.Decimal)
 PAGE_ROWS = 5_000
-"""Rows that are read at a time."""
+"""The number of rows that are read at a time."""
 _NESTED = (dict, list, tuple)
 _MAX_DEPTH = 200
-"""The most levels of lists and objects in a value: comparing or encoding a deeper value would fail in the middle of a
-batch.
-"""
+"""The most levels of lists and objects in a value, since comparing or encoding a deeper one would fail in a batch."""
 
 
 class Naming:
@@ -51,7 +49,7 @@ class Naming:
         self.key_of = flat_key(table.key)
 
     def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
-        """Stored rows as rows of queries by key, None if removed.
+        """Yield stored rows as rows of queries by key; None for rows that are removed or not allowed.
 
         Raises: QueryError if a key does not fit the key's columns.
         """
@@ -67,7 +65,7 @@ class Naming:
                 ) from error
 
     def rows(self, snapshot: RowsSnapshot) -> Iterator[tuple[Flat, Row]]:
-        """All rows of a snapshot, page by page. The snapshot is closed at the end.
+        """Yield all rows of a snapshot by key, page by page. The snapshot is closed at the end.
 
         Raises: NotReadyError if the snapshot has ended; QueryError as `delta`.
         """
@@ -123,7 +121,7 @@ class Naming:
 
 
 def columns_of(value: Any, name: str) -> Row:
-    """The columns of a value: the fields of a struct, the members of an object, otherwise one column called `name`."""
+    """Return the columns of a value: a struct's fields, an object's members, otherwise one column called `name`."""
     plain = _plain(value)
     return plain if type(plain) is dict else {name: plain}
 

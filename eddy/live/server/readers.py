@@ -20,7 +20,7 @@ _log = logging.getLogger("eddy.live")
 
 
 class Readers:
-    """The open readers; `ended` is called for a reader whose listener has failed or has ended it."""
+    """The open readers. `ended` is called for a reader that its listener has ended, or whose listener has failed."""
 
     def __init__(self, ended: Callable[[LiveView], None]) -> None:
         self._ended = ended
@@ -107,5 +107,5 @@ class Readers:
 
 
 def as_shown(error: Exception, where: str = "live queries") -> Exception:
-    """An error for readers: one that is not eddy's becomes a QueryError."""
+    """Return an error for readers: an error that is not an EddyError becomes a QueryError."""
     return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")

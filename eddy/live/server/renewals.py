@@ -17,7 +17,7 @@ _AGAIN_S = 0.05
 
 
 class Renewals:
-    """The views that wait. All methods except `_run` are called with `lock`, the live server's lock, held."""
+    """The views that wait to be renewed. All methods except `_run` are called with the live server's `lock` held."""
 
     def __init__(self, lock: threading.RLock, renew: Callable[[LiveView], None]) -> None:
         """`renew` is called without the lock. It raises only NotReadyError, and is then called again later."""
@@ -78,7 +78,7 @@ class Renewals:
 
 
 class Restarts:
-    """The bound of the number of times that all queries are opened anew: `most` times within `within_s` seconds."""
+    """Limits how often all queries are opened anew: at most `most` times within `within_s` seconds."""
 
     def __init__(self, most: int, within_s: float) -> None:
         self.most, self.within_s = most, within_s

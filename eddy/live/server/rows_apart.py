@@ -1,4 +1,4 @@
-"""Rows of a table for queries that name its columns themselves, apart from those of the application's own queries."""
+"""Keeps the tables of queries as texts, which choose the columns' names, apart from the application's own tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ __all__ = ["RowsApart"]
 class RowsApart:
     """The rows of a table that a caller may read, with these names of its columns.
 
-    All queries of one loaded table have the same names for its columns. So queries as texts read tables of their own,
-    one for each choice of names: else the first of them would decide how the application's queries may name them. Equal
-    ones share one table. `allowed` is None if the caller may read all rows.
+    All queries over one loaded table use the same names for its columns. So queries as texts read tables of their own,
+    one for each choice of names. Otherwise the first such query would decide which names the application's queries may
+    use. Equal objects share one table. `allowed` is None if the caller may read all rows.
     """
 
     key: tuple[str, ...]

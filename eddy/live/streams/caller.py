@@ -25,7 +25,7 @@ MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
 
 
 def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
-    """A function of (key, value) that is true for the rows of a table that may be read; None if all rows may be.
+    """Return a function of (key, value) that is true for rows of a table that may be read; None if all may be read.
 
     Raises: ForbiddenError, unless `may_read` returns True or a function; QueryFailedError if it fails.
     """
@@ -67,7 +67,7 @@ class Headers(Mapping[str, str]):
 class Caller:
     """One caller, for one request or stream. It has to be closed.
 
-    Queries as texts are over the tables `of_texts`; None refuses them.
+    Queries as texts may read the tables `of_texts`; None refuses such queries.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Caller:
         return Query(renamed(select, filtered)) if filtered else query
 
     def _name(self, name: str, apart: QueriedTable | None) -> str:
-        """The name of the rows of a table that the caller may read; of a text they are apart."""
+        """Return the name of the table's rows that the caller may read; a query as a text reads them `apart`."""
         allowed = rows_allowed(self._may_read, name)
         if apart is not None:
             return self._server.tables.filtered(name, RowsApart(apart.key, apart.value, allowed))
@@ -135,5 +135,5 @@ class Caller:
             self._is_closed = True
             names, self._names = self._names, {}
         for table, name in names.items():
-            if name != table:  # as of a text it is never
+            if name != table:  # always so for a query as a text
                 self._server.tables.unfiltered(name)

@@ -37,9 +37,9 @@ _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A query that a client requests, with an id that the client chooses: of a name, or as a text.
+    """A query that a client requests, by its name or as a text, with an id that the client chooses.
 
-    None for `skip` or `limit` keeps the query's own.
+    None for `skip` or `limit` keeps the number that the query itself has.
     """
 
     id: _Id
@@ -56,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The request for other rows of a query, at its root."""
+    """A client's request to move the window at the root of a query."""
 
     id: _Id
     skip: _Rows = None
@@ -90,7 +90,7 @@ class LastEvent(NamedTuple):
 
 
 class StepStamp:
-    """A step of all queries together: its number, and the version to which it leads, as in events."""
+    """A step of all queries together: its number, and the version to which it leads; `data` is this version in JSON."""
 
     __slots__ = ("data", "exact", "number", "token")
 
@@ -107,7 +107,7 @@ def event(kind: str, data: bytes, id_: str) -> bytes:
 class Page(NamedTuple):
     """One page of the operations that build a view from an empty one.
 
-    The first page has the root and the shape in `first`.
+    Only the first page has the id of the root bucket and the shape, in `first`.
     """
 
     query: str

@@ -23,11 +23,11 @@ class Limits(msgspec.Struct, frozen=True):
         retain_ops, retain_bytes: bounds of the kept patches: operations of one query, bytes of all queries.
         linger_s: seconds that a query is kept up to date without a client; at least `retain_s`, at most 600.
         read_linger_s: the same for a query that was only read once, without a stream; at most `linger_s`.
-        idle: the number of queries without a client; of more, the queries idle for longest are closed.
+        idle: the number of queries without a client; if there are more, the queries idle for longest are closed.
         idle_bytes: the approximate memory of these queries, except the latest, and of the tables that only they read;
             if they take more, the queries idle for longest are closed, too.
-        requests, request_s: the number of requests at a time, without streams; seconds in which a request has to
-            arrive.
+        requests, request_s: the number of requests at a time, not counting streams; the seconds in which a request has
+           to arrive.
         connections, client_connections: the number of streams at a time, of all clients and of one.
         connection_queries, client_queries, queries: the number of queries of one stream, of one client, of all.
         rows: the number of rows of one query, with its nests.

@@ -1,6 +1,6 @@
 """The queries that are kept up to date now: their clients, rows and memory, and the seconds that they have cost.
 
-A query is shown to callers that may read all rows of all its tables, since its text has values that others asked for.
+A query is shown to callers that may read all rows of all its tables, since its text may have another caller's values.
 """
 
 from collections.abc import Callable

@@ -152,7 +152,7 @@ class Publisher:
             self._resting.pop(wake, None)
 
     def rests(self, wake: Callable[[], None], told: StepStamp | None) -> bool:
-        """Whether `told` is the latest version. If it is, `wake` is called at the next one."""
+        """Whether `told` is the latest version. If it is, `wake` is called at the next version."""
         with self.lock:
             if self.now is not told:
                 return False
@@ -160,7 +160,7 @@ class Publisher:
             return True
 
     def acquire(self, query: Query) -> Published:
-        """The published query; it is opened if nobody has opened it.
+        """Return the published query; it is opened if nobody has opened it.
 
         Release it once for each call. Raises: QueryError.
         """
@@ -207,7 +207,7 @@ class Publisher:
         return made
 
     def find(self, query: Query) -> Published | None:
-        """The published query, as `acquire` returns it; None if nobody has opened it."""
+        """Return the published query, as `acquire` does; None if nobody has opened it."""
         with self.lock:
             return self._found(repr(query.syntax))
 
@@ -255,7 +255,7 @@ class Publisher:
             return rows, self.now, view
 
     def read(self, query: Query) -> tuple[Any, StepStamp]:
-        """The present result of a query, with nests, and its step. Raises: QueryError."""
+        """Return the present result of a query, with nests, and its step. Raises: QueryError."""
         published = self.acquire(query)
         try:
             with self.server.lock:
@@ -369,6 +369,6 @@ class Publisher:
 
 
 def _held_bytes(found: Sequence[Published]) -> int:
-    """The bytes that these queries hold alone, about."""
+    """Estimate the bytes that only these queries hold."""
     rows = sum(each.held_bytes() for each in found)
     return rows + held_alone(each.view for each in found if each.view is not None)

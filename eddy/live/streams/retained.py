@@ -96,7 +96,7 @@ def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
 
 
 def data_of(kept: list[KeptPatch]) -> bytes:
-    """The operations, in JSON, of one patch in place of several."""
+    """Return the operations of one patch in place of several, as JSON."""
     if len(kept) == 1:
         return kept[0].data
     return encode(summed((patch.ops, patch.sizes) for patch in kept))
@@ -115,7 +115,7 @@ class _Touched:
 
 
 def summed(patches: Iterable[tuple[Iterable[Op], Mapping[str, int]]]) -> list[Op]:
-    """One patch in place of several. Each is given with the number of rows that each of its buckets had before it."""
+    """Return one patch in place of several. Each patch is given with the sizes of its buckets before it, in rows."""
     touched: dict[str, _Touched] = {}
     for ops, sizes in patches:
         by_bucket: dict[str, list[Op]] = {}
@@ -149,7 +149,7 @@ def _apply(bucket: _Touched, ops: list[Op]) -> None:
 
 
 def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
-    """The patch of one bucket: removes missing places, inserts rows, moves places in another order, sets rows."""
+    """Yield the patch of one bucket: remove missing places, insert rows, move places in another order, set rows."""
     if bucket.is_dropped:
         if bucket.size:
             yield Drop(name)
@@ -169,7 +169,7 @@ def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
 
 
 def _rising(places: list[int]) -> list[int]:
-    """A longest rising subsequence of the places: their rows need not move."""
+    """Return a longest rising subsequence of the places; the rows at these places need not move."""
     tails: list[int] = []
     ends: list[int] = []  # by length, the index of the place that ends a rising subsequence
     before: list[int] = []

@@ -11,9 +11,9 @@ sent last.
 The reader's thread calls `events`. Other threads add queries and patches: the threads that open queries, and the live
 server's thread.
 
-Invariant: each acquired query is released once, whenever the stream closes. A query becomes a subscription, or not, in
-one block under the lock: the caller that removes a subscription releases its query; a query that has not become one is
-released by the caller that acquired it.
+Invariant: each acquired query is released once, whenever the stream closes. One block under the lock decides whether a
+query becomes a subscription. The caller that removes a subscription releases its query; a query that has not become a
+subscription is released by the caller that acquired it.
 """
 
 import logging
@@ -75,7 +75,7 @@ class Connection:
         self.dirty: dict[Subscription, None] = {}
         self.failed: list[tuple[Asked, Exception]] = []
         self.ended = 0
-        """Queries that have ended by an error, and that nobody has counted yet."""
+        """The number of queries that have ended by an error, and that nobody has counted yet."""
         self.unknown: list[str] = []
         """Queries for which the client may have rows of another version than the one it is sent next."""
         self.is_closed = False
@@ -165,7 +165,7 @@ class Connection:
         return not self.is_closed
 
     def _acquired(self, asked: Asked, first: Asked) -> Published | None:
-        """The requested query. If it fails, None, and the error becomes an event of the query `first`.
+        """Return the requested query. If it fails, return None: the error becomes an event of the query `first`.
 
         Raises: NotReadyError if tables are not complete, so that the caller has to try again.
         """
@@ -200,7 +200,7 @@ class Connection:
         self.wake()
 
     def move(self, window: WindowChange) -> bool:
-        """Move the window of a query: the difference is queued for sending. Returns as `open`."""
+        """Move the window of a query: the difference is queued for sending. Returns False where `open` does."""
         subscription = self._subscriptions.get(window.id)
         if subscription is None:
             return True  # the query has ended, and the client gets an event
@@ -218,7 +218,7 @@ class Connection:
 
         The remaining patches of the former query are sent first, then the difference.
 
-        The difference is sent with its version, which the stream does not pass before.
+        The stream does not pass the version of the difference before the difference is sent.
         """
         publisher, former = self._publisher, subscription.published
         try:
@@ -337,8 +337,8 @@ class Connection:
         return max(_LOOK_S, _VERSION_S - (now - self._told_at))
 
     def _news(self, now: float) -> Iterator[bytes]:
-        """The event of a version without changes: once all rows are sent, when the version is exact again, and at
-        intervals.
+        """Yield the event of a version without changes if it is due: once all rows are sent, when the version is exact
+        again, and at intervals.
         """
         said, at = self._said, self._at
         if said is None:
@@ -454,9 +454,9 @@ class Connection:
             yield self._event("snapshot", page.more())
 
     def _caught_up(self, pair: tuple[Subscription, SnapshotPages], *, whole: bool = False) -> list[KeptPatch] | None:
-        """The patches from queued rows to the stream's version. The subscription is at this version from then on.
+        """Return the patches from queued rows to the stream's version, at which the subscription is from then on.
 
-        None if the rows are not to be sent any more: some patches were dropped, or the window was moved meanwhile.
+        Returns None if the rows must not be sent any more: patches were dropped, or the window was moved meanwhile.
         """
         subscription = pair[0]
         with self._publisher.lock:

@@ -37,7 +37,10 @@ class AwaitedCuts:
     def latest(
         self, fetched: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
     ) -> tuple[float, Cut] | None:
-        """Remove the cuts whose records were all read, and return the latest; cuts that do not count are removed."""
+        """Remove the cuts whose records were all read, and the cuts that do not count.
+
+        Returns the latest cut whose records were all read, with the time at which it was read; None if there is none.
+        """
         found = None
         self._drop(positions)
         while self._cuts:
@@ -49,7 +52,7 @@ class AwaitedCuts:
         return found
 
     def ahead(self, last: bool) -> dict[TopicPartition, int] | None:
-        """The offsets of the next cut or, with `last`, of the last one; None if no cut waits."""
+        """Return the offsets of the next cut or, with `last`, of the last cut; None if no cut waits."""
         return self.offsets_of(self._cuts[-1 if last else 0][1]) if self._cuts else None
 
     def offsets_of(self, cut: Cut) -> dict[TopicPartition, int] | None:

@@ -65,7 +65,7 @@ class ServedTable:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The tables of a topology by name, the reasons why others are not served, and the internal topics."""
+    """The tables of a topology by name, the reasons why other names are not served, and the topics."""
 
     tables: dict[str, ServedTable]
     refused: dict[str, str]
@@ -92,7 +92,7 @@ class Catalog:
 
 
 def catalog_of(topology: Topology, log: Log) -> Catalog:
-    """The tables of a topology on this log.
+    """Find the tables of a topology on this log.
 
     Raises: ConfigurationError if a user's topics do not exist; TopologyError.
     """
@@ -170,7 +170,7 @@ def _add_outputs(
 
 
 def readable_serdes(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
-    """The serdes that read a sink's topic: for values that `Plain` wrote, the serde of the step, if it is known."""
+    """Return the serdes that read a sink's topic; for values of `Plain`, the step's serde if it writes as `Plain`."""
     (step,) = sink.inputs
     if value is Plain and step.value in _TELLS_PLAIN:
         assert step.value is not None

@@ -6,8 +6,8 @@ The ordered keys are divided into *runs*, of which only the first key and the nu
     key_at(n)   = the n-th key, read from the run in which it is
 
 So an answer reads one run, never the rows before it. The runs are made by one pass over the keys, in slices, the first
-time that a rank is wanted; from then on changes keep them. During the pass, ranks of the keys that it has passed are
-known. All methods are called with the lock of the rows held.
+time that a rank is wanted; from then on `take` updates them. During the pass only the ranks of the keys that it has
+passed are known. All methods are called with the lock of the rows held.
 
 Invariant: the runs before `_end` have all keys of the table before `_end`, each key in one run.
 """
@@ -20,8 +20,8 @@ from eddy.state.store import Store
 __all__ = ["RUN", "KeyRanks"]
 
 RUN = 1_000
-"""The keys of a run as it is made, and of a slice of the pass. A run of more than twice as many is split, and two
-neighbours with fewer than half of it together are joined.
+"""The number of keys of a new run, and of a slice of the pass. A run with more than twice as many keys is split; two
+neighbours that together have fewer than half as many are joined.
 """
 
 
@@ -60,8 +60,8 @@ class KeyRanks:
         self._end = self._stop if len(keys) < RUN else keys[-1] + b"\x00"
 
     def take(self, added: list[bytes], removed: list[bytes]) -> None:
-        """Count keys that were added to the store or removed from it. Cost: a search each; a long run is read and
-        split.
+        """Count keys that were added to the store or removed from it. Cost: a search for each key; a run that has
+        become long is read and split.
         """
         changed = set()
         for keys, step in ((added, 1), (removed, -1)):

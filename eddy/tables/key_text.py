@@ -1,6 +1,7 @@
 """Keys as text: strings are unchanged, bytes are their text or hexadecimal digits, all other keys are JSON.
 
-Bytes that are not UTF-8 are written as 0x and their digits: FF as 0xff. So is text that looks like that.
+Bytes that are not UTF-8 are written as 0x and their hexadecimal digits, such as 0xff. So are bytes whose text has this
+form.
 
 In a table whose keys may be strings or other values, text that is not JSON is a string, and a string that is JSON is
 written as JSON: the string 5 is "5".

@@ -1,4 +1,4 @@
-"""The records that the application has rejected, and the parts that it holds, from the notes in its metadata."""
+"""Reads from an application's metadata which records it has rejected, and which parts it holds."""
 
 from collections.abc import Mapping, Set
 
@@ -10,8 +10,8 @@ __all__ = ["LeftOut"]
 
 
 class LeftOut:
-    """The notes in an application's metadata topic. `unwritten` is the row for the store's next batch that has the
-    notes.
+    """The notes of rejected records in an application's metadata topic. `unwritten` is a row with the notes, for the
+    store's next batch; None if the store has the notes.
 
     `held` has the messages about parts without a finite answer, by recursion and partition.
     """
@@ -25,7 +25,7 @@ class LeftOut:
         self._end = 0
 
     def read(self) -> Metadata:
-        """Read the present metadata. `read_on` reads notes again that are written meanwhile."""
+        """Read the present metadata. Notes that are written meanwhile are read again by `read_on`."""
         self._end = self._end_now()
         metadata = read_metadata(self._log, self._topic)
         self._take(metadata.left_out)
@@ -33,7 +33,7 @@ class LeftOut:
         return metadata
 
     def read_on(self) -> tuple[Metadata, set[Place]] | None:
-        """The metadata and its new places; None if it was not written since the last call."""
+        """Return the metadata and its new notes; None if nothing was written since the last call."""
         if (end := self._end_now()) == self._end:
             return None
         metadata = read_metadata(self._log, self._topic)

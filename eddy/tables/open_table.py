@@ -78,7 +78,7 @@ class OpenTable:
         return self.between(keys if after is None else self.keys_after(keys, after), limit)
 
     def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
-        """The rows with `key` < key < `stop`: the next page of a range."""
+        """The rows after `key` and before `stop`, in the order of keys: the next page of a range."""
         check_limit(f"table '{self.table.name}'", limit)
         return self.between(self.keys_after(self.keys(None, stop), key), limit)
 
@@ -112,7 +112,7 @@ class OpenTable:
         return KeyRange(low, end_of(low))
 
     def keys_after(self, keys: KeyRange, key: Any) -> KeyRange:
-        """Those of `keys` that are after `key`."""
+        """Return the part of a range of keys that is after `key`."""
         return KeyRange(max(keys.start, self.stored_key(key) + b"\x00"), keys.stop)
 
     def stored_key(self, key: Any) -> bytes:

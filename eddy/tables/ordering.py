@@ -31,7 +31,7 @@ _NUMBER_BYTES = 11
 
 
 def encoder_of(serde: Serde[Any], in_topic: Serde[Any] | None = None) -> Callable[[Sequence[bytes]], list[bytes]]:
-    """A function from a column of keys to ordered keys; `in_topic` is the serde of the column, by default `serde`.
+    """Return a function from encoded keys to their ordered bytes; `in_topic` is the serde of the encoded keys.
 
     The function raises any error of the serde, for bytes that it cannot decode.
     """

@@ -1,4 +1,4 @@
-"""The records of the tables' topics that were read and are not shown yet."""
+"""Keeps the records of tables' topics that were read, but are not shown yet."""
 
 from bisect import bisect_left
 from collections import deque

@@ -1,11 +1,11 @@
-"""One reading of the tables' topics: from stored rows up to the ends of the log, then from cut to cut.
+"""Reads the tables' topics: from the stored rows up to the ends of the log, then from cut to cut.
 
     catch up    apply all records up to the ends E, which were read before
-    follow      keep new records; where a cut is reached, apply up to exactly there: exact = true
-                where none is read for `max_wait_s`, apply all committed records: exact = false
+    follow      keep new records; when a cut is reached, apply records exactly up to the cut: exact = true
+               when no cut is read for `max_wait_s`, apply all committed records: exact = false
 
-Compaction may have dropped records before an old cut because of later ones. So after catching up a cut counts only if
-it lies at or beyond E, or if no record lies between it and E and none was written since. For the same reason
+Compaction may have dropped records before an old cut, because their keys have later records. So after catching up a cut
+counts only if it lies at or beyond E, or if no record lies between the cut and E and none was written since. Therefore
 (docs/adr/0031-views.md) a cut that has waited long for its records does not count, and a reader that falls back reads
 up to the ends of the log anew before a cut counts.
 
@@ -34,7 +34,7 @@ __all__ = ["FRESH_S", "POLL_BYTES", "POLL_RECORDS", "BeginAgainError", "ReaderFi
 FRESH_S = 10.0
 """Records older than this many seconds may have been compacted."""
 POLL_RECORDS, POLL_BYTES = 50_000, 16 << 20
-"""The most records, and the most of their bytes, that are read at a time."""
+"""The most records, and the most bytes of records, that are read at a time."""
 _LOOK_S = 2.0
 _STAMP_S = 600.0
 
@@ -78,7 +78,7 @@ class ReaderParts(NamedTuple):
 
 
 class Reading:
-    """Follows the topics from a start on. `inputs` are the inputs of the version of the rows."""
+    """Follows the topics from a start on. `inputs` are the input offsets of the rows' version."""
 
     def __init__(
         self, parts: ReaderParts, start: ReadingStart, follower: Follower, incarnation: str, inputs: Offsets
@@ -127,8 +127,8 @@ class Reading:
     def _keep_fresh(self) -> None:
         """Catch up if records are read long after they were written, since compaction may have removed some.
 
-        The ends of the log are read every few seconds. Records that are read once these ends are reached were written
-        after that.
+        The ends of the log are read every few seconds. Records that are read after these ends are reached were written
+        after the ends were read.
         """
         now = self.parts.clock()
         if now - self._asked_at < _LOOK_S:
@@ -143,7 +143,7 @@ class Reading:
         self.parts.figures.lags = lags
 
     def _has_fallen_back(self) -> bool:
-        """Whether records of the last check were not read yet, except records of an open transaction."""
+        """Whether records that existed at the last check are still unread, except records of an open transaction."""
         fetched = self._pending.fetched
         missing = {tp: end for tp, end in self._asked.items() if fetched[tp] < end}
         return any(len(self.parts.log.read(tp, fetched[tp], end, 1)) for tp, end in missing.items())
@@ -184,7 +184,7 @@ class Reading:
         return self.parts.clock() - self._waiting_since >= self.parts.max_wait_s
 
     def _follow(self) -> bool:
-        """Apply records up to the latest cut that is reached, or all records if none is awaited.
+        """Apply records up to the latest cut that is reached, or all records if no cut is awaited.
 
         Returns whether records were applied.
         """
@@ -260,7 +260,7 @@ class Reading:
             self._paused = full
 
     def _read_notes(self) -> None:
-        """Read the notes of rejected records up to now. Raises: BeginAgainError if one of them was applied."""
+        """Read new notes of rejected records. Raises: BeginAgainError if one such record was applied, or at a reset."""
         found = self.parts.left_out.read_on()
         if found is None:
             return

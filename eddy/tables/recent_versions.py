@@ -1,9 +1,9 @@
-"""The former rows of the last versions of a table server, from which the rows of an earlier version are known again.
+"""Keeps former rows of a table server's last versions, so that the rows of an earlier version can be shown again.
 
     rows(v) = the rows now, each with the first of its former values that is kept since v
 
-They are bounded by their bytes: the earliest versions are dropped first. A version before the first cut is not kept: up
-to which records of streams it is computed is not known.
+Their bytes are bounded, and the earliest versions are dropped first. A version before the first cut is not kept,
+because it is not known up to which records of the inputs it is computed.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ class _KeptVersion(NamedTuple):
 
 
 class RecentVersions:
-    """The last versions, with the former values of the rows that the version after each has changed."""
+    """The last versions, each with its values of the rows that the next version has changed."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
@@ -49,7 +49,7 @@ class RecentVersions:
         return self._kept[0].past if self._kept else None
 
     def note(self, past: PastVersion, former: FormerRows) -> None:
-        """Keep the values of changed rows as of a version, when the next version begins."""
+        """Keep a version that ends, with its values (`former`) of the rows that the next version changes."""
         if not self._max_bytes:
             return
         size = _VERSION_BYTES + sum(len(key) + len(value or b"") + _ROW_BYTES for key, value in former.items())
@@ -59,13 +59,14 @@ class RecentVersions:
             self._bytes -= self._kept.popleft().size
 
     def forget(self) -> None:
-        """Drop all versions: what has changed since is not known."""
+        """Drop all versions, because the changes since then are not known."""
         self._kept.clear()
         self._bytes = 0
 
     def of(self, wanted: Version) -> tuple[PastVersion, dict[bytes, bytes | None]] | None:
-        """The version with the offsets of `wanted`, and its values of the rows that have changed since; None if it is
-        not kept.
+        """Return the version with the offsets of `wanted`, and its values of the rows that have changed since.
+
+        Returns None if the version is not kept.
         """
         for number, (past, _, _) in enumerate(self._kept):
             if past.version.is_at(wanted):

@@ -1,8 +1,8 @@
 """The rows of a table server: a store, its version, and snapshots of earlier versions.
 
 One thread applies changes; any thread may read. Rows, counts, offsets and version change together, under one lock. A
-reader holds it for one row, or for one page of a range. An open snapshot keeps the former values of rows that have
-changed since, so that a long read is of one version, and no thread waits for it.
+reader holds the lock for one row, or for one page of a range. An open snapshot keeps the former values of rows that
+have changed since, so that a long read is of one version, and no thread waits for the reader.
 
     FF counts 00 table     the number of its rows
     FF table 00 table      the identity of the rows' table
@@ -42,7 +42,7 @@ MANY_KEYS = 10_000
 """The most keys that are looked up at a time, while other readers wait."""
 
 NOT_RUN = "the application has not run yet"
-"""The part of a hindrance that only a worker can end."""
+"""The words of a hindrance that only a worker can end."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value; None if the row is removed."""
@@ -127,7 +127,7 @@ class ServedRows:
         version: Version,
         notes: Sequence[tuple[bytes, bytes]],
     ) -> int:
-        """Write changes in one batch, with the offsets to which they lead and with notes. Returns the number of rows.
+        """Write changes in one batch, with the offsets to which they lead and notes. Returns the number of keys.
 
         Raises: StateError, after which nothing has changed.
         """
@@ -213,7 +213,7 @@ class ServedRows:
             raise NotReadyError(f"tables: {self.hindrance}; tables that are read whole are needed. {fix}")
 
     def wait(self, done: Callable[[Version], bool], timeout_s: float, what: str) -> Version:
-        """Wait for a version, and return it. Raises: NotReadyError if none is reached in time."""
+        """Wait until `done` is true for the version, and return it. Raises: NotReadyError if this takes too long."""
         with self.changed:
             found = self.changed.wait_for(
                 lambda: self.failure or self.halted or (not self.hindrance and done(self.version)), timeout_s
@@ -245,7 +245,7 @@ class ServedRows:
 
     @contextmanager
     def ranks(self, table: str, known: Callable[[KeyRanks], bool], patience_s: float) -> Iterator[KeyRanks]:
-        """The ranks of a table's keys, as many as `known` asks for; no row changes within the block.
+        """Yield the ranks of a table's keys as soon as `known` is true for them; no row changes within the block.
 
         Raises: NotReadyError if the first pass over the keys takes longer; the next call continues it.
         """
@@ -281,7 +281,7 @@ class ServedRows:
             return self._recent.earliest or self._shown
 
     def former(self, token: str) -> "RowsSnapshot":
-        """A snapshot of an earlier version, by its token, or of the `earliest` one whose rows are known.
+        """Return a snapshot of the version with this token, or of the earliest version that is known for "earliest".
 
         Raises: QueryError if its rows are not known any more; NotReadyError.
         """

@@ -49,7 +49,7 @@ class Stored:
         self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
 
     def begin(self, specs: Mapping[str, TopicSpec], incarnation: str, noted: set[Place]) -> ReadingStart:
-        """Compare, and remove the rows of tables that have to be read anew. Returns the start of reading."""
+        """Compare stored rows with the log, and remove rows of tables to read anew. Returns the start of reading."""
         tables = self._catalog.tables
         every = [tp for table in tables.values() for tp in table.parts]
         begins, ends = self._log.begin_offsets(every), self._log.end_offsets(every)
@@ -125,7 +125,7 @@ class Stored:
 def taken_in(
     notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
 ) -> dict[str, Place]:
-    """The tables that have taken in a record of the notes, each with one such record."""
+    """Return the tables to which a record of the notes was applied, by name, each with one such record."""
     topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
     return {
         topics[topic].name: (topic, partition, offset)

@@ -38,7 +38,7 @@ class Version(msgspec.Struct, frozen=True, dict=True):
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
     def is_at(self, other: "Version") -> bool:
-        """Whether both are of the same offsets."""
+        """Whether both versions have the same offsets."""
         return (self.offsets, self.inputs) == (other.offsets, other.inputs)
 
     def covers(self, wanted: "Wanted") -> bool:
@@ -61,7 +61,7 @@ def _reached(found: Offsets, wanted: Mapping[str, Mapping[int, int]]) -> bool:
 
 
 def wanted_of(asked: Any, inputs: Mapping[str, int], tables: Mapping[str, int]) -> Wanted:
-    """The wanted offsets of `at_least`, given the numbers of partitions of the inputs and of the tables' topics.
+    """Return the wanted offsets of `at_least`, given the partition counts of the inputs and of the tables' topics.
 
     Text that begins with { is offsets by topic, as JSON.
 
@@ -111,7 +111,7 @@ def _of_token(token: str) -> Wanted:
 
 
 def version_of(name: str, token: str) -> Version:
-    """The version of a token; errors say `name` for the argument. A token does not say whether its version is
+    """Return the version of a token; errors call the argument `name`. A token does not say whether its version is
     exact. Raises: QueryError.
     """
     try:

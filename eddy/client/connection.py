@@ -68,7 +68,7 @@ class Client:
         self._retry_s = retry_s
         self.url, self.open_timeout_s = url, open_timeout_s
         self.trouble = ""
-        """The error of the last attempt to connect; empty once one was answered."""
+        """The error of the last attempt to connect; empty once an attempt was answered."""
         self._views: dict[str, RemoteView] = {}
         self._count = 0
         self._name: str | None = None
@@ -164,7 +164,7 @@ class Client:
             await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
     async def _again(self) -> None:
-        """Replace the connection by another one, since it accepts no more changes."""
+        """Open another connection, since this one accepts no more changes of its queries."""
         former = self._task
         await _end(former)
         if self._task is not former:
@@ -335,7 +335,7 @@ def _client_error(status: int, body: bytes) -> ClientError:
 
 
 async def _events(answer: httpx.Response, alive: Callable[[], None]) -> AsyncIterator[tuple[str, str, bytes]]:
-    """The events of a stream: id, kind, data. `alive` is called whenever bytes arrive."""
+    """Yield the events of a stream as (id, kind, data). `alive` is called whenever bytes arrive."""
     rest = b""
     async for part in answer.aiter_bytes():
         alive()

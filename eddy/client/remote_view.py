@@ -31,7 +31,7 @@ class ViewVersion(msgspec.Struct, frozen=True):
 
 
 class SnapshotEvent(msgspec.Struct):
-    """A page of a query's rows. The first one has the id of the root bucket and the shape, the last one the version."""
+    """A page of a query's rows. The first page has the root bucket's id and the shape, the last page the version."""
 
     query: str
     ops: list[Op]

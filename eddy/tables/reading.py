@@ -2,7 +2,7 @@
 
     catch up    apply all records up to the ends E, which were read before
     follow      keep new records; when a cut is reached, apply records exactly up to the cut: exact = true
-               when no cut is read for `max_wait_s`, apply all committed records: exact = false
+                when no cut is read for `max_wait_s`, apply all committed records: exact = false
 
 Compaction may have dropped records before an old cut, because their keys have later records. So after catching up a cut
 counts only if it lies at or beyond E, or if no record lies between the cut and E and none was written since. Therefore

@@ -2,7 +2,7 @@
 
     entries   on disk, for each row: the values of the bucket's columns and the position
     stretch   positions of an open bucket, from a start up to `end`, or all of them: as many as its windows need, and
-             some more, the slack
+              some more, the slack
 
 A change beyond `end` only changes the entries. A stretch with fewer positions than its windows need reads the next
 entries, which already have the batch's changes; a stretch with too many positions drops its last ones.

@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True):
         idle_bytes: the approximate memory of these queries, except the latest, and of the tables that only they read;
             if they take more, the queries idle for longest are closed, too.
         requests, request_s: the number of requests at a time, not counting streams; the seconds in which a request has
-           to arrive.
+            to arrive.
         connections, client_connections: the number of streams at a time, of all clients and of one.
         connection_queries, client_queries, queries: the number of queries of one stream, of one client, of all.
         rows: the number of rows of one query, with its nests.

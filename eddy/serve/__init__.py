@@ -1,6 +1,6 @@
 """HTTP: a worker's health, metrics and topology, and the tables and live queries of an application.
 
-Names are imported when they are first used: they need packages of the extra `http`.
+Names are imported when they are first used, because they need packages of the extra `http`.
 """
 
 import importlib

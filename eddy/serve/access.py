@@ -21,7 +21,7 @@ __all__ = ["TRUSTED", "Guard"]
 
 _OPEN = {*PROBES, *FILES}
 TRUSTED = "eddy.trusted"
-"""The key in a request's scope that says whether its token was sent, or no token is needed."""
+"""The key of a bool in a request's scope: true if the token was sent, or if no token is needed."""
 
 
 class Guard:

@@ -59,7 +59,7 @@ class Bell:
 
 
 class Stream:
-    """An answer that does not end by itself.
+    """An HTTP answer with events, which does not end by itself.
 
     Args:
         connection: makes the events.

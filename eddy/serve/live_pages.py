@@ -46,7 +46,7 @@ allows some.
 
 T = TypeVar("T")
 MAX_BODY_BYTES = 1 << 20
-"""The bytes of a request's body."""
+"""The most bytes of a request's body."""
 _MAX_WAIT_S, _READY_S, _BEHIND_S = 30.0, 5.0, 10.0
 _THREADS = 2
 """The number of queries that are opened at a time. The other threads of the event loop are kept for reads of tables."""
@@ -106,7 +106,7 @@ class LivePages:
         return answer({"queries": [query.described() for query in self._queries]})
 
     async def open_now(self, request: Request) -> Response:
-        """The queries that are kept up to date, of tables that the caller may read as a whole."""
+        """List the queries that are kept up to date over tables that the caller may read as a whole."""
         self._claims(request)
         publisher = await self._publish()
 
@@ -158,9 +158,9 @@ class LivePages:
         return await self._streamed(request, None)
 
     async def live_text(self, request: Request) -> Any:
-        """A stream of events, of queries as texts, too.
+        """A stream of events of queries, which may also be texts.
 
-        It is a path of its own, since `authorize` may allow named queries alone.
+        It has a path of its own, since `authorize` may allow only named queries.
         """
         return await self._streamed(request, [name for name in self._tables.names if self._may_read(request, name)])
 
@@ -225,7 +225,7 @@ class LivePages:
         asyncio.get_running_loop().run_in_executor(None, found.caller.close)
 
     def _record(self, stream: str, record: Record) -> None:
-        """Keep the record from which a client can continue, as long as patches are kept."""
+        """Keep the record of a stream from which its client can continue, as long as patches are kept."""
         now = time.monotonic()
         if record:
             self._records[stream] = now, record

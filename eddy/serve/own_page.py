@@ -1,7 +1,7 @@
-"""A page of the user's own beside eddy's: the files of a folder at /page/.
+"""Serves a page of the user's own beside eddy's page: the files of a folder, at /page/.
 
-They are open to all, as the files of eddy's own page are, since a browser loads them without a token. Names that begin
-with a dot, and links out of the folder, are not found.
+These files are open to all, like the files of eddy's own page, since a browser loads them without a token. Names that
+begin with a dot, and links out of the folder, are not found.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Rows of a table as a Parquet file, in row groups of bounded memory; the only place of `serve` that imports PyArrow.
+"""Writes rows of a table as a Parquet file, in row groups of bounded memory. Only this file of `serve` imports PyArrow.
 
 A first reading of the same version finds the type of each column, so that the rows of every row group fit it:
 
     whole numbers      int64
-    numbers            double, where each whole number among them is exact as one
+    numbers            double, if each whole number among them is exact as a double
     texts, bytes, true and false    string, binary, bool
     anything else, and mixtures     string, each value as JSON
 
@@ -22,7 +22,7 @@ from eddy.tables.open_table import OpenTable
 __all__ = ["GROUP_BYTES", "GROUP_ROWS", "parquet_chunks"]
 
 GROUP_ROWS, GROUP_BYTES = 20_000, 8 << 20
-"""A row group ends with so many rows, or with values of so many bytes as JSON."""
+"""A row group ends at this number of rows, or at this number of bytes of its values as JSON."""
 _LOOK_ROWS = 5_000
 """During the first reading, an empty chunk is sent after this many rows, so that the client sees progress."""
 _INT, _EXACT = 1 << 63, 1 << 53
@@ -67,7 +67,7 @@ class _Sink:
 def parquet_chunks(
     table: OpenTable, rows: Callable[[], Iterator[tuple[Any, Any]]], header: list[str], cells: Cells
 ) -> Iterator[bytes]:
-    """The file in chunks; empty ones while the types are found."""
+    """Yield the file in chunks, which are empty while the columns' types are found."""
     seen: list[set[str]] = [set() for _ in header]
     for number, row in enumerate(rows()):
         for found, value in zip(seen, cells(*row), strict=True):

@@ -1,10 +1,11 @@
-"""All workers of an application, for the page of one of them: it asks the others, whose addresses it is given.
+"""Shows all workers of an application on the page of one worker, which asks the other workers at given addresses.
 
 /worker     this worker: its name, state, partitions with their lag
-/workers    the same of this worker and of each other one, once; one that does not answer is away, with the reason
+/workers    the same for this worker and each other worker, each once; a worker that does not answer is away, with
+            the reason
 
-Workers do not know one another's addresses from the group. A browser may ask only the server of its page, so that this
-server asks the others, with its own token, each within two seconds and at the same time.
+Workers do not know one another's addresses from the group. A browser may ask only the server of its page. So this
+server asks the others with its own token, all at the same time, and each has two seconds to answer.
 """
 
 import asyncio
@@ -43,8 +44,8 @@ class OwnedPartition(msgspec.Struct, frozen=True):
 class WorkerTold(msgspec.Struct, frozen=True, kw_only=True):
     """The state that a worker reports. A worker that does not answer has only an address, a reason, and a time.
 
-    `server` is a random name of its server, by which a worker knows itself among its peers. `in_loops` are the rows in
-    loops and repartitions as counted on its partitions: the sum over all workers counts.
+    `server` is a random name of its server, by which a worker knows itself among its peers. `in_loops` counts rows in
+    loops and repartitions on the worker's own partitions; only the sum over all workers has a meaning.
     """
 
     address: str = ""
@@ -127,7 +128,7 @@ def _read(body: bytes) -> WorkerTold:
 
 
 def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) -> list[BaseRoute]:
-    """The routes of this worker and of all. Requests for all are answered one at a time."""
+    """Return the routes /worker and /workers. Requests for all workers are answered one at a time."""
     began, server = time.monotonic(), secrets.token_hex(8)
     others = [_Peer(address, began) for address in peers]
     one_at_a_time = asyncio.Lock()

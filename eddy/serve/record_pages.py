@@ -25,7 +25,7 @@ _LETTERS, _MOST_LETTERS = 50, 500
 
 
 def record_routes(topology: Topology, tables: Callable[[], Tables | None]) -> list[BaseRoute]:
-    """The routes of records. They are for readers of all data, as the traces are."""
+    """Return the routes of records. Like the routes of traces, they are for callers that may read all data."""
     one_at_a_time = asyncio.Lock()
 
     async def read(request: Request, function: Callable[[Request, Tables], Any]) -> Response:

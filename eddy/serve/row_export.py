@@ -1,4 +1,4 @@
-"""A table as a file: CSV, JSON Lines or Parquet, of one exact version, in chunks of bounded memory.
+"""Writes a table as a file (CSV, JSON Lines or Parquet) of one exact version, in chunks of bounded memory.
 
     without columns    key and value, as text or JSON
     with columns       key and these members of the values; nothing where a row has no such member
@@ -35,7 +35,7 @@ _TYPES = {
 }
 
 Rows = Callable[[], Iterator[tuple[Any, Any]]]
-"""Begins to read the rows of one version, from the first one on."""
+"""A function that begins to read the rows of one version, from the first row on."""
 
 
 class Export(NamedTuple):
@@ -92,7 +92,7 @@ def export_of(request: Request, table: OpenTable) -> Export | None:
 
 
 def exported(table: OpenTable, rows: Rows, export: Export) -> Iterator[bytes]:
-    """The file in chunks, each made when it is asked for; an empty chunk only says that more follow."""
+    """Return the file in chunks, each made when it is read; an empty chunk only says that more chunks follow."""
     if export.form == "parquet":
         from eddy.serve.parquet_rows import parquet_chunks
 

@@ -1,7 +1,7 @@
-"""Pages of rows by their place: from the N-th row of a range on, or from a key on.
+"""Finds pages of rows by their place: from the N-th row of a range on, or from a key on.
 
-A place is the number of rows before a row, in its range. It is of the version of the page, and found by the ranks of
-keys (`tables/key_ranks.py`), so that no rows before the page are read.
+A place is the number of rows before a row in its range, at the version of the page. It is found by the ranks of keys
+(`tables/key_ranks.py`), so that no rows before the page are read.
 """
 
 from typing import NamedTuple
@@ -19,11 +19,11 @@ from eddy.tables.open_table import KeyRange, OpenTable
 __all__ = ["COUNTING_S", "RowPlace", "Sought", "placed", "sought_of"]
 
 COUNTING_S = 1.0
-"""Seconds that one request counts keys; a table that takes longer is counted by the next ones."""
+"""Seconds for which one request counts keys; if a table takes longer, the next requests continue."""
 
 
 class Sought(NamedTuple):
-    """The row with which a page begins: the one at a place, or the first one from a stored key on."""
+    """The row with which a page begins: the row at a place, or the first row from a stored key on."""
 
     at: int
     key: bytes | None = None
@@ -61,7 +61,7 @@ def sought_of(request: Request, table: OpenTable, *, shows_all: bool) -> Sought 
 def placed(tables: Tables, name: str, keys: KeyRange, sought: Sought) -> RowPlace:
     """Find a row in a range, and the snapshot in which it has its place.
 
-    Raises: NotReadyError while the keys up to there are not counted.
+    Raises: NotReadyError while the keys up to this row are not counted.
     """
     table = tables[name].keys()
     start, stop = keys.start, max(keys)  # of a range that ends before it begins, the place is its beginning

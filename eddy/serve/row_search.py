@@ -1,11 +1,11 @@
-"""Rows by their values: those that contain a text, and the first ones by a column.
+"""Finds rows by their values: rows that contain a text, and the first rows by a column.
 
 The rows of a table are read one after the other. One request reads rows for half a second at most, and answers how many
-it has read and where the next one goes on. So a search of any table is made of small answers, and its client says how
-far it is. Each answer is of one version; the next one may be of a later one.
+it has read and where the next request continues. So a search of any table consists of small answers, and its client
+can show the progress. Each answer is of one version; the next answer may be of a later version.
 
     search=TEXT       rows whose key or value contains the text, in any case, in the order of keys
-    order=[-]COLUMN   of the rows that this request reads, the first ones by a column, as `order_by` of a live query
+    order=[-]COLUMN   of the rows that this request reads, the first rows by a column, as `order_by` of a live query
                       sorts them; each with its position, by which a client merges the answers
 """
 
@@ -51,7 +51,7 @@ class _Kept(NamedTuple):
 
 
 def search_of(request: Request, table: OpenTable) -> Search | None:
-    """What a request asks for by `search=` and `order=`; None without them. Raises: QueryError."""
+    """Return the search that a request names by `search=` and `order=`; None without them. Raises: QueryError."""
     text, order = (request.query_params.get(name) for name in ("search", "order"))
     if text is None and order is None:
         return None
@@ -62,7 +62,7 @@ def search_of(request: Request, table: OpenTable) -> Search | None:
 
 
 def searched(table: OpenTable, rows: Iterator[tuple[Any, Any]], search: Search, limit: int, allowed: Allowed) -> Any:
-    """Read rows until the time is over, there are no more, or `limit` rows are found that need no order.
+    """Read rows until the time is over, all rows are read, or, without an order, `limit` rows are found.
 
     Returns {"rows", "searched", "next"}: `next` is the `after` of the next request, None at the end.
     Raises: QueryLimitError if the rows that are found have more than 16 MiB.
@@ -105,7 +105,7 @@ class _KeptRows:
         return self._position is None and (len(self._kept) >= self._limit or self._bytes > MAX_FOUND_BYTES)
 
     def add(self, key: Any, value: Any) -> None:
-        """Keep a row, unless as many are before it."""
+        """Keep a row, unless `limit` rows are known to be before it."""
         position = b"" if self._position is None else self._position_of(key, value)
         if self._worst is not None and position >= self._worst:
             return

@@ -3,9 +3,9 @@
 GET  /v1/sql    the tables with their columns, for completion
 POST /v1/sql    {"sql": "SELECT …"}: the answer
 
-It reads, and nothing else. A query reads MAX_READ rows of its tables at most, those that its caller may read, has some
-seconds, and 1,000 rows of its answer are sent. One is answered at a time, and a few may wait. No error tells the number
-of rows that its caller may not read.
+Queries only read. A query reads at most MAX_READ rows, among the rows that its caller may read, and may take some
+seconds; 1,000 rows of its answer are sent. One query is answered at a time, and a few may wait. No error tells the
+number of rows that its caller may not read.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from eddy.topology.sql.answer import AnswerTable
 __all__ = ["MAX_READ", "MAX_WAITING", "SqlPages"]
 
 MAX_READ = 100_000
-"""The rows that one query reads."""
+"""The most rows that one query reads."""
 SECONDS = 10.0
 MAX_WAITING = 8
-"""The queries that may wait for their turn. Each occupies one of the server's places for requests."""
+"""The most queries that may wait for their turn. Each counts as one of the server's open requests."""
 _SAMPLE = 100
 _WAIT_S = 80.0
 """Seconds that a connection waits for its turn, and then for its answer."""
@@ -51,7 +51,7 @@ class _SqlRequest(msgspec.Struct):
 
 
 class SqlPages:
-    """The handlers of these routes. `stop` ends what they have begun."""
+    """The handlers of these routes. `stop` ends the process that they have started."""
 
     def __init__(self, tables: Tables, authorize: Authorize) -> None:
         self._tables, self._authorize = tables, authorize
@@ -153,7 +153,7 @@ class SqlPages:
 
 
 def _renew(request: Request) -> None:
-    """Extend the connection's time limit, which is shorter than a query's at a worker's page."""
+    """Extend the connection's time limit, which at a worker's page is shorter than the time limit of a query."""
     renew = request.scope.get("state", {}).get(RENEW)
     if renew is not None:
         renew(_WAIT_S)
@@ -187,7 +187,7 @@ def _too_many(what: str, most: int) -> QueryLimitError:
 
 
 def _table(name: str, rows: Iterable[tuple[Any, Any]], *, cut: bool = False) -> AnswerTable:
-    """Rows of a table, as SQL has them. `cut`: without rows, if SQL cannot have one of them."""
+    """Return rows of a table for SQL. If SQL cannot represent one, it is an error, or with `cut` all are left out."""
     found = [(f"table '{name}' key {key!r}", row_of(key, value)) for key, value in rows]
     try:
         return named_rows(found, None, ["key"] if found else ["key", "value"])

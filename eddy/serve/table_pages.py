@@ -63,9 +63,9 @@ _DEFAULT_ROWS, _MAX_ROWS = 1_000, 10_000
 MAX_PAGE_BYTES, _CHUNK_BYTES = 16 << 20, 64 << 10
 """The bytes of a page of rows, and the bytes that a stream of rows sends at a time."""
 MAX_WAIT_S, MAX_STREAM_S, MAX_EXPORT_S = 30.0, 60.0, 3_600.0
-"""Seconds that an answer waits for a version, that a stream of rows or a chunk of a file may take, and a whole file."""
+"""Seconds that an answer waits for a version, that a stream of rows or a chunk of a file takes, and a whole file."""
 MAX_EXPORTS = 2
-"""The files that are written at a time."""
+"""The most files that are written at a time."""
 _BESIDE_A_WORKER = Limits(connections=40)
 _NDJSON = "application/x-ndjson"
 
@@ -103,7 +103,7 @@ def tables_app(
 
 
 class TablesLater:
-    """An ASGI application, to be mounted at /v1, that serves tables after `serve` is called with them open."""
+    """An ASGI application, to be mounted at /v1, that serves tables once `serve` was called with open tables."""
 
     def __init__(self) -> None:
         self._app: Starlette | None = None
@@ -318,7 +318,7 @@ def _asked(table: OpenTable, request: Request) -> KeyRange:
 async def _sent(
     request: Request, name: str, first: bytes | None, chunks: Iterator[bytes], held: AsyncExitStack
 ) -> AsyncIterator[bytes]:
-    """Send chunks, each within a minute, and release what was held for them."""
+    """Send chunks, each within a minute, and close `held`, the resources that they need."""
     renew = request.scope.get("state", {}).get(RENEW)
     end, chunk = time.monotonic() + MAX_EXPORT_S, first
     async with held:

@@ -31,7 +31,7 @@ class Served:
 
     @property
     def views(self) -> Tables:
-        """Deprecated: the name until now of `tables`."""
+        """Deprecated: the former name of `tables`."""
         warnings.warn("the `views` of a server are called `tables`", DeprecationWarning, stacklevel=2)
         return self.tables
 

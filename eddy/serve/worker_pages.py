@@ -7,10 +7,10 @@
 /v1                  tables, if they are served here
 /                    a page that shows all of these in a browser
 
-The probes need no token, since clients such as Kubernetes cannot keep a secret: they get the state and a reason; only
-readers with the token see the error text, the parts without a finite answer, and the partitions for which windows wait,
-which do not affect health. Without a token, a page in a browser must not reach this server under a foreign name that
-resolves to this machine (DNS rebinding): the request has to name this machine.
+The probes need no token, since clients such as Kubernetes cannot keep a secret. Such clients get the state and a
+reason. Only readers with the token see the error text, the parts without a finite answer, and the partitions for which
+windows wait; these do not affect health. On a server without a token, a page in a browser must not reach this server
+under a foreign name that resolves to this machine (DNS rebinding): the request has to name this machine.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -74,7 +74,7 @@ def pages(
 def pages_for_anybody(watch: WorkerWatch, topology: Topology) -> ASGIApp:
     """The same pages without tables, for a web server that itself decides about access.
 
-    They show no data of records: no reader counts as one with the token.
+    They show no data of records, because no reader counts as having the token.
     """
     return _routes(watch, topology, [])
 

@@ -1,8 +1,8 @@
-"""The scripts of the page as one, so that a browser asks once for all of them.
+"""Bundles the scripts of the page, so that a browser makes one request for all of them.
 
-Each module becomes a function that is called once, before those that import it, and returns its exports. A module
-imports others by lines `import { a, b as c } from "./name.js";` at its beginning, and exports its declarations. What a
-script imports while it runs, by `import(…)`, stays a file of its own.
+Each module becomes a function that is called once, before the modules that import it, and returns its exports. A module
+imports others by lines `import { a, b as c } from "./name.js";` at its beginning, and exports its declarations. Modules
+that a script imports while it runs, by `import(…)`, remain files of their own.
 """
 
 import re
@@ -15,7 +15,7 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", r
 
 
 def bundle(entry: Path) -> bytes:
-    """One script of a module and of all that it imports from its folder."""
+    """Return one script of a module and of all modules that it imports from its folder."""
     modules: dict[str, str] = {}
 
     def add(name: str) -> None:

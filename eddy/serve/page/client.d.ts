@@ -1,4 +1,4 @@
-/** The version of rows: a token to come back with (`at_least`), and whether all tables are exactly of one cut. */
+/** The version of rows: a token for later reads (`at_least`), and whether all tables are exactly at one cut. */
 export interface Version {
   token: string;
   exact: boolean;
@@ -12,7 +12,7 @@ export function parse(text: string): any;
 /** A value as JSON; a bigint is written as an integer. */
 export function stringify(value: any, indent?: number): string;
 
-/** A row of a query; its integers beyond 2^53 are bigint. its nests are under their names. `$cycle` is true where a nest would lead back to itself. */
+/** A row of a query, with its nests under their names; integers beyond 2^53 are bigint. `$cycle` is true where a nest would lead back to itself. */
 export type Row = { [column: string]: any; $cycle?: true };
 
 export type Op =
@@ -56,7 +56,7 @@ export interface ConnectionOptions {
   /** Whether queries may also be texts, where the server lets this caller read the tables themselves. */
   texts?: boolean;
   fetch?: typeof fetch;
-  /** The first pause before a connection is made again; each further one is twice as long, up to 30 seconds. */
+  /** The first pause before the client connects again; each further pause is twice as long, up to 30 seconds. */
   retryMs?: number;
 }
 
@@ -69,7 +69,7 @@ export class View<T = Row[]> {
   readonly id: string;
   readonly name: string;
   readonly args: Readonly<Record<string, unknown>>;
-  /** The query itself, where it was opened by `liveText`; then it has no name and no args. */
+  /** The text of a query that was opened by `liveText`; such a query has no name and no args. */
   readonly text: string | undefined;
   readonly skip: number;
   readonly limit: number | null;
@@ -81,7 +81,7 @@ export class View<T = Row[]> {
   readonly shape: LevelShape[] | null;
   /** Resolves when the first rows are here; rejects where the server refuses the query. */
   readonly ready: Promise<View<T>>;
-  /** The rows with their nests, null before the first are here. What has not changed is the same object as before. */
+  /** The rows with their nests, null before the first are here. Parts that have not changed are the same objects as before. */
   readonly rows: T | null;
   entries(bucket: string): readonly Entry[];
   subscribe: (listener: (changedBuckets: string[]) => void) => () => void;
@@ -93,7 +93,7 @@ export class View<T = Row[]> {
 export class Connection {
   constructor(url: string | URL, options?: ConnectionOptions);
   live<T = Row[]>(name: string, args?: Record<string, unknown>, options?: LiveOptions<T>): View<T>;
-  /** Open a query of its own, as a text. The connection needs `texts`. */
+  /** Open a query that is given as a text. The connection needs `texts`. */
   liveText<T = Row[]>(text: string, options?: LiveOptions<T>): View<T>;
   retry(): void;
   close(): void;

@@ -6,7 +6,7 @@
  *   view.subscribe(() => console.log(view.rows, view.version.exact));
  *
  * The server sends patches of buckets; rows are nested from them when they are read. Rows and nests that have not
- * changed are the same objects as before, so that comparing references tells what is new. All queries of one server
+ * changed are the same objects as before, so that comparing references finds the new ones. All queries of one server
  * share a connection, which is made again, with back-off, whenever it ends, and goes on from the last version seen.
  *
  * Integers beyond 2^53 are BigInt, since a number of JavaScript would round them; `stringify` writes them as JSON.
@@ -49,7 +49,7 @@ export function stringify(value, indent) {
   return found ? text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1") : text;
 }
 
-/** A beginning that no text of the data has. */
+/** A prefix that no string of the data has. */
 function markOf() {
   return `int-${Math.random()}-`;
 }
@@ -137,7 +137,7 @@ export class Buckets {
     return bucket;
   }
 
-  /** A bucket has changed: neither its nested form nor those that contain it are of use. */
+  /** Forget the nested forms of a bucket that has changed, and of the buckets that contain it. */
   #touch(id) {
     const todo = [id];
     while (todo.length) {
@@ -150,7 +150,7 @@ export class Buckets {
     }
   }
 
-  /** Keep what was made of a bucket, unless the path to it has a part in it: in a cycle, or below a bounded depth. */
+  /** Keep the nested form of a bucket, unless it depends on the path to the bucket: in a cycle, or below a bounded depth. */
   #keep(frame, made, above) {
     if (frame.id === null) return;
     frame.pure &&= placeOf(frame.id) === frame.id;
@@ -171,7 +171,7 @@ export class Buckets {
     return { id, level, found, tasks, values: [], next: 0, pure: true, target, name, through };
   }
 
-  /** The rows of a bucket; where a nest is plucked, the rows of the nest, each once and in its order. */
+  /** The rows of a bucket; if its query plucks a nest, the nest's rows, each once, in their order. */
   #found(id, level, shape, through) {
     const entries = id === null ? [] : this.entries(id);
     const { pluck, nests, one } = shape[level];
@@ -189,7 +189,7 @@ export class Buckets {
   }
 }
 
-/** Note that the nested form of `id` contains that of a bucket. Most buckets are in one other: then no set is made. */
+/** Note that the nested form of `id` contains that of a bucket. Most buckets are in one other bucket; they need no set. */
 function addAbove(bucket, id) {
   if (bucket.above === null || bucket.above === id) bucket.above = id;
   else if (bucket.above instanceof Set) bucket.above.add(id);
@@ -217,7 +217,7 @@ function applyTo(bucket, ops) {
     if (op.type === "set") bucket.entries[op.index] = { row: op.row, below: op.below ?? {}, made: undefined };
 }
 
-/** Entries, with others put in at their final indexes, which rise. */
+/** Entries, with others inserted at their final indexes, which are in rising order. */
 function merged(entries, arriving) {
   const all = [];
   let next = 0;
@@ -241,7 +241,7 @@ function madeOf({ found, level, values }, shape) {
   return one ? (rows[0] ?? null) : rows;
 }
 
-/** A row with its nests: the same object as the last time where nothing in it is new. */
+/** A row with its nests: the same object as the last time if nothing in it is new. */
 function rowOf(entry, nests, isPlucked) {
   if (nests === undefined && !isPlucked) return entry.row;
   const old = entry.made;
@@ -255,7 +255,7 @@ function rowOf(entry, nests, isPlucked) {
   return entry.made;
 }
 
-/** The id of a bucket without the level that it is at: its place in the data. */
+/** The id of a bucket without the numbers of its levels: its place in the data. */
 function placeOf(id) {
   const bracket = id.indexOf("[");
   const end = bracket < 0 ? id.length : bracket;
@@ -289,7 +289,7 @@ export class View {
     this.id = id;
     this.name = name;
     this.args = args;
-    /** The query itself, where it has no name. */
+    /** The text of the query, if it has no name. */
     this.text = text;
     /** Whether it has a window of its own, in place of the query's limit. */
     this.windowed = skip !== undefined || limit !== undefined;
@@ -300,7 +300,7 @@ export class View {
     this.version = null;
     this.root = "";
     this.shape = null;
-    /** Whether the buckets are those of the connection's last version, so that patches may follow. */
+    /** Whether the buckets are at the connection's last version, so that patches may follow. */
     this.whole = false;
     this.#first.promise.catch(() => {});
   }
@@ -336,7 +336,7 @@ export class View {
     this.#connection.moveWindow(this);
   }
 
-  /** End it. */
+  /** End the query. */
   close() {
     if (this.state === "closed") return;
     this.#connection.remove(this);
@@ -360,7 +360,7 @@ export class View {
     this.#first.resolve(this);
   }
 
-  /** @internal The operations of a version, if any; unknown rows stay. Returns a function that tells listeners. */
+  /** @internal Apply the operations of a version; without them, unknown rows stay unknown. Returns a function that calls the listeners. */
   takePatch(ops, version) {
     if (!this.whole || (!ops && this.state === "unknown")) return null;
     this.version = version;
@@ -372,7 +372,7 @@ export class View {
     return () => this.#tell(changed);
   }
 
-  /** @internal The state as the server or the connection says. */
+  /** @internal Apply a state from the server or the connection. */
   takeState(state, error = null) {
     if (this.state === "closed" || this.state === "error") return;
     if (state === "offline") this.#staged = null;
@@ -424,8 +424,8 @@ export class Connection {
   #sent = new Set();
 
   /**
-   * `url` is that of the server, without `/v1`; `token` is shown to it, if it asks for one. With `texts` queries may also
-   * be texts, where the server lets this caller read the tables themselves.
+   * `url` is the address of the server, without `/v1`; `token` is sent if the server needs one. With `texts` queries may
+   * also be texts, if the server lets this caller read the tables themselves.
    */
   constructor(url, { token, texts = false, fetch = globalThis.fetch, retryMs = FIRST_RETRY_MS } = {}) {
     this.#path = texts ? "/v1/live-text" : "/v1/live";
@@ -440,7 +440,7 @@ export class Connection {
     return this.#begin({ name, args }, options);
   }
 
-  /** Open a query of its own, such as `folders.where(folders.size > 9)`; see `View`. The connection needs `texts`. */
+  /** Open a query that is given as a text, such as `folders.where(folders.size > 9)`; see `View`. The connection needs `texts`. */
   liveText(text, options = {}) {
     return this.#begin({ text }, options);
   }
@@ -459,7 +459,7 @@ export class Connection {
     for (const view of [...this.#views.values()]) view.close();
   }
 
-  /** End the present connection; another one is tried: for a caller that knows that the server does not answer. */
+  /** End the present connection and try another one, for a caller that knows that the server does not answer. */
   drop() {
     this.#abort?.abort();
   }
@@ -482,7 +482,7 @@ export class Connection {
   /** @internal */
   moveWindow(view) {
     if (this.#name !== null && this.#sent.has(view.id)) this.#change("window", view.id);
-    else view.whole = false; // another window than the one that a resumed connection would go on with
+    else view.whole = false; // a resumed connection would continue with the former window
   }
 
   async #run() {
@@ -555,7 +555,7 @@ export class Connection {
     }
   }
 
-  /** The server has named the connection: ask it for the queries that the URL had no place for. */
+  /** The server has named the connection: ask it for the queries that did not fit into the URL. */
   #opened(name, sent) {
     this.#name = name;
     this.#sent = sent;
@@ -590,7 +590,7 @@ export class Connection {
     if (!this.#views.size) this.#abort?.abort();
   }
 
-  /** Changes of the open queries; those of one turn of the event loop are one request. */
+  /** Request changes of the open queries; all changes of one turn of the event loop are one request. */
   #change(kind, id) {
     if (this.#pending === null) {
       this.#pending = { open: new Set(), close: new Set(), window: new Set() };
@@ -633,7 +633,7 @@ export class Connection {
         return;
       }
     }
-    if (name === this.#name) this.#abort?.abort(); // it is gone, or the network is: it is made anew
+    if (name === this.#name) this.#abort?.abort(); // the connection or the network is gone: connect anew
   }
 
   #request(path, { headers = {}, ...options }) {
@@ -647,7 +647,7 @@ function asked({ id, name, args, text, windowed, skip, limit }) {
   return windowed ? { ...query, skip, limit } : query;
 }
 
-/** Raise a refusal of the server; one that may pass is another error, unless it is `final`. */
+/** Throw the refusal of the server: a QueryError if it is `final`, another error if a later request may succeed. */
 async function refuse(answer, final = FATAL.has(answer.status)) {
   const text = await answer.text().catch(() => "");
   let said = {};
@@ -661,7 +661,7 @@ async function refuse(answer, final = FATAL.has(answer.status)) {
   throw new Error(message);
 }
 
-/** Read the events of a body: `take(id, event, data)` for each, `alive()` for whatever comes. */
+/** Read the events of a body: `take(id, event, data)` is called for each event, `alive()` whenever bytes arrive. */
 async function readEvents(body, alive, take) {
   const decoder = new TextDecoder();
   const reader = body.getReader();

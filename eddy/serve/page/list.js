@@ -1,4 +1,4 @@
-/** A list of any length, of which only the rows in view are elements; the keyboard reaches each of them. */
+/** A list of any length, of which only the rows in view are elements; the keyboard reaches every row. */
 
 import { make } from "./elements.js";
 
@@ -9,8 +9,8 @@ export class List {
   #rows = new Map();
   #count = 0;
   #frame = 0;
-  #top = 0; // of the view, in pixels of all rows
-  #bar = 0; // the place of the scroll bar that says so
+  #top = 0; // the top of the view, in pixels of all rows
+  #bar = 0; // the scroll bar's place for this top
   #draw;
   #act;
   #seen;
@@ -42,7 +42,7 @@ export class List {
     this.resize(count);
   }
 
-  /** Show so many rows. Where `shift` of them have come or gone above, those in view stay there. */
+  /** Show this number of rows. If `shift` rows were added above (removed, if below 0), the rows in view stay in view. */
   resize(count, shift = 0) {
     const top = this.#scrolled() + shift * ROW_PX; // drawn first, since a lower element moves the list's scroll bar
     this.#count = count;
@@ -110,7 +110,7 @@ export class List {
     this.#bar = this.element.scrollTop;
   }
 
-  /** Of a long list a wheel moves the rows, not the bar: else it would pass over some of them. */
+  /** In a long list the wheel moves the rows, not the bar, because moving the bar would skip rows. */
   #wheel(event) {
     if (this.#stretch() === 1 || event.ctrlKey || !event.deltaY) return;
     event.preventDefault();
@@ -118,7 +118,7 @@ export class List {
     this.refresh();
   }
 
-  /** Draw them now: for a caller that is in a frame of its own. */
+  /** Draw the rows now, for a caller that is in a frame of its own. */
   paint() {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;

@@ -10,15 +10,15 @@ import { showTable, showTables } from "./tables.js";
 
 const POLL_MS = 2_000;
 const FIRST_POLL_MS = 1_000; // at the latest: the page itself goes before it
-const BEAT_MS = 2_500; // of a poll; without an answer the server is away
+const BEAT_MS = 2_500; // the time limit of a poll; without an answer the server is away
 const MANY = 8; // lags
-const ANSWER_MS = 60_000; // of other requests, such as a trace
+const ANSWER_MS = 60_000; // the time limit of other requests, such as a trace
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 const $ = (id) => document.getElementById(id);
 
 let token = sessionStorage.getItem("eddy-token");
 let figures = new Map();
-let connections = []; // to the server: of named queries, and of texts
+let connections = []; // two connections to the server: for named queries, and for texts
 let leave = () => {};
 let comeBack = () => {};
 
@@ -29,7 +29,7 @@ class Refusal extends Error {
   }
 }
 
-/** Ask the server. Raises Refusal for an answer that is an error, another one where there is none within `ms`. */
+/** Ask the server. Throws a Refusal if the answer is an error, and another error if there is no answer within `ms`. */
 async function ask(path, { parse = "json", also = [], ms = ANSWER_MS, body } = {}) {
   const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
   const end = new AbortController();
@@ -54,7 +54,7 @@ async function ask(path, { parse = "json", also = [], ms = ANSWER_MS, body } = {
   try {
     message = JSON.parse(text).error ?? text;
   } catch {
-    // it is text
+    // the answer is plain text
   }
   throw new Refusal(answer.status, message.trim() || answer.statusText);
 }
@@ -171,7 +171,7 @@ function lagOf(topic) {
   return figures.get("lag_offsets")?.find(({ labels }) => labels.topic === topic)?.value;
 }
 
-/** The rows a second of each step, between two answers of the server. */
+/** The rows per second of each step, between two answers of the server. */
 class Rates {
   #before = new Map();
   #at = performance.now();
@@ -258,7 +258,7 @@ function drawFigures(place) {
   );
 }
 
-/** A line for each lag; of many, only those that are not 0. */
+/** A line for each lag; if there are many, only for lags that are not 0. */
 function lagsOf(figure, label, title) {
   const all = figures.get(figure) ?? [];
   const told = all.length > MANY ? all.filter(({ value }) => value > 0) : all;
@@ -266,7 +266,7 @@ function lagsOf(figure, label, title) {
   return [...told.map(({ labels, value }) => [`${title} ${labels[label]}`, number(value)]), ...(others ? [[`${title.split(" ")[0]} of ${others} ${told.length ? "other " : ""}${label}s`, "0"]] : [])];
 }
 
-/** All workers of the application, where this one knows others. */
+/** All workers of the application, if this worker knows others. */
 async function drawWorkers(place) {
   const { workers } = await ask("workers");
   const open = [...place.querySelectorAll("details")].map((each) => each.open);
@@ -301,7 +301,7 @@ function drawTrouble(place) {
 
 // Pages
 
-/** A page of another file: it gets what it needs of this one. */
+/** A page whose code is in another file; it gets the functions of this file that it needs. */
 function onPage(open) {
   const handle = {
     ask, save, figure,
@@ -320,7 +320,7 @@ const PAGES = [
 ];
 
 let described = null;
-/** The topology, which is asked for once. */
+/** The topology, which is requested once. */
 function describe() {
   described ??= ask("topology").then(
     (found) => {

@@ -24,7 +24,7 @@ const draw = (name, attributes = {}, ...children) => {
 
 const short = (text) => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
-/** Place steps without edges in rows below a graph that is laid out; the size of both. */
+/** Place steps without edges in rows below a graph that is laid out. Returns the size of both. */
 function inGrid(graph, alone, ratio) {
   const { width, height } = graph.nodes().length ? graph.graph() : { width: 0, height: 10 };
   if (!alone.length) return { width, height };
@@ -93,12 +93,12 @@ export class Picture {
     this.fit();
   }
 
-  /** The recursion whose room a step is in: its own, if it is one. */
+  /** The recursion whose room a step is in; a recursion is in its own room. */
   #roomOf(step) {
     return step.form === "recursion" ? step.name : step.loop;
   }
 
-  /** The room of a recursion, inside the one of the recursion around it. */
+  /** The room of a recursion, inside the room of the recursion around it. */
   #room(graph, name) {
     const id = `room ${name}`;
     if (!graph.hasNode(id)) {
@@ -139,7 +139,7 @@ export class Picture {
     return { kept, edges };
   }
 
-  /** Where an edge to a step ends: the seeds of a recursion enter the rows that it goes round with. */
+  /** The step at which an edge to a step ends: the seeds of a recursion enter its only variable. */
   #entry(from, to) {
     const { form, name } = this.steps[to];
     const variables = this.steps.flatMap((step, number) => (step.form === "variable" && step.loop === name ? [number] : []));

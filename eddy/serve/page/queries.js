@@ -25,7 +25,7 @@ export async function showQueries(main, page) {
   page.follow(draw);
 }
 
-/** The queries that are open, with their clients and what they cost. */
+/** The queries that are open, with their clients and costs. */
 function openNow(queries) {
   const columns = [
     ["clients", ({ clients, readers }) => (clients + readers ? number(clients + readers) : "none now")], ["rows", ({ rows }) => number(rows)], ["memory", ({ bytes }) => sized(bytes)],
@@ -55,7 +55,7 @@ function argumentForm(page, query, given) {
   return form;
 }
 
-/** An argument's text as its type says: text stands for itself, all else is JSON. */
+/** The value of an argument, from its text: a string is the text itself, all other types are JSON. */
 function valueOf(text, type = "") {
   if (/^str\b/.test(type) && !(text === "null" && /None/.test(type))) return text;
   try {

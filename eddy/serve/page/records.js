@@ -4,7 +4,7 @@ import { card, dim, make, number, span } from "./elements.js";
 
 const pre = (label, content) => make("pre", { tabindex: "0", role: "region", "aria-label": label }, textOf(content));
 
-/** Bytes of a record as text; of long ones the beginning. */
+/** Bytes of a record as text; of long bytes only the beginning. */
 function textOf(content) {
   if (content === null) return "null";
   const text = content.text ?? content.hex.replace(/../g, "$& ").trim();
@@ -41,7 +41,7 @@ export async function showLetters(main, page) {
   await load();
 }
 
-/** A letter: the error and where its record was; the rest opens. */
+/** A dead letter: the error and the place of its record; a click opens the rest. */
 function letterOf(letter) {
   const headers = new Map(letter.headers.map(([name, content]) => [name, textOf(content)]));
   const from = headers.has("eddy.topic") ? `${headers.get("eddy.topic")} partition ${headers.get("eddy.partition")} offset ${headers.get("eddy.offset")}` : (headers.get("eddy.step") ?? headers.get("eddy.loop") ?? "");
@@ -49,7 +49,7 @@ function letterOf(letter) {
   return card(make("p", { class: "error" }, headers.get("eddy.error") ?? ""), make("details", {}, title, ...recordOf(letter)));
 }
 
-/** The record of a source table's row, which is looked for when it is asked for. */
+/** The record of a source table's row, which is searched when the user asks for it. */
 export function sourceRecord(page, table, key) {
   const place = make("div", { class: "record" });
   const button = make("button", { type: "button" }, "Its record");

@@ -4,7 +4,7 @@
 /client.js, /client.d.ts the client, for other pages too
 /topology                the topology as JSON, or as text, a Mermaid flowchart or an SVG document by `format=`
 /v1/trace/STEP?key=KEY   the trace of a row; with `open=` once or more, parts of its sum are open;
-                         `since=VERSION` says what has moved since a version that is kept
+                         `since=VERSION` shows the changes since a version that is kept
 
 The files are sent compressed, and their scripts without comments. They are equal for all readers and contain no data,
 so they need no token: the page asks the user for the token, and sends it with

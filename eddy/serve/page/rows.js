@@ -7,7 +7,7 @@ const AGAIN_MS = 1_000;
 
 export class Rows {
   count = 0;
-  #rows = new Map(); // by place; with `age`, the number of the reading that they are from
+  #rows = new Map(); // by place, each with the number of its reading as `age`
   #age = 1;
   #isRefreshing = false;
   isEmpty = true; // until the first rows have arrived
@@ -16,7 +16,7 @@ export class Rows {
 
   /**
    * `ask(path)` answers a request; `path` is a table's with a query string. `changed(shift)` is called when rows have
-   * arrived: those that were at a place are `shift` places further down now. `failed(error)`: a page was not read.
+   * arrived, and earlier rows are `shift` places further down now. `failed(error)`: a page was not read.
    */
   constructor(ask, path, { changed, failed = () => {} }) {
     Object.assign(this, { ask, path, changed, failed });
@@ -109,7 +109,7 @@ export class Rows {
   }
 }
 
-const FOUND_ROWS = 500; // that are found or sorted before it is asked whether to go on
+const FOUND_ROWS = 500; // found rows after which the user is asked whether to continue
 
 /** Rows by their values: those that contain a text, or the first ones by a column, from many short answers of the server. */
 export class FoundRows {
@@ -137,7 +137,7 @@ export class FoundRows {
 
   need() {}
 
-  /** Search on, until there are many more rows, all are searched, or it is stopped. */
+  /** Continue the search until many more rows are found, all rows are searched, or it is stopped. */
   async run() {
     this.isRunning = true;
     this.error = null;
@@ -166,7 +166,7 @@ export class FoundRows {
     this.changed();
   }
 
-  /** Of equal rows those that were read earlier are first: their keys are. */
+  /** Merge in rows by position. Of equal rows those read earlier are first, because their keys are first. */
   #merged(rows) {
     const all = [...this.#rows, ...rows.map(({ row, position }) => ({ ...row, position }))];
     return all.sort((one, other) => (one.position < other.position ? -1 : one.position > other.position ? 1 : 0)).slice(0, FOUND_ROWS);

@@ -3,7 +3,7 @@
 import { card, dim, make, number, shown, span } from "./elements.js";
 import { followView } from "./queries.js";
 
-const LISTED = 20; // columns that are listed of a table
+const LISTED = 20; // columns of a table that are listed
 const WORDS = "SELECT FROM WHERE GROUP BY ORDER BY HAVING LIMIT JOIN LEFT JOIN ON USING AS AND OR NOT IN EXISTS IS NULL LIKE BETWEEN CASE WHEN THEN ELSE END DISTINCT UNION ALL EXCEPT INTERSECT WITH RECURSIVE WITH MUTUALLY RECURSIVE VALUES count(*) sum( avg( min( max( coalesce( DESC".match(/(?:(?:WITH|MUTUALLY|GROUP|ORDER|LEFT) )*\S+/g);
 const MOST = 8;
 const NAMED = /^\s*(\w+)\s*\(([^()]*)\)\s*$/;
@@ -13,7 +13,7 @@ const METHODS = "where( order_by( limit( skip( select( nest( pluck( exists() gro
 const FROM = /\b(?:from|join)\s+("(?:[^"]|"")+"|\w+)(?:\s+(?:as\s+)?(\w+))?/gi;
 const named = (name) => (/^[a-z_]\w*$/.test(name) ? name : `"${name.replace(/"/g, '""')}"`);
 
-/** What may follow a text, a part of a whole one: of the columns after `table.`, of tables after FROM, else of all, as their first letters say. */
+/** The words that may continue `text`, the part of `whole` before the cursor: columns after `table.`, tables after FROM, else all. */
 function completions(text, whole, tables, queries) {
   const [, owner, start] = /(?:("(?:[^"]|"")*"|\w+)\.)?("?[^\s"(),.=<>]*)$/.exec(text);
   const columns = (of) => tables.filter(({ name }) => of.has(named(name))).flatMap((table) => table.columns.map(({ name }) => named(name)));
@@ -28,7 +28,7 @@ function completions(text, whole, tables, queries) {
   return { start, found: start || owner || isTable || isOfQuery ? found.slice(0, MOST) : [] };
 }
 
-/** The box. `sql` of its address is asked at once. */
+/** Show the box. A query in the parameter `sql` of the address is run at once. */
 export async function showSql(main, page, parameters) {
   const [{ tables }, { queries = [] }] = await Promise.all([page.ask("v1/sql"), page.ask("v1/queries", { also: [404] })]);
   if (!main.isConnected) return; // another page is shown by now

@@ -1,4 +1,4 @@
-/** The tables, and the rows of one: by place, from a key on, or by the beginning of their keys. */
+/** The list of tables, and the rows of a table: by place, from a key on, or by the beginning of their keys. */
 
 import { stringify } from "./client.js";
 import { card, dim, make, number, shown, span } from "./elements.js";
@@ -16,7 +16,7 @@ const short = (value) => {
   return (text.length > CELL ? `${text.slice(0, CELL)}…` : text).replace(/[\n\r\t]/g, (character) => SIGNS[character]);
 };
 
-/** All tables. `page.ask` asks the server, `page.follow(each, back)` is called again after polls and after an outage. */
+/** All tables. `page.ask` asks the server; `page.follow(each, back)` calls `each` after polls and `back` after an outage. */
 export async function showTables(main, page) {
   const draw = async () => {
     const { tables, exact } = await page.ask("v1/tables");
@@ -49,7 +49,7 @@ class TableView {
   #keys; // how keys are written in requests: text, bytes or json
   #typed;
   #seen;
-  #opening = null; // the rows of which the first are asked for
+  #opening = null; // the rows whose first page is being requested
   #learning = null;
   #known = new Set(); // the columns of the rows that were shown
   #chosen;
@@ -105,7 +105,7 @@ class TableView {
     this.more.addEventListener("click", () => (this.rows.isRunning ? this.rows.stop() : this.rows.run()));
   }
 
-  /** Show the rows from the first one on, or those that are searched. */
+  /** Show the rows from the first row on, or the rows that a search finds. */
   async open() {
     this.rows?.stop?.();
     const asked = new URLSearchParams([["prefix", this.prefix.value], ["search", this.text.value], ["order", this.order.value]].filter(([, value]) => value));
@@ -122,7 +122,7 @@ class TableView {
     await opened;
   }
 
-  /** Open it again where no rows have arrived, unless they are asked for just now. */
+  /** Open the table again if no rows have arrived, unless they are being requested. */
   async #reopen() {
     if (this.#opening !== this.rows) await this.open();
   }
@@ -143,7 +143,7 @@ class TableView {
     }
   }
 
-  /** Ask once how keys are written, and which files are. */
+  /** Ask once how keys are written, and which file formats there are. */
   #learned() {
     this.#learning ??= this.#learn().catch((error) => {
       this.#learning = null;
@@ -180,7 +180,7 @@ class TableView {
     await rows.run();
   }
 
-  /** Keep in the address what is shown, so that it is shown again after a reload. */
+  /** Keep the user's choices in the address, so that the same rows are shown after a reload. */
   #remember() {
     const kept = new URLSearchParams([...this.#chosen.map((column) => ["column", column]), ["search", this.text.value], ["order", this.order.value]].filter(([, value]) => value));
     history.replaceState(null, "", `#/tables/${encode(this.name)}${kept.size ? `?${kept}` : ""}`);
@@ -301,7 +301,7 @@ class TableView {
     this.heads.replaceChildren(span("key", "key"), ...this.#chosen.map((column) => span("cell", column)));
   }
 
-  /** A key as it is written in requests; bytes are base64 in rows, and digits here. */
+  /** A key as it is written in requests; bytes are base64 in rows, and hexadecimal digits here. */
   #textOf(key) {
     if (this.#keys === "bytes") return `0x${[...atob(key)].map((byte) => byte.charCodeAt(0).toString(16).padStart(2, "0")).join("")}`;
     return this.#keys === "json" ? stringify(key) : shown(key);
@@ -321,7 +321,7 @@ class TableView {
     this.detail.replaceChildren(make("h2", {}, "Row"), make("pre", { tabindex: "0", role: "region", "aria-label": "Row" }, whole), new Why(this.page.ask, this.name, text).element, this.isSource ? sourceRecord(this.page, this.name, text) : "");
   }
 
-  /** After a poll: the rows in view, if the tables have changed. Rows that were searched stay. */
+  /** After a poll: read the rows in view again if the tables have changed, but not rows that a search found. */
   async follow() {
     const versions = this.page.figure("views_versions_total");
     if (this.isFound) return;
@@ -330,7 +330,7 @@ class TableView {
     this.#seen = versions;
   }
 
-  /** When the server answers again: a search that it has not answered goes on. */
+  /** When the server answers again: continue a search that it did not answer, or read the rows in view again. */
   async comeBack() {
     if (this.isFound) {
       const { error } = this.rows;

@@ -35,7 +35,7 @@ export class Why {
     this.element.querySelector(`[data-level="${path.length}"]`)?.focus();
   }
 
-  /** What has moved since the earliest version that the server has; a button that asks for it. */
+  /** The changes since the earliest version that the server has, or a button that asks for them. */
   #since({ moved, kept_since: kept, version }, path) {
     if (moved) return movesOf(moved, this.since);
     if (!kept || kept.version === version) return "";
@@ -44,7 +44,7 @@ export class Why {
     return make("p", {}, button);
   }
 
-  /** A level: its parts, the largest first, the open one with its own parts below, and the total. */
+  /** One level of a sum: its parts, the largest first, the open part with its own parts below, and the total. */
   #receipt(receipt, path, level) {
     const rows = receipt.parts.map((part) => {
       const isOpen = receipt.opened != null && part.opens === path[level];
@@ -60,7 +60,7 @@ export class Why {
 
 const clock = ({ shown_ms: ms }) => new Date(ms).toLocaleTimeString();
 
-/** The parts that have moved, those that moved most first, each with the records that moved it. */
+/** The parts that have changed, the greatest change first, each with the records that changed it. */
 function movesOf({ then, now, parts = [], rows = [], more = 0, exact }, since) {
   const values = (found) => found.map(shown).join(" and ") || "no row";
   const changed = (each) => make("li", { class: "dim" }, `${each.step} ${shown(each.key)}: ${each.then == null ? "none" : shown(each.then)} → ${each.now == null ? "none" : shown(each.now)}${each.record ? `, by ${each.record}` : ""}`);

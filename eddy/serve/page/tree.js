@@ -1,4 +1,4 @@
-/** The rows of a live query as a tree that expands, and marks what came, moved or changed a moment ago. */
+/** The rows of a live query as a tree that expands, with marks at rows that are new, moved or changed. */
 
 import { stringify } from "./client.js";
 import { make, number, shown, span } from "./elements.js";
@@ -6,7 +6,7 @@ import { List } from "./list.js";
 
 const MARK_MS = 4_000;
 
-/** The heading of a nest, where a row has several. */
+/** The heading of a nest, where a row has several nests. */
 class Nest {
   constructor(nestName, below, level) {
     Object.assign(this, { nestName, below, level });
@@ -22,13 +22,13 @@ const textOf = ({ row, nests, below }) => stringify([columnsOf(row, nests).map((
 const listOf = (value) => (Array.isArray(value) ? value : [value]);
 const TITLES = ["name", "title", "label", "text", "value"];
 
-/** The rows of a view as a list that expands: a row with one nest has its rows below, with several each nest. */
+/** The rows of a view as a list that expands: a row has the rows of its nest below it or, with several nests, the nests. */
 export class Tree {
   #open = new Set();
-  #met = new Set(); // of the levels that open by themselves
+  #met = new Set(); // keys of rows that have opened by themselves
   #items = [];
   #isShown = false;
-  #marks = new Map(); // of keys: a word, and until when it is shown
+  #marks = new Map(); // by key: a word, and the time until which it is shown
   summary = "";
 
   /** The first `levels` levels open by themselves. */
@@ -54,7 +54,7 @@ export class Tree {
     for (const item of this.#items) {
       const old = former.get(item.key);
       if (old?.row === item.row && old?.below?.length === item.below?.length) continue;
-      if (old === undefined && item.path && !former.has(item.path)) continue; // its row above says it
+      if (old === undefined && item.path && !former.has(item.path)) continue; // the row above has a mark
       const word = old === undefined ? (owns.has(item.own) ? "moved here" : "new") : "changed";
       if (word === "changed" && item.nestName === undefined && textOf(old) === textOf(item)) continue;
       this.#marks.set(item.key, { word, until });

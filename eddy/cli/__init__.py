@@ -60,7 +60,7 @@ def _ends_with_its_reader() -> Iterator[None]:
 def _open_closed_streams() -> None:
     """Open stdin, stdout or stderr on the null device where the caller has closed it, as `>&-` does.
 
-    Else the next files that are opened have their numbers: what a library says on stderr would be written into them.
+    Otherwise the next opened files get these numbers, and a library's messages to stderr are written into such a file.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)

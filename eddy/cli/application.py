@@ -55,7 +55,7 @@ class ApplicationTopics:
 
 
 def purposes(topology: Topology, log: Log) -> dict[str, str]:
-    """The purpose of each topic of an application; of internal ones only if the user's topics exist.
+    """Return the purpose of each topic of an application; of internal topics only if the user's topics exist.
 
     Raises: TopologyError.
     """

@@ -15,10 +15,10 @@ __all__ = ["asked"]
 
 
 def asked(server: str, path: str, parameters: list[tuple[str, str]], token_file: Path | None, timeout_s: float) -> Any:
-    """The JSON that a server answers to GET.
+    """Return the JSON that a server answers to a GET request.
 
-    Raises: ConfigurationError for what is not an address; QueryError if the server refuses; ConnectorError if it does
-    not answer within `timeout_s`.
+    Raises: ConfigurationError if `server` is not an address; QueryError if the server refuses; ConnectorError if it
+    does not answer within `timeout_s`.
     """
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
         raise ConfigurationError(f"server {server[:200]!r}: no address; one such as http://localhost:8080 is needed")

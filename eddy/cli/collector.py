@@ -16,7 +16,7 @@ _NEVER = 1 << 30
 _EVERY_S = 0.1
 """The processor time of the worker between two collections."""
 _KEPT_AT_REST, _KEPT = 1_000_000, 20_000_000
-"""Full collections begin when this many objects were kept since the last one: at rest, and in any case."""
+"""A full collection begins when this many objects were kept since the last one: at rest, and under load."""
 
 
 def collect_seldom() -> None:
@@ -25,11 +25,11 @@ def collect_seldom() -> None:
 
 
 class OwnCollector:
-    """The collector of a process that does nothing but run a worker: between epochs, each object that is kept once.
+    """Collects garbage between epochs in a process that only runs a worker, and visits each kept object once.
 
-    A collection visits the new objects, some milliseconds for 100 ms of work. Those that are kept are *frozen*: later
-    collections do not visit them. Cycles among frozen objects are found by a full collection: when the worker is at
-    rest and has kept a million objects since the last one, or under load twenty million.
+    A collection visits the new objects, some milliseconds for 100 ms of work. Objects that are still in use are then
+    *frozen*: later collections do not visit them. Only a full collection finds cycles among frozen objects. It runs
+    when a million objects were kept since the last one and the worker is at rest, or under load twenty million.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class OwnCollector:
         self._kept, self._last = 0, thread_time()
 
     def collect_all(self) -> None:
-        """Collect all cycles, and freeze what is there. Cost: in proportion to all objects."""
+        """Collect all cycles, and freeze the remaining objects. Cost: in proportion to all objects."""
         gc.unfreeze()
         gc.collect()
         gc.freeze()
         self._kept, self._last = 0, thread_time()
 
     def after_epoch(self, at_rest: bool) -> None:
-        """Collect what is due; `at_rest`: there was no epoch."""
+        """Do the collection that is due, if any. `at_rest`: there was no epoch."""
         if thread_time() - self._last < _EVERY_S:
             return
         self._kept += gc.get_count()[0]

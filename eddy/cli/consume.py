@@ -190,7 +190,7 @@ def command(
 
 
 def read_records(log: Log, topic: str, partition: int | None, from_beginning: bool, follow: bool) -> Iterator[Records]:
-    """The records from the beginning, or from the end; with `follow`, without end.
+    """Yield the records of a topic from its beginning, or from its end; with `follow`, new records without end.
 
     If an open transaction blocks the rest of a partition, the function waits for its end, with a time limit.
     """
@@ -223,7 +223,7 @@ def read_records(log: Log, topic: str, partition: int | None, from_beginning: bo
 
 
 def latest_records(log: Log, topic: str, partition: int | None) -> Iterator[Records]:
-    """The last record of each key that has a value, in the order of the keys' first records."""
+    """Yield the last record of each key, unless it is a tombstone, in the order of the keys' first records."""
     last: dict[bytes, tuple[Any, ...]] = {}
     for found in read_records(log, topic, partition, from_beginning=True, follow=False):
         headers: Sequence[Headers] = found.headers or [()] * len(found)

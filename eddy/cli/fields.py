@@ -91,18 +91,19 @@ FIELD_TYPES: dict[str, FieldType] = {
 
 
 def json_type(serde: Serde[Any]) -> FieldType:
-    """The type of values of a serde, as JSON text."""
+    """Return the type for a serde whose values are shown and parsed as JSON."""
     return FieldType(serde, msgspec.json.decode, lambda value: encode(value).decode(), Any)
 
 
 def types_of(
     topic: str, key: str, value: str | None, registry: str | None, ids_in_headers: bool = False
 ) -> tuple[FieldType, FieldType]:
-    """The types of a topic's keys and values; values without a type are text, or with a registry of its schemas.
+    """Return the types of a topic's keys and values. If `value` is None, values are text, or, with a registry, have
+    its schemas.
 
     With `ids_in_headers` ids of schemas are written into headers.
 
-    Raises: ConfigurationError for a type of a registry without one.
+    Raises: ConfigurationError for the type `schema` without a registry.
     """
     value = value or ("string" if registry is None else BY_REGISTRY)
     by_guid = ids_in_headers

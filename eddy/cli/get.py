@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 _FOREVER_S = 1e9
 _SILENT_S = 2.0
-"""Seconds of waiting after which the command says what it waits for."""
+"""Seconds of waiting after which the command prints the reason."""
 
 
 @click.command("get", short_help="Show rows of a table.")

@@ -1,12 +1,12 @@
-"""Signals while eddy's own modules are imported: no work has begun, so the process ends immediately, without a
-traceback.
+"""Handles signals while eddy's own modules are imported: no work has begun, so the process ends immediately, without
+a traceback.
 
 `eddy run` ends with 0 when it is asked to stop, also at this moment; any other command ends as if the signal had killed
 it. A SIGINT that was ignored, because a non-interactive shell started this process in the background, is handled from
 here on.
 
-The first import of the command line, so it imports little itself: what is imported before it has Python's own handler,
-with a traceback.
+The command line imports this module first, and it imports little itself: a signal during earlier imports has Python's
+own handler, with a traceback.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""FILE[:NAME]: from a Python file, or a dotted module, to the topology in it.
+"""Loads the topology that FILE[:NAME] names, from a Python file or a dotted module.
 
 An error in the author's file is reported as a message with the line, not as a traceback of eddy.
 """

@@ -128,9 +128,9 @@ def _target(
 
 @contextlib.contextmanager
 def opened(target: Target, *, create: bool = False, patience_s: float = _WRITER_PATIENCE_S) -> Iterator[Log]:
-    """The log within the block; it is closed at the end.
+    """Yield the opened log, which is closed at the end of the block.
 
-    `create`, and `patience_s`, the wait for other writers, apply to the embedded log.
+    For the embedded log, `create` allows a new one, and `patience_s` is the time to wait for other writers.
 
     Raises: ConnectorError if there is no embedded log to read; ConfigurationError.
     """

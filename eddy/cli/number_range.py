@@ -1,4 +1,4 @@
-"""Numbers of options: a range that is one of numbers alone, for seconds and tolerances."""
+"""The type of options for seconds and tolerances: a range of numbers without nan."""
 
 import math
 from typing import Any

@@ -43,12 +43,12 @@ state_option = click.option(
 
 
 def timeout_option(told: str) -> Callable[[F], F]:
-    """The seconds for which a command waits."""
+    """Make an option for the seconds that a command waits."""
     return click.option("--timeout", type=NumberRange(min=0), default=60.0, show_default=True, metavar="S", help=told)
 
 
 def http_token_option(told: str) -> Callable[[F], F]:
-    """The file with the token of a server."""
+    """Make an option for the file with a server's token."""
     return click.option(
         "--http-token-file",
         type=click.Path(path_type=pathlib.Path),
@@ -111,7 +111,7 @@ _LIMIT_OPTIONS = (
 
 
 def limit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The limits of epochs and of recursions. The command gets them as `limits`, by their names in `Config`."""
+    """Give a command options for limits of epochs and recursions; it gets them as `limits`, named as in `Config`."""
 
     @functools.wraps(command)
     def with_limits(**given: Any) -> None:
@@ -123,7 +123,7 @@ def limit_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def message_options(command: F) -> F:
-    """The form and the number of a command's messages."""
+    """Give a command options for the form and the least level of its messages."""
     command = click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),

@@ -1,4 +1,4 @@
-"""Parquet files as tables of SQL: the only place of the command line that imports PyArrow."""
+"""Reads Parquet files as tables of SQL. Only this file of the command line imports PyArrow."""
 
 import datetime
 import pathlib
@@ -19,7 +19,7 @@ __all__ = ["read_parquet"]
 
 
 def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> AnswerTable:
-    """A whole file. Dates, durations (ISO 8601) and nested values become text, times of a zone are in UTC.
+    """Read a whole file. Dates, durations (ISO 8601) and nested values become text, times with a zone are in UTC.
 
     Raises: DataError.
     """
@@ -50,7 +50,7 @@ def _type(arrow: Any) -> Type:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column's values in Python. Times and durations have microseconds, as in SQL: more is refused by PyArrow."""
+    """A column's values in Python. Times have microseconds, as in SQL; PyArrow refuses finer times."""
     if pyarrow.types.is_timestamp(column.type):
         column = column.cast(pyarrow.timestamp("us", column.type.tz)).cast(pyarrow.timestamp("us"))
     if pyarrow.types.is_duration(column.type):

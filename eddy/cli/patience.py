@@ -23,7 +23,7 @@ _PAUSE_S = 0.2
 
 
 def insisted(attempt: Callable[[], T], log: Log, retry_s: float, stop: StopRequest) -> T | None:
-    """The result of `attempt`, retried while its error is temporary; None if a stop was requested first.
+    """Return the result of `attempt`, retried while its error is temporary; None if a stop was requested first.
 
     Raises: ConnectorError that is permanent, or lasts longer than `retry_s`.
     """

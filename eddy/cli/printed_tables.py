@@ -23,7 +23,7 @@ class _TableConsole(Console):
     """Prints on stdout. If the reader of stdout has ended, the command handles it."""
 
     def on_broken_pipe(self) -> None:
-        """Ignore a broken pipe: the console would otherwise exit with the status of a failure."""
+        """Raise BrokenPipeError, since the console would exit with the status of a failure."""
         raise BrokenPipeError
 
 

@@ -1,4 +1,4 @@
-"""From the lines of a file to records: tab- or comma-separated columns, JSON objects, or plain lines.
+"""Turns the lines of a file into records: tab- or comma-separated columns, JSON objects, or plain lines.
 
 A reader yields rows with the number of their line, and turns each into a record. A row that is not a record raises
 `DataError`; the next rows can be read nevertheless.
@@ -57,7 +57,7 @@ class Reader(Protocol):
 
 
 class _Columns:
-    """Columns by number from 1, or by the names in the first line. `rows` are the file's rows, with their lines."""
+    """Columns by number from 1, or by the names in the first line. `rows` are (line number, row)."""
 
     def __init__(self, rows: Iterator[tuple[int, list[Cell]]], fields: Fields, tabs: bool) -> None:
         self._rows, self._fields, self._tabs = rows, fields, tabs

@@ -267,7 +267,7 @@ def _command(context: click.Context, number: int, processes: int, endpoint: Endp
 
 
 def _reached(endpoint: Endpoint) -> str:
-    """The host by which a worker on this machine reaches another one."""
+    """Return the host by which a worker on this machine reaches another worker on it."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
 
 

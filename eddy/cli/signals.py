@@ -11,9 +11,9 @@ also arrive while the main thread is in a C function.
                   SIGURG five times a second, which interrupts waiting calls.
     abandons      the main thread works with clients and stores, and looks at the request between its calls
 
-If the main thread has not left such a block within a second, the process is ended with status 0: such work may also be
-killed. Nothing is raised in `abandons`: a client in C calls back into Python, for its errors, log lines and objects. An
-exception there is lost, or the client's call returns a result and an exception (`SystemError`).
+If the main thread has not left such a block within a second, the process is ended with status 0, because such work may
+be killed. Nothing is raised in `abandons`, because a client in C calls back into Python, for its errors, log lines and
+objects. An exception there is lost, or the client's call returns a result and an exception (`SystemError`).
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def signal_status(number: int) -> int:
 
 
 class StopRequest:
-    """True once a stop was requested.
+    """A request to stop; true once a stop was requested.
 
     `at_once` is called before a second signal, or the deadline, ends the process; the deadline is `patience_s` after
     the request.

@@ -117,7 +117,7 @@ def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
 
 @contextlib.contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """A function to be called with the name of each stage.
+    """Yield a function, to be called with the name of each stage.
 
     On a terminal it shows the stage in a temporary line, otherwise as a message.
     """

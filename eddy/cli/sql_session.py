@@ -1,7 +1,7 @@
 """A session of `eddy sql`: tables by name, and statements one after the other.
 
 CREATE TABLE name (column type, …) declares the columns of a table given by --table; CREATE VIEW name AS query, or
-CREATE TABLE name AS query, computes one. Any other statement is a query.
+CREATE TABLE name AS query, makes a table of the query's rows. Any other statement is a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ class Session:
         return self._answer(statement)
 
     def table(self, name: str) -> AnswerTable:
-        """A table, read if it has not been. Raises: DataError, ConnectorError."""
+        """Return a table; its source is read at the first call. Raises: DataError, ConnectorError."""
         if name not in self.tables:
             source = self.sources.get(name)
             declared = self.declared.get(name)

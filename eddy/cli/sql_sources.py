@@ -87,7 +87,7 @@ def load(
     """Read a whole table; `registry` is the address of a schema registry.
 
     Raises: DataError naming the line or the record; ConnectorError if the topic does not exist, or the registry does
-    not answer; ConfigurationError for a type of a registry without one.
+    not answer; ConfigurationError for the type `schema` without a registry.
     """
     if source.path is not None:
         return _file(source, source.path, declared)

@@ -203,7 +203,7 @@ def _print(status: _Status) -> None:
 
 
 def _time_text(time_ms: int | None) -> str:
-    """A time, in milliseconds if no calendar has it."""
+    """Return a time as a date, or in milliseconds if no calendar has it."""
     if time_ms is None:
         return "none yet"
     try:

@@ -1,4 +1,4 @@
-"""The types of a topic's records as an application reads or writes them: `eddy consume --of`."""
+"""Finds the types of a topic's records, as an application reads or writes them, for `eddy consume --of`."""
 
 from typing import Any, NoReturn
 
@@ -15,7 +15,7 @@ __all__ = ["types_in"]
 
 
 def types_in(topology: Topology, topic: str, log: Log) -> tuple[FieldType, FieldType]:
-    """The types of the keys and the values of one of an application's topics.
+    """Return the types of the keys and the values of one of an application's topics.
 
     Raises: ConfigurationError if the application neither reads nor writes the topic.
     """
@@ -34,7 +34,7 @@ def types_in(topology: Topology, topic: str, log: Log) -> tuple[FieldType, Field
 
 
 def _type_of(topic: str, part: Part, serde: Serde[Any]) -> FieldType:
-    """The type that the command line has for a serde; if it has none, a type whose values are written as JSON."""
+    """Return the command line's type for a serde; if there is none, a type whose values are written as JSON."""
     if serde is Plain:
         refusing = Serde(serde.name, serde.encode, lambda data: _refuse(topic, part))
         return json_type(refusing)

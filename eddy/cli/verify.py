@@ -33,9 +33,9 @@ _Form = Literal["text", "json"]
 
 @dataclass
 class _Report:
-    """Prints a verdict: lines on stdout, or one document there and the lines on stderr.
+    """Prints a verdict: as lines on stdout or, with `json`, as one document on stdout and lines on stderr.
 
-    `out` is the process's stdout; with `json`, output of the program's own file goes to stderr.
+    `out` is the process's stdout; with `json`, the output of the program's own file is written to stderr.
     """
 
     form: _Form
@@ -70,7 +70,7 @@ class _Report:
 
 @contextlib.contextmanager
 def _reporting(form: _Form) -> Iterator[_Report]:
-    """A report; with `json`, an error is printed as a document, and raised."""
+    """Yield a report. With `json`, an error is printed as a document, and then raised."""
     report = _Report(form, sys.stdout)
     if form == "text":
         yield report

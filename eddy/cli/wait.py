@@ -68,7 +68,7 @@ def wait_until_quiescent(log: Log, topology: Topology, patience: "Patience") -> 
 
 
 class Patience:
-    """The time of a wait: `timeout` seconds from now on. After three of them, stderr shows what is missing."""
+    """Limits a wait to `timeout` seconds from now on. After three seconds stderr shows the missing work."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -131,7 +131,7 @@ class _Waiting:
 
 
 def _settled(log: Log, application: ApplicationTopics) -> bool:
-    """Whether all workers agree on the held rows: only then they write a cut."""
+    """Whether all workers agree on the held rows, because only then they write a cut."""
     if not read_metadata(log, application.internal.plan).held:
         return True
     cut = last_cut(log, application.internal.cuts)

@@ -105,7 +105,7 @@ class Work:
         _log.info("tables on http://%s/v1/tables", replace(self.endpoint, port=monitor.port or self.endpoint.port))
 
     def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:
-        """The worker, once topics match the patterns of the topology.
+        """Start the worker, once topics match the patterns of the topology, and return it.
 
         Raises: Stopped if a stop was requested before, or while brokers were away.
         """
@@ -151,7 +151,7 @@ class Work:
                     return
 
     def _prepare_topics(self, log: Log, topology: Topology) -> None:
-        """On the embedded log no administrator creates the sources and sinks, so create them here."""
+        """Create missing sources and sinks on the embedded log, which has no administrator. Kafka must have them."""
         names = user_topics(topology, log)
         found = log.topics(names)
         if not self.target.kafka:

@@ -113,11 +113,11 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands, in the order in which a new user needs them."""
+        """Return the commands, in the order in which a new user needs them."""
         return [*_MODULES, *(name for name in self.commands if name not in _MODULES)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or None. Its module is imported at the first call."""
+        """Return the command of this name, or None. Its module is imported at the first call."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
             with signals_end_imports():
                 self.add_command(importlib.import_module(f"eddy.cli.{cmd_name}").command)

@@ -39,16 +39,16 @@ class ApplicationTopics:
         return quiescent(log, self.name, self.inputs, self.exchanges, self.internal.anchors, self.tables, self.matching)
 
     def behind_topics(self, log: Log) -> list[TopicPartition]:
-        """The partitions whose owners have not noted that topics have come or gone, or that theirs was made anew."""
+        """Return the partitions whose owners have not noted the topics that match now, or that theirs was made anew."""
         read = [tp for tp in (*self.inputs, *self.exchanges) if tp not in self.internal.anchors]
         return behind_topics(own_positions(log, self.name, read), read, self.matching)
 
     def table_lags(self, log: Log) -> dict[str, int]:
-        """By topic of a global table, the offsets that some worker has not read."""
+        """Return, by topic of a global table, the number of offsets that some worker has not read."""
         return table_lags(log, self.name, self.inputs, self.tables)
 
     def kind(self, topic: str) -> str:
-        """The purpose of a topic."""
+        """Return the purpose of a topic."""
         if topic in self.loops:
             return "loop"
         return "repartition" if topic in self.internal.exchanges else "input"
@@ -77,7 +77,7 @@ def purposes(topology: Topology, log: Log) -> dict[str, str]:
 
 
 def find(topology: Topology, log: Log) -> ApplicationTopics:
-    """An application that has run. Raises: ConnectorError if it has not, or a topic is missing; TopologyError."""
+    """Return an application that has run. Raises: ConnectorError if it has not or a topic is missing; TopologyError."""
     topics = UserTopics.of(topology, log)
     compiled = topics.compiled()
     internal = compiled.internal

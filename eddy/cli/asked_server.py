@@ -38,7 +38,7 @@ def asked(server: str, path: str, parameters: list[tuple[str, str]], token_file:
 
 
 def _reason(error: HTTPError) -> str:
-    """The text of a refusal: the error that the server sends, or its first lines."""
+    """Return the text of a refusal: the error that the server sends, or its first lines."""
     text = error.read(1 << 16).decode(errors="replace").strip()
     try:
         return str(json.loads(text)["error"])

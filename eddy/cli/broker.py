@@ -44,7 +44,7 @@ def command() -> None:
 
 
 def _setting(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE pairs; the last one of a key wins."""
+    """Return KEY=VALUE pairs as a dict; the last value of a key counts."""
     pairs = [value.partition("=") for value in values]
     for key, equals, value in pairs:
         if not (key.strip() and equals):

@@ -42,7 +42,7 @@ class _Decoder:
         self._warned = False
 
     def records(self, found: Records) -> Iterator[_Record]:
-        """The decoded records. Raises: DataError naming a record that does not have the given types."""
+        """Yield the decoded records. Raises: DataError naming a record that does not have the given types."""
         headers: Sequence[Headers] = found.headers or [()] * len(found)
         columns = zip(found.offsets, found.keys, found.values, found.timestamps, headers, strict=True)
         for offset, key, value, timestamp, header in columns:

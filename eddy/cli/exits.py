@@ -32,7 +32,7 @@ PIPE_CLOSED = 141
 
 
 def exit_status(error: EddyError) -> int:
-    """The exit status for `error`."""
+    """Return the exit status for `error`."""
     if isinstance(error, ConnectorError) and error.retriable:
         return os.EX_TEMPFAIL
     if isinstance(error, TopologyError | ConfigurationError):
@@ -50,5 +50,5 @@ def is_temporary(status: int) -> bool:
 
 
 def message(error: EddyError) -> str:
-    """The error with its notes, which name lines of the author's files."""
+    """Return an error's text with its notes, which name lines of the author's files."""
     return "\n  ".join([str(error), *getattr(error, "__notes__", [])])

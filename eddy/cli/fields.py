@@ -26,7 +26,7 @@ class FieldType:
     json: Any
 
     def encode_text(self, text: str) -> bytes:
-        """The bytes of a text. Raises: DataError."""
+        """Return the bytes of a text. Raises: DataError."""
         check_utf8(text)
         try:
             return self.serde.encode(self.parse(text))
@@ -36,7 +36,7 @@ class FieldType:
             raise DataError(f"{text!r} is not a valid {self.serde.name}: {error}") from error
 
     def encode_json(self, value: Any) -> bytes:
-        """The bytes of a value read from JSON. Raises: DataError."""
+        """Return the bytes of a value read from JSON. Raises: DataError."""
         try:
             converted = msgspec.convert(value, self.json)
             return self.serde.encode(self.parse(converted) if self.serde is Bytes else converted)
@@ -46,7 +46,7 @@ class FieldType:
             raise DataError(f"{value!r} is not a valid {self.serde.name}: {error}") from error
 
     def to_json(self, value: Any) -> Any:
-        """A decoded value as a JSON value."""
+        """Return a decoded value as a JSON value."""
         return value.hex() if self.serde is Bytes else value
 
 
@@ -69,7 +69,7 @@ _SHOWN = 80
 
 
 def object_of(line: str) -> dict[str, Any]:
-    """The JSON object of a line. Raises: DataError."""
+    """Return the JSON object of a line. Raises: DataError."""
     check_utf8(line)
     try:
         return msgspec.json.decode(line, type=dict[str, Any])

@@ -30,7 +30,7 @@ class Lifeline:
         return self._read
 
     def environment(self) -> dict[str, str]:
-        """The environment variable that names the read end for a worker."""
+        """Return the environment variable that names the read end for a worker."""
         return {_VARIABLE: str(self._read)}
 
     def let_go(self) -> None:

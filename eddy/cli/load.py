@@ -55,7 +55,7 @@ class Program:
 
 
 def load(program: str) -> Program:
-    """The topology named by `FILE[:NAME]`.
+    """Return the topology named by `FILE[:NAME]`.
 
     Raises: click.BadParameter if the file defines none, or several; TopologyError for an error in it.
     """

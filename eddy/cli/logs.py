@@ -79,13 +79,13 @@ class Target:
         return self.kafka or self.data.is_dir()
 
     def kafka_settings(self) -> "KafkaSettings":
-        """The settings of the connection to the cluster. Raises: ConfigurationError."""
+        """Return the settings of the connection to the cluster. Raises: ConfigurationError."""
         from eddy.connectors.kafka import KafkaSettings
 
         return KafkaSettings.of(self.bootstrap, [self.config] if self.config else [], self.settings)
 
     def with_setting(self, pair: str) -> "Target":
-        """The same target with one more setting, `KEY=VALUE`."""
+        """Return the same target with one more setting, `KEY=VALUE`."""
         return replace(self, settings=(*self.settings, pair))
 
 
@@ -152,7 +152,7 @@ def _log(target: Target, create: bool, patience_s: float) -> Log:
 
 
 def opener(target: Target) -> Callable[[], Log]:
-    """A picklable function that opens the log. Raises: ConfigurationError."""
+    """Return a picklable function that opens the log. Raises: ConfigurationError."""
     if not target.kafka:
         return functools.partial(LocalLog, target.data.resolve(), busy_timeout_s=_WRITER_PATIENCE_S)
     from eddy.connectors.kafka import KafkaLog

@@ -169,5 +169,5 @@ empty_option = click.option(
 
 
 def empty_of(is_null: bool | None) -> Empty:
-    """The meaning that `empty_option` states."""
+    """Return the meaning that `empty_option` states."""
     return None if is_null is None else "null" if is_null else "text"

@@ -50,7 +50,7 @@ def _type(arrow: Any) -> Type:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column's values in Python. Times have microseconds, as in SQL; PyArrow refuses finer times."""
+    """Return a column's values in Python. Times have microseconds, as in SQL; PyArrow refuses finer times."""
     if pyarrow.types.is_timestamp(column.type):
         column = column.cast(pyarrow.timestamp("us", column.type.tz)).cast(pyarrow.timestamp("us"))
     if pyarrow.types.is_duration(column.type):

@@ -11,7 +11,7 @@ _NO_LIMIT = 10_000
 
 
 def new_table(*columns: str, numbers: int = 0) -> Table:
-    """A table with these columns, the last `numbers` of which are aligned to the right."""
+    """Return a table with these columns, the last `numbers` of which are aligned to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         right = index >= len(columns) - numbers

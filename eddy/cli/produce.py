@@ -173,7 +173,7 @@ def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bo
 
 @contextlib.contextmanager
 def _lines(file: str) -> Iterator[TextIO]:
-    """The lines of a file, without a byte order mark at its start.
+    """Yield the lines of a file, without a byte order mark at its start.
 
     Bytes that are not UTF-8 are kept, and are refused when a field is made from them.
     """

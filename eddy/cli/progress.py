@@ -62,7 +62,7 @@ class Meter:
         self._lag, self._lag_due = 0, float("-inf")
 
     def sample(self, interval_s: float) -> Progress | None:
-        """New figures, if at least `interval_s` seconds have passed since the last sample; otherwise None."""
+        """Return new figures, if at least `interval_s` seconds have passed since the last sample; otherwise None."""
         now = self._clock()
         if now - self._then < interval_s:
             return None

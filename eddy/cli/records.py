@@ -50,10 +50,10 @@ class Reader(Protocol):
     """Rows of one file."""
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Each non-blank row, with the number of its last line."""
+        """Yield each non-blank row, with the number of its last line."""
 
     def record(self, row: Any) -> FileRecord:
-        """A row's record. Raises: DataError."""
+        """Return a row's record. Raises: DataError."""
 
 
 class _Columns:
@@ -171,7 +171,7 @@ def _tsv(lines: Iterable[str], fields: Fields) -> Reader:
 
 
 def tsv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
-    """The rows of a file with tabs between columns, each with the number of its line.
+    """Yield the rows of a file with tabs between columns, each with the number of its line.
 
     Raises: DataError naming the line.
     """

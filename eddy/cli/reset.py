@@ -46,7 +46,7 @@ class _Remains:
         return bool(self.topics or self.positions or self.state)
 
     def lines(self) -> list[str]:
-        """One line for each part."""
+        """Return one line for each part."""
         return [
             *([f"positions of group {self.application}"] if self.positions else []),
             *(f"topic {name}" for name in self.topics),

@@ -246,7 +246,7 @@ def _supervise(
 
 
 def _command(context: click.Context, number: int, processes: int, endpoint: Endpoint | None) -> list[str]:
-    """The command line of one worker: the command line of this process, with the worker's member name and port."""
+    """Return the command line of one worker: this process's command line, with the worker's member name and port."""
     said = [
         part
         for parameter in context.command.params
@@ -272,7 +272,7 @@ def _reached(endpoint: Endpoint) -> str:
 
 
 def _said(parameter: click.Parameter, value: object) -> list[str]:
-    """A value as command-line text."""
+    """Return a value as command-line text."""
     if isinstance(parameter, click.Argument):
         return [str(value)]
     if isinstance(parameter, click.Option) and parameter.is_flag:

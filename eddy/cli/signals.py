@@ -43,7 +43,7 @@ class Stopped(BaseException):
 
 
 def signal_status(number: int) -> int:
-    """The exit status of a process ended by a signal, as in shells."""
+    """Return the exit status of a process ended by a signal, as in shells."""
     return 128 + number
 
 

@@ -75,7 +75,7 @@ def batch_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pairs_of(pairs: tuple[str, ...], what: str) -> dict[str, str]:
-    """KEY=VALUE pairs as a dict."""
+    """Return KEY=VALUE pairs as a dict."""
     for pair in pairs:
         if "=" not in pair:
             raise click.BadParameter(f"'{pair}' has no '='; {what}=VALUE is needed.")
@@ -83,7 +83,7 @@ def pairs_of(pairs: tuple[str, ...], what: str) -> dict[str, str]:
 
 
 def inputs_of(pairs: tuple[str, ...]) -> dict[str, list[str]]:
-    """TOPIC=FILES pairs as a dict: all files of each topic."""
+    """Return TOPIC=FILES pairs as a dict: all files of each topic."""
     inputs: dict[str, list[str]] = {}
     for pair in pairs:
         for topic, files in pairs_of((pair,), "TOPIC").items():
@@ -92,7 +92,7 @@ def inputs_of(pairs: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 def columns_of(maps: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """TOPIC:ROLE=COLUMN as a dict: the columns of each topic's files by role."""
+    """Return TOPIC:ROLE=COLUMN as a dict: the columns of each topic's files by role."""
     columns: dict[str, dict[str, str]] = {}
     for text in maps:
         topic, colon, pair = text.partition(":")  # the name of a topic has no colon
@@ -104,7 +104,7 @@ def columns_of(maps: tuple[str, ...]) -> dict[str, dict[str, str]]:
 
 
 def session(master: str, memory: str, confs: tuple[str, ...]) -> Any:
-    """The Spark session passed to `main` as `obj`, or one in this process. Raises: ConfigurationError."""
+    """Return the Spark session passed to `main` as `obj`, or one in this process. Raises: ConfigurationError."""
     context = click.get_current_context()
     if context.obj is None:
         return local_session(master, memory, pairs_of(confs, "KEY"))

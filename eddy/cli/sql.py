@@ -123,7 +123,7 @@ def _prompt(session: "Session", form: str) -> None:
 
 
 def _statements() -> Iterator[str]:
-    r"""The statements typed, up to `\q` or the end of input; Ctrl-C discards the current one."""
+    r"""Yield the statements typed, up to `\q` or the end of input; Ctrl-C discards the current one."""
     lines: list[str] = []
     while True:
         try:
@@ -191,7 +191,7 @@ def _print(answer: Answer, form: str) -> None:
 
 
 def _csv_line(cells: list[Cell]) -> str:
-    """A row as a line of CSV. A row of one null column is written as `""`, since a blank line is not a row."""
+    """Return a row as a line of CSV. A row of one null column is written as `""`, since a blank line is not a row."""
     return csv_line([""] if cells == [None] else cells)
 
 

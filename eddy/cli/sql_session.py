@@ -37,14 +37,14 @@ class Session:
     tables: dict[str, AnswerTable] = field(default_factory=dict)
 
     def answers(self, text: str, name: str) -> Iterator[Answer]:
-        """The answers of the queries in a text, which messages call `name`."""
+        """Yield the answers of the queries in a text, which messages call `name`."""
         for statement in split(StatementText(text, name)):
             answer = self.run(statement)
             if answer is not None:
                 yield answer
 
     def run(self, statement: StatementText) -> Answer | None:
-        """The answer of a query, or None for a declaration. Raises: TopologyError, DataError."""
+        """Return the answer of a query, or None for a declaration. Raises: TopologyError, DataError."""
         name, query = created_query(statement)
         if query is not None:
             self.tables[name] = _as_table(self._answer(query))
@@ -69,14 +69,14 @@ class Session:
         return self.tables[name]
 
     def names(self) -> list[str]:
-        """The names of the tables."""
+        """Return the names of the tables."""
         return list(dict.fromkeys([*self.sources, *self.declared, *self.tables]))
 
     def _answer(self, query: StatementText) -> Answer:
         return run(query, {name: self.table(name) for name in self._named(query)})
 
     def _named(self, query: StatementText) -> Sequence[str]:
-        """The tables whose names occur in a query."""
+        """Return the tables whose names occur in a query."""
         self._find_topics(query)
         text = query.text.lower()
         found = [name for name in self.names() if name.lower() in text]

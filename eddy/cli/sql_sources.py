@@ -54,7 +54,7 @@ class SqlSource:
 
 
 def parse_source(text: str) -> SqlSource:
-    """The source given by --table. Raises: click.BadParameter."""
+    """Return the source given by --table. Raises: click.BadParameter."""
     name, equals, rest = text.partition("=")
     place, *pairs = rest.split(",")
     if not equals or not name or not place:
@@ -162,7 +162,7 @@ _TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
 
 
 def _text_type(values: Iterable[Cell]) -> Type:
-    """The first type as which all values, except empty ones, can be read; text if there is no other."""
+    """Return the first type as which all values, except empty ones, can be read; text if there is no other."""
     there = [value for value in values if value]
     for pattern, type in _TEXT_TYPES:
         if there and all(pattern.fullmatch(value) for value in there):
@@ -171,7 +171,7 @@ def _text_type(values: Iterable[Cell]) -> Type:
 
 
 def _cell_reader(type: Type, *, has_empty_texts: bool) -> Callable[[Cell], Any]:
-    """A function that reads a cell. A cell without characters is null, and so is `""` unless the type is text."""
+    """Return a function that reads a cell. An empty cell is null, and so is `""` unless the type is text."""
     read = cast_function(TEXT, type)
     assert read is not None
     empty = "" if has_empty_texts and type == TEXT else None
@@ -210,7 +210,7 @@ def _parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> Answ
 
 
 def _topic(source: SqlSource, declared: Sequence[NamedColumn] | None, log: Log, registry: str | None) -> AnswerTable:
-    """A topic's records as a table: the columns are key and value or, for JSON objects, key and the fields."""
+    """Return a topic's records as a table: the columns are key and value or, for JSON objects, key and the fields."""
     spec = log.topics([source.topic]).get(source.topic)
     if spec is None:
         raise ConnectorError(

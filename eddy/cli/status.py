@@ -150,7 +150,7 @@ def _status(log: Log, topology: Topology, application: ApplicationTopics) -> _St
 
 
 def _waiting(topology: Topology, partitions: list[_Partition]) -> Iterator[_OpenWindows]:
-    """For each step with windows, the partition with the least event time, if other partitions are ahead of it."""
+    """Yield, for each step with windows, the partition of least event time, if other partitions are ahead of it."""
     for node in topology.plan.nodes:
         topics = {topic for assigned in node.waits_for for topic in assigned.topics_of_windows}
         times = {p: -1 if p.event_time_ms is None else p.event_time_ms for p in partitions if p.topic in topics}

@@ -42,7 +42,7 @@ class _Json(logging.Formatter):
     """Formats each log record as one JSON object; `extra={"fields": …}` adds fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return a log record as one line of JSON."""
         time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
         line: dict[str, Any] = {
             "time": time.isoformat(timespec="milliseconds"),
@@ -57,7 +57,7 @@ class _Json(logging.Formatter):
 
 
 def messages_console() -> Console:
-    """The console for messages to people."""
+    """Return the console for messages to people."""
     return _Messages(stderr=True, highlight=False)
 
 

@@ -88,7 +88,7 @@ def _list(program: str | None, target: Target, every: bool, form: str) -> None:
 
 
 def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
-    """The topics: all by name or, if `uses` is given, the topics in it, in its order."""
+    """Return the topics: all by name or, if `uses` is given, the topics in it, in its order."""
     specs, offsets = _with_offsets(log, log.topics(uses))
     found = []
     for name in sorted(specs) if uses is None else uses:
@@ -102,7 +102,7 @@ def _topics(log: Log, uses: Mapping[str, str] | None = None) -> list[_Topic]:
 
 
 def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str, TopicSpec], dict[str, int]]:
-    """The topics that still exist, and the number of offsets of each."""
+    """Return the topics that still exist, and the number of offsets of each."""
     partitions = [TopicPartition(name, p) for name, spec in specs.items() for p in range(spec.partitions)]
     try:
         begins, ends = log.begin_offsets(partitions), log.end_offsets(partitions)

@@ -100,7 +100,7 @@ class _Waiting:
         self._ends: dict[TopicPartition, int] | None = None
 
     def missing(self) -> str | None:
-        """The work still to be done, as text; None if there is none. A log that does not answer counts as work."""
+        """Return the work still to be done, as text; None if all is done. A log that does not answer counts as work."""
         try:
             self._log.reach(_REACH_S)
             application = find(self._topology, self._log)

@@ -92,7 +92,7 @@ class Client:
         await self._http.aclose()
 
     def live(self, name: str, /, *, window: tuple[int, int | None] | None = None, **args: Any) -> RemoteView:
-        """A named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
+        """Return a named query, to be opened by `async with`. `window` is (skip, limit), in place of the query's own.
 
         Opening it raises ClientError if the server refuses the query, or has sent no rows within `open_timeout_s`.
         Raises: TypeError, ValueError if the arguments cannot be written as JSON, or the window is invalid.
@@ -101,7 +101,7 @@ class Client:
         return RemoteView(self, self._next_id(), name, args, window)
 
     def live_text(self, text: str, /, *, window: tuple[int, int | None] | None = None) -> RemoteView:
-        """A query of its own, such as `folders.where(folders.size > 9)`, to be opened by `async with`, as by `live`.
+        """Return a query given as a text, such as `folders.where(folders.size > 9)`, to be opened by `async with`.
 
         Raises: ConfigurationError if the client has no `texts`, or `text` is none; ValueError if the window is invalid.
         """
@@ -308,7 +308,7 @@ async def _end(*tasks: asyncio.Task[None] | None) -> None:
 
 
 def pause_s(first_s: float, failures: int) -> float:
-    """Seconds to wait after `failures` failed attempts in a row."""
+    """Return the seconds to wait after `failures` failed attempts in a row."""
     return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
 
 

@@ -142,7 +142,7 @@ class RemoteView:
         self.tell("closed")
 
     async def __aiter__(self) -> AsyncIterator[ViewVersion]:
-        """The version after each change since `rows` was last read; changes that arrive together give one version.
+        """Yield the version after each change since `rows` was last read; changes that arrive together are one version.
 
         Raises: the query's error.
         """
@@ -202,7 +202,7 @@ class RemoteView:
 
 
 def _checked(skip: int, limit: int | None) -> tuple[int, int | None]:
-    """A window, checked.
+    """Check a window, and return it.
 
     Raises: ValueError, since the server would refuse all queries of the connection for an invalid one.
     """

@@ -56,7 +56,7 @@ class Admission:
 
 
 def _replayed(came: list[Message], receive: Receive) -> Receive:
-    """A function that first returns the received messages `came`, and then receives more."""
+    """Return a function that first returns the received messages `came`, and then receives more."""
     came.reverse()
 
     async def again() -> Message:

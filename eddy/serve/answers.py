@@ -36,20 +36,20 @@ _STATUS: list[tuple[type[EddyError], int]] = [
 
 
 def answer(content: object, status: bool | int = True, headers: dict[str, str] | None = None) -> Response:
-    """An answer with content as JSON. A `status` of False means 503."""
+    """Return an answer with content as JSON. A `status` of False means 503."""
     code = (200 if status else 503) if isinstance(status, bool) else status
     return Response(encode(content) + b"\n", code, HEADERS | (headers or {}), "application/json")
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The answer for one of eddy's errors."""
+    """Return the answer for one of eddy's errors."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     headers = {"Retry-After": "1"} if status in {429, 503} else {}
     return answer({"code": getattr(error, "code", "EDDY"), "error": str(error)}, status, headers)
 
 
 def whole_number(request: Request, name: str) -> int | None:
-    """A parameter that is a whole number; None if it is missing. Raises: QueryError."""
+    """Return a parameter that is a whole number; None if it is missing. Raises: QueryError."""
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -59,7 +59,7 @@ def whole_number(request: Request, name: str) -> int | None:
 
 
 def tagged(request: Request, content: object, caller: str = "", vary: Iterable[str] = ()) -> Response:
-    """An answer with content as JSON and an `ETag`, or 304 for a caller whose cache has this content.
+    """Return an answer with content as JSON and an `ETag`, or 304 for a caller whose cache has this content.
 
     The tag is a hash of the content and the caller, so that one caller's tag is of no use to another. `vary` has
     further headers on which the answer depends.

@@ -55,7 +55,7 @@ def is_address(text: str) -> bool:
 
 
 def endpoint_of(address: str, token_file: Path | None = None) -> Endpoint:
-    """The endpoint for `PORT`, `:PORT` or `HOST:PORT`; without a host, on this machine only.
+    """Return the endpoint for `PORT`, `:PORT` or `HOST:PORT`; without a host, on this machine only.
 
     Raises: ConfigurationError, also if a host other than this machine is given without a token, or if the packages of
     the extra `http` are not installed.
@@ -81,7 +81,7 @@ def endpoint_of(address: str, token_file: Path | None = None) -> Endpoint:
 
 
 def token_of(file: Path) -> bytes:
-    """The token in a file. Raises: ConfigurationError."""
+    """Return the token in a file. Raises: ConfigurationError."""
     try:
         token = file.read_bytes().strip()
     except OSError as error:
@@ -120,7 +120,7 @@ def check_proxies(proxies: Sequence[str]) -> None:
 
 
 def listen(endpoint: Endpoint) -> socket.socket:
-    """A socket that listens at the endpoint.
+    """Return a socket that listens at the endpoint.
 
     Raises: ConnectorError, retriable, if another process has the port; ConfigurationError.
     """

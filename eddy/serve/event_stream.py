@@ -200,7 +200,7 @@ class Stream:
             data = self._due()
 
     def _due(self) -> bytes:
-        """The events that are due. Queries whose rows have to be sent anew are passed to the worker."""
+        """Return the events that are due. Queries whose rows have to be sent anew are passed to the worker."""
         connection = self.connection
         data = b"" if self._reason else connection.events()
         if connection.ended:

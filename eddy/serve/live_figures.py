@@ -19,7 +19,7 @@ class LiveFigures(Collector):
         self._pages = pages
 
     def collect(self) -> Iterator[Metric]:
-        """The present figures."""
+        """Yield the present figures."""
         publisher = self._pages.publisher
         done = StreamFigures() if publisher is None else publisher.figures
         restarts = 0 if publisher is None else publisher.server.restarts.count

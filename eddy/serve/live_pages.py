@@ -83,7 +83,7 @@ class LivePages:
         self._loops: dict[asyncio.AbstractEventLoop, tuple[Bell, asyncio.Semaphore]] = {}
 
     def routes(self) -> list[Route]:
-        """The routes of the answers."""
+        """Return the routes of the answers."""
         return [
             Route("/v1/queries", self.listed),
             Route("/v1/queries/{name}", self.once),
@@ -101,7 +101,7 @@ class LivePages:
             found.stream.loop.call_soon_threadsafe(found.stream.stop, "stopping")
 
     async def listed(self, request: Request) -> Response:
-        """The queries."""
+        """Return the queries."""
         self._claims(request)
         return answer({"queries": [query.described() for query in self._queries]})
 
@@ -119,7 +119,7 @@ class LivePages:
         return answer(await self._in_thread(open_queries, publisher.server, may_read_all))
 
     async def once(self, request: Request) -> Response:
-        """The result of a query, once."""
+        """Return the result of a query, once."""
         headers = Headers(request.headers)
         claims = self._queries.claims(headers)
         given = dict(request.query_params)
@@ -154,11 +154,11 @@ class LivePages:
         return tagged(request, content, _claimed(claims), headers.read)
 
     async def live(self, request: Request) -> Any:
-        """A stream of events."""
+        """Return a stream of events."""
         return await self._streamed(request, None)
 
     async def live_text(self, request: Request) -> Any:
-        """A stream of events of queries, which may also be texts.
+        """Return a stream of events of queries, which may also be texts.
 
         It has a path of its own, since `authorize` may allow only named queries.
         """
@@ -295,7 +295,7 @@ class LivePages:
         return Response(status_code=204, headers=HEADERS)
 
     async def _publish(self) -> Publisher:
-        """The publisher. The first request makes it."""
+        """Return the publisher. The first request makes it."""
         if self.publisher is not None:
             return self.publisher
         return await asyncio.to_thread(self._made)
@@ -329,7 +329,7 @@ class LivePages:
 
 
 def _client(request: Request, claims: Claims) -> str:
-    """The client of a request, by which quotas are counted: the claims, or the address if there are no claims."""
+    """Return the client of a request, for its quotas: the claims, or the address if there are no claims."""
     if claims:
         return _claimed(claims)
     return request.client.host if request.client is not None else ""
@@ -347,7 +347,7 @@ def _decoded(decode: Callable[[bytes], T], data: bytes) -> T:
 
 
 async def body_of(request: Request) -> bytes | None:
-    """The body of a request; None if it is too large. Raises: QueryArgumentError if a part is missing."""
+    """Return the body of a request; None if it is too large. Raises: QueryArgumentError if a part is missing."""
     data = bytearray()
     try:
         async for chunk in request.stream():

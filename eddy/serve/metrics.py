@@ -137,11 +137,11 @@ class WorkerFigures(Collector):
         self._watch = watch
 
     def describe(self) -> Iterator[Metric]:
-        """The names of the figures, by which a registry refuses the figures of a second worker."""
+        """Return the names of the figures, by which a registry refuses the figures of a second worker."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """The present figures."""
+        """Yield the present figures."""
         facts, worker = self._watch.facts(), self._watch.worker
         yield _state(state_of(facts))
         yield _build(worker)
@@ -220,7 +220,7 @@ def _histogram(name: str, meaning: str, durations: Histogram) -> Metric:
 
 
 def registry_of(watch: WorkerWatch) -> CollectorRegistry:
-    """A new registry with the figures of the worker and of the process."""
+    """Return a new registry with the figures of the worker and of the process."""
     registry = CollectorRegistry()
     registry.register(WorkerFigures(watch))
     ProcessCollector(registry=registry)
@@ -249,7 +249,7 @@ def registered(watch: WorkerWatch, registry: CollectorRegistry | None = None) ->
 
 
 def samples(watch: WorkerWatch) -> Iterator[tuple[str, dict[str, str], float]]:
-    """The figures as (name, labels, value), for systems without a registry; without the buckets of histograms."""
+    """Yield the figures as (name, labels, value), for systems without a registry; without the buckets of histograms."""
     for family in WorkerFigures(watch).collect():
         for sample in family.samples:
             if not sample.name.endswith("_bucket"):

@@ -31,7 +31,7 @@ def is_of_own_page(path: str) -> bool:
 
 
 def with_own_page(app: ASGIApp, folder: Path | None) -> ASGIApp:
-    """The application, with the files of a folder if there is one."""
+    """Return the application, with the files of a folder if there is one."""
     if folder is None:
         return app
     files = Starlette(routes=[Mount(_AT, StaticFiles(directory=folder, html=True))])

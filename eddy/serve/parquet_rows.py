@@ -40,7 +40,7 @@ Cells = Callable[[Any, Any], list[Any]]
 
 
 class _Sink:
-    """A file that keeps what is written until it is taken."""
+    """A file that keeps the written bytes until they are taken."""
 
     closed = False
 
@@ -59,7 +59,7 @@ class _Sink:
         """Do nothing: bytes are kept."""
 
     def take(self) -> bytes:
-        """The bytes that were written since the last call."""
+        """Return the bytes that were written since the last call."""
         data, self._data = bytes(self._data), bytearray()
         return data
 
@@ -111,7 +111,7 @@ def _kind(value: Any) -> str:
 
 
 def _merged(kinds: set[str]) -> str:
-    """The kind of a column with values of these kinds."""
+    """Return the kind of a column with values of these kinds."""
     kinds = kinds - {""}
     if kinds <= {"exact int", "int"} and kinds:
         return "int"

@@ -91,7 +91,7 @@ class _Peer:
         return WorkerTold(address=self.address, reason=reason, away_s=round(time.monotonic() - self.heard_at, 1))
 
     async def _answered(self, token: bytes | None) -> bytes:
-        """The body of the answer to a request for the worker. Raises: OSError; h11.ProtocolError; ValueError."""
+        """Return the body of the answer to a request for the worker. Raises: OSError; h11.ProtocolError; ValueError."""
         host, _, port = self.address.rpartition(":")
         asking = h11.Connection(h11.CLIENT)
         headers = [("Host", self.address), ("Connection", "close")]
@@ -117,7 +117,7 @@ class _Peer:
 
 
 def _read(body: bytes) -> WorkerTold:
-    """The state in an answer. Raises: ValueError for an answer of another program."""
+    """Return the state in an answer. Raises: ValueError for an answer of another program."""
     try:
         told = msgspec.json.decode(body, type=WorkerTold)
     except RecursionError as error:
@@ -145,7 +145,7 @@ def worker_routes(watch: WorkerWatch, endpoint: Endpoint, peers: Sequence[str]) 
 
 
 def _each_once(told: Iterable[WorkerTold]) -> list[WorkerTold]:
-    """The workers, each once: a worker that has answered at another address already is left out."""
+    """Return the workers, each once: a worker that has answered at another address already is left out."""
     found: dict[str, WorkerTold] = {}
     for each in told:
         found.setdefault(each.server or each.address, each)

@@ -50,16 +50,16 @@ class Export(NamedTuple):
         return _TYPES[self.form]
 
     def disposition(self, name: str) -> str:
-        """The header that makes a browser save the file under the name of its table."""
+        """Return the header that makes a browser save the file under the name of its table."""
         return f"attachment; filename*=UTF-8''{quote(f'{name}.{self.form}', safe='')}"
 
     @property
     def header(self) -> list[str]:
-        """The names of the columns of a file. The key's is `$key` where a column of values is called `key`."""
+        """The names of the columns of a file. The key's column is `$key` if a column of values is called `key`."""
         return ["$key" if "key" in self.columns else "key", *(self.columns or ["value"])]
 
     def cells(self, key: Any, value: Any) -> list[Any]:
-        """The values of a row, in the order of `header`."""
+        """Return the values of a row, in the order of `header`."""
         if not self.columns:
             return [key, value]
         found = columns_of(value, "value")
@@ -67,12 +67,12 @@ class Export(NamedTuple):
 
 
 def formats() -> list[str]:
-    """The formats that are written here."""
+    """Return the formats that are written here."""
     return [form for form in _TYPES if form != "parquet" or importlib.util.find_spec("pyarrow") is not None]
 
 
 def export_of(request: Request, table: OpenTable) -> Export | None:
-    """The export that `format=` and `column=` ask for; None without a format. Raises: QueryError."""
+    """Return the export that `format=` and `column=` ask for; None without a format. Raises: QueryError."""
     form, columns = request.query_params.get("format"), request.query_params.getlist("column")
     name = table.table.name
     if form is None:

@@ -30,7 +30,7 @@ class Sought(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """The keys of the page and of all rows after it, its place, the number of rows of the range, and their snapshot."""
+    """The keys from a page's first row on, the place of this row, the number of rows in the range, and a snapshot."""
 
     keys: KeyRange
     at: int
@@ -39,7 +39,7 @@ class RowPlace(NamedTuple):
 
 
 def sought_of(request: Request, table: OpenTable, *, shows_all: bool) -> Sought | None:
-    """The row that `at=` or `find=` asks for; None without them.
+    """Return the row that `at=` or `find=` asks for; None without them.
 
     Raises: QueryError for both together, or with `after`; ForbiddenError if the caller may not read all rows, since a
     place would reveal the number of other rows.

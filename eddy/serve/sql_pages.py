@@ -60,7 +60,7 @@ class SqlPages:
         self._waiting = 0
 
     def routes(self) -> list[Route]:
-        """The routes of the answers."""
+        """Return the routes of the answers."""
         return [Route("/v1/sql", self.columns), Route("/v1/sql", self.answered, methods=["POST"])]
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class SqlPages:
         self._processes.close()
 
     async def columns(self, request: Request) -> Response:
-        """The tables that the caller may read, with the columns of their first rows."""
+        """Return the tables that the caller may read, with the columns of their first rows."""
         allowed = self._allowed(request)
         found = await asyncio.to_thread(self._sampled, allowed)
         return answer({"tables": found})
@@ -85,7 +85,7 @@ class SqlPages:
         return found
 
     async def answered(self, request: Request) -> Response:
-        """The answer to a query, with the version of the tables."""
+        """Return the answer to a query, with the version of the tables."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             # A page of another origin can send other types without asking this server.
             return answer({"code": QueryError.code, "error": "sql: Content-Type: application/json is needed"}, 415)
@@ -131,7 +131,7 @@ class SqlPages:
         return answer({"answer": msgspec.Raw(found), "version": version.token, "exact": version.exact})
 
     def _read(self, snapshot: TablesSnapshot, text: str, allowed: dict[str, Allowed]) -> dict[str, AnswerTable]:
-        """All tables: the tables named in the text with rows, the others without rows, for error messages."""
+        """Return all tables: the tables named in the text with rows, the others without rows, for error messages."""
         found = {}
         left = MAX_READ
         for name, may_read in allowed.items():
@@ -142,7 +142,7 @@ class SqlPages:
         return found
 
     def _allowed(self, request: Request) -> dict[str, Allowed]:
-        """The tables that the caller may read, each with the function that decides about its rows, if any."""
+        """Return the tables that the caller may read, each with the function that decides about its rows, if any."""
         found: dict[str, Allowed] = {}
         for name in self._tables.names:
             try:
@@ -160,7 +160,7 @@ def _renew(request: Request) -> None:
 
 
 def _readable(snapshot: TablesSnapshot, name: str, may_read: Allowed, most: int) -> list[tuple[Any, Any]]:
-    """The rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if finding
+    """Return the rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if finding
     them takes too long.
     """
     if may_read is None and (count := snapshot[name].count()) > most:

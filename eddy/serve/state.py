@@ -119,7 +119,7 @@ def patience_s(max_epoch_s: float) -> float:
 
 
 def state_of(facts: Facts) -> InstanceState:
-    """The state; a later state in the picture above takes precedence."""
+    """Return the state; a later state in the picture above takes precedence."""
     if facts.failure is not None:
         return InstanceState.ERROR
     if facts.closed:

@@ -20,7 +20,7 @@ class TableFigures(Collector):
         self._tables = tables
 
     def collect(self) -> Iterator[Metric]:
-        """The present figures."""
+        """Yield the present figures."""
         rows, done = self._tables.rows, self._tables.reader.figures
         for name, meaning, count in (
             ("records", "Records read.", done.records),
@@ -54,7 +54,7 @@ class TableFigures(Collector):
 
 
 def registry_of(tables: Tables) -> CollectorRegistry:
-    """A new registry with the figures of a table server and of the process."""
+    """Return a new registry with the figures of a table server and of the process."""
     registry = CollectorRegistry()
     registry.register(TableFigures(tables))
     ProcessCollector(registry=registry)

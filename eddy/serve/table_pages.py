@@ -73,7 +73,7 @@ _NDJSON = "application/x-ndjson"
 def tables_app(
     tables: Tables, authorize: Authorize | None = None, cors: list[str] | None = None, limits: Limits | None = None
 ) -> Starlette:
-    """An ASGI application that serves the tables and the named queries of `tables`, to run or to mount in another one.
+    """Make an ASGI application that serves the tables and named queries of `tables`, to run or to mount in another.
 
     `authorize` decides for each request which rows may be read, `cors` has the origins of web pages that may read, and
     `limits` bounds live queries. Call `app.state.live.stop()` to end the streams before the application is stopped.
@@ -122,7 +122,7 @@ class TablesLater:
             self._app.state.live.stop()
 
     def figures(self) -> bytes:
-        """The figures of the tables, for Prometheus; empty before tables are served."""
+        """Return the figures of the tables, for Prometheus; empty before tables are served."""
         return generate_latest(self._registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -252,7 +252,7 @@ class _Pages:
         return tagged(request, content)
 
     async def _stream(self, request: Request, limit: int | None, allowed: Allowed | None) -> AsyncIterator[bytes]:
-        """Lines of rows at one version, sent as fast as the client receives them.
+        """Yield lines of rows at one version, sent as fast as the client receives them.
 
         The answer is cut off after a minute.
         """
@@ -269,7 +269,7 @@ class _Pages:
             yield encode({"end": True}) + b"\n"
 
     async def _file(self, request: Request, keys: KeyRange, export: Export, allowed: Allowed | None) -> Response:
-        """The rows of a range as a file of one exact version, sent as fast as the client receives it.
+        """Return the rows of a range as a file of one exact version, sent as fast as the client receives it.
 
         A file that cannot be completed has no end: the connection is cut off, so that the client notices.
         """
@@ -286,7 +286,7 @@ class _Pages:
         return StreamingResponse(parts, headers=HEADERS | headers, media_type=export.media_type)
 
     async def _exact(self, request: Request) -> TablesSnapshot:
-        """A snapshot at an exact version. Raises: NotReadyError if there is none for 30 seconds."""
+        """Return a snapshot at an exact version. Raises: NotReadyError if there is none for 30 seconds."""
         asked, end = request.query_params.get("at_least"), time.monotonic() + MAX_WAIT_S
         while True:
             await self._tables.wait_async(asked, exact=True, timeout_s=max(0.0, end - time.monotonic()))
@@ -294,7 +294,7 @@ class _Pages:
                 return self._tables.snapshot(asked, exact=True, timeout_s=0.0)
 
     def _allowed(self, request: Request) -> Allowed | None:
-        """The rows that the caller may read; None for all."""
+        """Return the rows that the caller may read; None for all."""
         return rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
 
     async def _version(self, request: Request) -> Version:
@@ -308,7 +308,7 @@ _NONE = object()
 
 
 def _asked(table: OpenTable, request: Request) -> KeyRange:
-    """The keys that the query string names."""
+    """Return the keys that the query string names."""
     given = {name: request.query_params.get(name) for name in ("from", "to", "prefix", "after")}
     low, high, prefix, after = (None if text is None else key_of_text(table.table, text) for text in given.values())
     keys = table.keys(low, high) if prefix is None else table.keys_with(prefix)
@@ -365,7 +365,7 @@ def _limited(rows: Iterator[Row], allowed: Allowed | None, limit: int | None) ->
 
 
 def _lines(rows: Iterator[Row]) -> bytes:
-    """The next rows as lines, some kilobytes; empty at the end."""
+    """Return the next rows as lines, some kilobytes; empty at the end."""
     chunk = bytearray()
     for key, value in rows:
         chunk += encode({"key": key, "value": value}) + b"\n"

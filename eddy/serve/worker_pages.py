@@ -50,7 +50,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 def pages(
     watch: WorkerWatch, topology: Topology, endpoint: Endpoint, tables: TablesLater, peers: Sequence[str]
 ) -> ASGIApp:
-    """The ASGI application of these pages, for one worker. /metrics has the figures of its tables too.
+    """Return the ASGI application of these pages, for one worker. /metrics has the figures of its tables too.
 
     `peers` has the addresses of the application's other workers.
     """
@@ -72,7 +72,7 @@ def pages(
 
 
 def pages_for_anybody(watch: WorkerWatch, topology: Topology) -> ASGIApp:
-    """The same pages without tables, for a web server that itself decides about access.
+    """Return the same pages without tables, for a web server that itself decides about access.
 
     They show no data of records, because no reader counts as having the token.
     """

@@ -134,7 +134,7 @@ class WorkerWatch:
         return self._ended or self._closed or self._failure is not None
 
     def facts(self) -> Facts:
-        """The current figures. For any thread."""
+        """Return the current figures. For any thread."""
         now, noted, worker, unread = self._clock(), self._noted, self.worker, self._unread
         trouble = noted.trouble
         return Facts(
@@ -169,7 +169,7 @@ class WorkerWatch:
         return self._noted.held
 
     def age_s(self, at: float) -> float:
-        """Seconds since a moment of the clock."""
+        """Return the seconds since a moment of the clock."""
         return self._clock() - at
 
     def _restoring(self, left: int, now: float, held_back: str) -> Restoring | None:

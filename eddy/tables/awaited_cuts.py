@@ -56,7 +56,7 @@ class AwaitedCuts:
         return self.offsets_of(self._cuts[-1 if last else 0][1]) if self._cuts else None
 
     def offsets_of(self, cut: Cut) -> dict[TopicPartition, int] | None:
-        """A cut's offsets in the tables' partitions; None if the cut belongs to another plan."""
+        """Return a cut's offsets in the tables' partitions; None if the cut belongs to another plan."""
         found = {}
         for tp in self._partitions:
             offsets = (cut.inputs if tp.topic in self._sources else cut.outputs).get(tp.topic, [])

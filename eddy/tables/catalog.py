@@ -58,7 +58,7 @@ class ServedTable:
         return [TopicPartition(self.topic, p) for p in range(self.partitions)]
 
     def identity(self, incarnation: str) -> str:
-        """The properties on which stored rows depend: rows that were stored with another identity cannot be used."""
+        """Return the properties on which stored rows depend; rows stored with another identity cannot be used."""
         own = f" incarnation={incarnation}" if self.internal else ""
         return f"{_LAYOUT} {self.topic} {self.partitions} key={self.key.name} value={self.value.name}{own}"
 
@@ -73,7 +73,7 @@ class Catalog:
     inputs: dict[str, int]
 
     def table(self, name: str) -> ServedTable:
-        """A table by name. Raises: TableNotServedError; QueryError for something other than a name."""
+        """Return a table by name. Raises: TableNotServedError; QueryError for something other than a name."""
         if not isinstance(name, str):
             raise QueryError(
                 f"table {name!r}: the name of a table, as text, is needed: {', '.join(sorted(self.tables))}"
@@ -87,7 +87,7 @@ class Catalog:
         return found
 
     def topics(self) -> list[str]:
-        """All topics that have to exist before tables are read."""
+        """Return all topics that have to exist before tables are read."""
         return [*(table.topic for table in self.tables.values()), self.internal.cuts, self.internal.plan]
 
 

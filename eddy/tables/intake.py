@@ -18,7 +18,7 @@ _log = logging.getLogger("eddy.tables")
 
 
 def table_prefix(name: str) -> bytes:
-    """The bytes with which the keys of a table's rows begin in the store."""
+    """Return the bytes with which the keys of a table's rows begin in the store."""
     return name.encode() + b"\x00"
 
 

@@ -78,12 +78,12 @@ class KeyRanks:
             self._join()
 
     def rank(self, key: bytes) -> int:
-        """The number of keys before `key`, which is covered."""
+        """Return the number of keys before `key`, which is covered."""
         at = bisect_right(self._firsts, key) - 1
         return sum(self._counts[:at]) + len(self._keys(self._firsts[at], key, self._counts[at]))
 
     def key_at(self, rank: int) -> bytes | None:
-        """The key that has a rank; None if the pass has not reached it, or if there are fewer keys."""
+        """Return the key that has a rank; None if the pass has not reached it, or if there are fewer keys."""
         ends = list(accumulate(self._counts))
         at = bisect_right(ends, rank)
         if at == len(ends):

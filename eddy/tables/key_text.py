@@ -22,12 +22,12 @@ _hex = re.compile(r"0x((?:[0-9a-f]{2})*)").fullmatch
 
 
 def form_of_keys(table: ServedTable) -> Literal["text", "bytes", "json"]:
-    """The form of a table's keys in requests. Any text is a key of a table with the form `text`."""
+    """Return the form of a table's keys in requests. Any text is a key of a table with the form `text`."""
     return "text" if table.key.type is str else "bytes" if table.key.type is bytes else "json"
 
 
 def key_of_text(table: ServedTable, text: str) -> Any:
-    """The key for a text in a URL or on a command line. Raises: QueryError."""
+    """Return the key for a text in a URL or on a command line. Raises: QueryError."""
     kind = table.key.type
     try:
         if kind is bytes:
@@ -50,7 +50,7 @@ def key_of_text(table: ServedTable, text: str) -> Any:
 
 
 def text_of_key(table: ServedTable, key: Any) -> str:
-    """The inverse of `key_of_text`."""
+    """Return the text from which `key_of_text` reads this key."""
     if isinstance(key, bytes):
         return _text_of_bytes(key)
     if isinstance(key, str) and (table.key.type is str or (table.key.type in (None, Any) and not _is_json(key))):

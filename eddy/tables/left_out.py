@@ -44,7 +44,7 @@ class LeftOut:
         return metadata, new
 
     def of(self, tp: TopicPartition) -> Set[int]:
-        """The offsets of a partition's rejected records."""
+        """Return the offsets of a partition's rejected records."""
         return self._by_partition.get(tp, frozenset())
 
     def _take(self, places: set[Place]) -> None:

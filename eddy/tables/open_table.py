@@ -49,7 +49,7 @@ class OpenTable:
         self._prefix = table_prefix(table.name)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key; `default` if the table has no such key.
+        """Return the value of a key; `default` if the table has no such key.
 
         Raises: QueryError for a key that does not fit the serde.
         """
@@ -57,7 +57,7 @@ class OpenTable:
         return default if found is None else self.table.value.decode(found)
 
     def get_many(self, keys: Sequence[Any]) -> list[Any]:
-        """The value of each key, in the order of `keys`, all of one version; None for a missing key."""
+        """Return the value of each key, in the order of `keys`, all of one version; None for a missing key."""
         if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
             raise QueryError(f"table '{self.table.name}': keys={_short(keys)}; a list of keys is needed")
         found = self._rows.get_many(list(map(self.stored_key, keys)))
@@ -65,39 +65,37 @@ class OpenTable:
         return [None if data is None else decode(data) for data in found]
 
     def range(self, start: Any = None, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
-        """The rows with `start` ≤ key < `stop`, in the order of keys; None means no bound."""
+        """Return the rows with `start` ≤ key < `stop`, in the order of keys; None means no bound."""
         check_limit(f"table '{self.table.name}'", limit)
         return self.between(self.keys(start, stop), limit)
 
     def prefix(self, prefix: Any, *, limit: int | None = None, after: Any = None) -> Iterator[Row]:
-        """The rows whose key begins with a string, with bytes, or with the items of a tuple; with `after`, only later
-        keys.
-        """
+        """Return the rows whose key begins with a string, bytes, or a tuple's items; with `after`, only later keys."""
         keys = self.keys_with(prefix)
         check_limit(f"table '{self.table.name}'", limit)
         return self.between(keys if after is None else self.keys_after(keys, after), limit)
 
     def after(self, key: Any, stop: Any = None, *, limit: int | None = None) -> Iterator[Row]:
-        """The rows after `key` and before `stop`, in the order of keys: the next page of a range."""
+        """Return the rows after `key` and before `stop`, in the order of keys: the next page of a range."""
         check_limit(f"table '{self.table.name}'", limit)
         return self.between(self.keys_after(self.keys(None, stop), key), limit)
 
     def all(self) -> Iterator[Row]:
-        """All rows, in the order of keys."""
+        """Return all rows, in the order of keys."""
         return self.range()
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         self._rows.check()
         return self._rows.counts[self.table.name]
 
     def keys(self, start: Any = None, stop: Any = None) -> KeyRange:
-        """The keys with `start` ≤ key < `stop`; None means no bound."""
+        """Return the keys with `start` ≤ key < `stop`; None means no bound."""
         low = self._prefix if start is None else self.stored_key(start)
         return KeyRange(low, end_of(self._prefix) if stop is None else self.stored_key(stop))
 
     def keys_with(self, prefix: Any) -> KeyRange:
-        """The keys that begin with a string, with bytes, or with the items of a tuple."""
+        """Return the keys that begin with a string, with bytes, or with the items of a tuple."""
         kind = self.table.key.type if self.table.key.type in (str, bytes) else (str, bytes, tuple)
         if not isinstance(prefix, kind):
             needed = kind.__name__ if isinstance(kind, type) else "str, bytes or a tuple"
@@ -116,7 +114,7 @@ class OpenTable:
         return KeyRange(max(keys.start, self.stored_key(key) + b"\x00"), keys.stop)
 
     def stored_key(self, key: Any) -> bytes:
-        """A key as it is stored. Raises: QueryError for a key that does not fit the serde."""
+        """Return a key as it is stored. Raises: QueryError for a key that does not fit the serde."""
         serde = self.table.key
         try:
             serde.encode(key)
@@ -129,7 +127,7 @@ class OpenTable:
             ) from error
 
     def between(self, keys: KeyRange, limit: int | None = None) -> Iterator[Row]:
-        """The rows with these keys, in their order."""
+        """Yield the rows with these keys, in their order."""
         start, stop = keys
         skip, key_serde, decode = len(self._prefix), self.table.key, self.table.value.decode
         left = limit if limit is not None else 1 << 62
@@ -145,7 +143,7 @@ class OpenTable:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The least bytes that are greater than all bytes with this prefix."""
+    """Return the least bytes that are greater than all bytes with this prefix."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else b"\xff"
 

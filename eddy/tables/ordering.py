@@ -49,7 +49,7 @@ def _texts(keys: Sequence[bytes]) -> list[bytes]:
 
 
 def encode_key(serde: Serde[Any], key: Any) -> bytes:
-    """The ordered bytes of a key of a table whose keys have this serde."""
+    """Return the ordered bytes of a key of a table whose keys have this serde."""
     if isinstance(key, str):
         return _TEXT + key.encode()
     if isinstance(key, bytes):
@@ -59,7 +59,7 @@ def encode_key(serde: Serde[Any], key: Any) -> bytes:
 
 
 def canonical_key(serde: Serde[Any], key: Any) -> Any:
-    """The key that a worker stores for all keys equal to it. Raises: any error of the serde."""
+    """Return the key that a worker stores for all keys equal to it. Raises: any error of the serde."""
     return serde.decode(serde.identify_many([key])[0])
 
 
@@ -68,7 +68,7 @@ def _has_boolean(key: Any) -> bool:
 
 
 def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """The bytes with which all keys with this prefix begin: a string, bytes, or a tuple of the first items.
+    """Return the bytes with which all keys with this prefix begin: a string, bytes, or a tuple of the first items.
 
     Raises: any error of the serde; ValueError for items that have no order here.
     """
@@ -85,7 +85,7 @@ def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
 
 
 def decode_key(serde: Serde[Any], data: bytes) -> Any:
-    """The inverse of `encode_key`; whole numbers are returned as int."""
+    """Return the key of bytes that `encode_key` made; whole numbers are returned as int."""
     tag = data[:1]
     if tag == _TEXT:
         return data[1:].decode()
@@ -97,7 +97,7 @@ def decode_key(serde: Serde[Any], data: bytes) -> Any:
 
 
 def _item(value: Any) -> bytes:
-    """An item of a tuple, or a key that is not a string, as bytes; empty for types without an order here."""
+    """Return an item of a tuple, or a key that is not a string, as bytes; empty for types without an order here."""
     if value is None:
         return _NONE
     if type(value) is bool:
@@ -129,7 +129,7 @@ def _number(value: float) -> bytes:
 
 
 def _read(data: bytes, at: int) -> tuple[Any, int]:
-    """The item at an index, and the index after it."""
+    """Return the item at an index, and the index after it."""
     tag = data[at : at + 1]
     if tag in _CONSTANTS:
         return _CONSTANTS[tag], at + 1

@@ -57,11 +57,11 @@ class PendingRecords:
         return all(self.fetched[tp] >= end for tp, end in ends.items())
 
     def after_last(self, tp: TopicPartition, end: int) -> int | None:
-        """The offset after the last record before `end`; None if there is no such record."""
+        """Return the offset after the last record before `end`; None if there is no such record."""
         offsets = [offset for records in self._batches[tp] for offset in records.offsets if offset < end]
         return max(offsets) + 1 if offsets else None
 
     def full(self) -> set[TopicPartition]:
-        """The partitions whose records take more than an equal share of the memory."""
+        """Return the partitions whose records take more than an equal share of the memory."""
         share = max(_LEAST_SHARE, MAX_BYTES // max(1, len(self._bytes)))
         return {tp for tp, size in self._bytes.items() if size > share}

@@ -173,7 +173,7 @@ class Reading:
             rows.say("")
 
     def _floor(self, tp: TopicPartition, end: int) -> int:
-        """The least offset of a cut that counts, if there is no record from `end` on."""
+        """Return the least offset of a cut that counts, if there is no record from `end` on."""
         last = self._pending.after_last(tp, end)
         return self._positions[tp] if last is None else last
 

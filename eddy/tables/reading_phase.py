@@ -55,7 +55,7 @@ TRANSITIONS: Mapping[ReadingPhase, Mapping[ReadingEvent, ReadingPhase]] = {
 
 
 def entered(phase: ReadingPhase, event: ReadingEvent) -> ReadingPhase:
-    """The next phase. Raises: InvariantError for an event that the phase does not expect."""
+    """Return the next phase. Raises: InvariantError for an event that the phase does not expect."""
     found = TRANSITIONS[phase].get(event)
     if found is None:
         raise InvariantError(f"reader of tables: event '{event}' is not expected in phase '{phase}'")

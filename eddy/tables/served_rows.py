@@ -81,25 +81,25 @@ class ServedRows:
         }
 
     def offsets(self) -> dict[tuple[str, int], int]:
-        """The offset up to which the records of each partition are applied."""
+        """Return the offset up to which the records of each partition are applied."""
         return read_offsets(self._store)
 
     def identity(self, table: str) -> str | None:
-        """The identity with which the rows of a table were stored; None without rows."""
+        """Return the identity with which the rows of a table were stored; None without rows."""
         (found,) = self._store.get_many([_TABLE + table.encode()])
         return None if found is None else found.decode()
 
     def last(self, partition: TopicPartition) -> bytes | None:
-        """The fingerprint of the last record taken in."""
+        """Return the fingerprint of the last record of a partition that was applied."""
         return self._store.get_many([_LAST + offset_key(*partition)])[0]
 
     def noted(self) -> set[tuple[str, int, int]]:
-        """The records known to be rejected."""
+        """Return the records known to be rejected."""
         (found,) = self._store.get_many([NOTED])
         return set() if found is None else set(msgspec.json.decode(found, type=list[tuple[str, int, int]]))
 
     def age_s(self, wall_s: float) -> float:
-        """Seconds since the last batch."""
+        """Return the seconds since the last batch was written."""
         stamp = read_stamp(self._store)
         return 0.0 if stamp is None else wall_s - stamp.written_s
 
@@ -171,7 +171,7 @@ class ServedRows:
             left.pop().end(f"more than {MAX_KEPT:,} rows have changed since snapshots were opened")
 
     def version_age_s(self) -> float:
-        """Seconds since the latest version was shown; 0 before the first one."""
+        """Return the seconds since the latest version was shown; 0 before the first version."""
         return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
 
     def say(self, hindrance: str) -> None:
@@ -226,7 +226,7 @@ class ServedRows:
             return self.version
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The latest values, all of one version."""
+        """Return the latest values, all of one version."""
         if len(keys) > MANY_KEYS:
             snapshot = self.snapshot()
             try:
@@ -238,7 +238,7 @@ class ServedRows:
             return self._store.get_many(keys)
 
     def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """The first `limit` of the latest rows from `start` to before `stop`."""
+        """Return the first `limit` of the latest rows from `start` to before `stop`."""
         with self.changed:
             self.check()
             return self._store.scan_between(start, stop, limit)
@@ -268,7 +268,7 @@ class ServedRows:
                     )
 
     def snapshot(self) -> "RowsSnapshot":
-        """A snapshot of the present rows. Raises: NotReadyError."""
+        """Return a snapshot of the present rows. Raises: NotReadyError."""
         with self.changed:
             self.check()
             made = RowsSnapshot(self)
@@ -276,7 +276,7 @@ class ServedRows:
             return made
 
     def earliest(self) -> PastVersion | None:
-        """The earliest version whose rows are still known; None if the rows cannot be read."""
+        """Return the earliest version whose rows are still known; None if the rows cannot be read."""
         with self.changed:
             return self._recent.earliest or self._shown
 
@@ -356,7 +356,7 @@ class RowsSnapshot:
         self._kept.clear()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values at this version."""
+        """Return the values at this version."""
         values: list[bytes | None] = []
         for start in range(0, len(keys), MANY_KEYS):
             part = keys[start : start + MANY_KEYS]
@@ -367,7 +367,7 @@ class RowsSnapshot:
         return values
 
     def between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """The first `limit` rows from `start` to before `stop`, at this version."""
+        """Return the first `limit` rows from `start` to before `stop`, at this version."""
         found: list[tuple[bytes, bytes]] = []
         with self._rows.changed:
             self.check()

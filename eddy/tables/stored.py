@@ -36,7 +36,7 @@ class ReadingStart:
 
 
 def fingerprint(records: Records) -> bytes:
-    """A fingerprint of the last of these records: its offset, and a checksum of its contents."""
+    """Return a fingerprint of the last of these records: its offset, and a checksum of its contents."""
     key, value = records.keys[-1], records.values[-1]
     held = repr((records.timestamps[-1], key, value)).encode()
     return encode_offset(records.offsets[-1]) + crc32(held).to_bytes(4, "big")
@@ -74,7 +74,7 @@ class Stored:
         self._rows.forget(table.name, table.parts, table.identity(incarnation))
 
     def stamp(self, incarnation: str) -> tuple[bytes, bytes]:
-        """The row with the incarnation and the time, which every batch writes."""
+        """Return the row with the incarnation and the time, which every batch writes."""
         return StoreStamp(incarnation, int(self._wall())).row()
 
     def _reason(
@@ -86,9 +86,7 @@ class Stored:
         specs: Mapping[str, TopicSpec],
         incarnation: str,
     ) -> str | None:
-        """The reason why a table has to be read anew; empty if it has no stored rows, None if reading continues from
-        them.
-        """
+        """Return the reason why a table has to be read anew: empty without stored rows; None if it can continue."""
         known = self._rows.identity(table.name)
         if known is None:
             return ""
@@ -135,5 +133,5 @@ def taken_in(
 
 
 def noted_row(notes: Iterable[Place]) -> tuple[bytes, bytes]:
-    """The row of the store that lists the records known to be rejected."""
+    """Return the row of the store that lists the records known to be rejected."""
     return NOTED, msgspec.json.encode(sorted(notes))

@@ -126,7 +126,7 @@ class TableReader:
         return Reading(self._parts, start, follower, incarnation, self._inputs)
 
     def _first_cut(self, cuts: TopicPartition) -> int:
-        """The offset from which cuts are read."""
+        """Return the offset from which cuts are read."""
         log = self._parts.log
         begin, end = log.begin_offsets([cuts])[cuts], log.end_offsets([cuts])[cuts]
         latest = last_cut_at(log, cuts.topic)

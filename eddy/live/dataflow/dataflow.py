@@ -131,7 +131,7 @@ class TableRows(QueryOperator):
         return self.spaces is not None and len(self.rows) <= self.most_positions
 
     def was(self, key: Flat) -> Row | None:
-        """The row of a key before the batch."""
+        """Return the row of a key before the batch."""
         olds = self.olds
         return olds[key] if key in olds else self.rows.get(key)
 

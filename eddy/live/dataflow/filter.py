@@ -75,13 +75,13 @@ class ConditionFilter(QueryOperator):
         _fill(self._passing, ((key, True) for key, row in found if test(row)))
 
     def row_count(self) -> int:
-        """The number of rows that pass. Cost: without `exists` each row in memory is evaluated."""
+        """Return the number of rows that pass. Cost: without `exists` each row in memory is evaluated."""
         if self.matches:
             return len(self._passing)
         return self._count if self.spaces is not None else sum(map(self._test, self.table.rows.values()))
 
     def rows(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows with their keys."""
+        """Return the rows with their keys."""
         if self.matches:
             return ((key, self.table.rows[key]) for key in self._passing)
         return self._evaluated()
@@ -272,7 +272,7 @@ class RowIndex(QueryOperator):
             self.keys.setdefault(self._key(row), {})[key] = None
 
     def of(self, value: Flat) -> Iterable[Flat]:
-        """The keys of the rows with these values."""
+        """Return the keys of the rows with these values."""
         if isinstance(self.keys, StoredMap):
             return (found[len(value) :] for found in self.keys.beginning(value, limit=_ALL))
         found: Iterable[Flat] = self.keys.get(value, ())
@@ -302,7 +302,7 @@ class RowIndex(QueryOperator):
 
 
 def rows_of(source: "TableRows | ConditionFilter") -> Iterable[tuple[Flat, Row]]:
-    """The rows of an operator with their keys."""
+    """Return the rows of an operator with their keys."""
     return source.rows.items() if isinstance(source, TableRows) else source.rows()
 
 

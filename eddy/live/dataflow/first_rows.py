@@ -27,7 +27,7 @@ _SLACK, _MOST_SLACK = 100, 30_000
 
 
 def slack_of(limit: int, scanned: int) -> int:
-    """The number of rows to keep in addition to a window of `limit` rows, over a table of `scanned` rows.
+    """Return the number of rows to keep in addition to a window of `limit` rows, over a table of `scanned` rows.
 
     At least a tenth of the table's rows, up to 30,000.
     """
@@ -102,15 +102,15 @@ class FirstRows(Ordered):
                     yield position, row
 
     def row_count(self) -> int:
-        """The number of rows that are kept."""
+        """Return the number of rows that are kept."""
         return len(self._kept)
 
     def row(self, position: Flat) -> Row:
-        """The row at a position, as it is now."""
+        """Return the row at a position, as it is now."""
         return self._kept[key_of(position)]
 
     def was(self, position: Flat) -> Row:
-        """The row at a position, as it was before the batch."""
+        """Return the row at a position, as it was before the batch."""
         key = key_of(position)
         row = self._olds[key] if key in self._olds else self._kept[key]
         assert row is not None
@@ -192,7 +192,7 @@ class FirstRows(Ordered):
         self.bucket.change(before, after, delta)
 
     def _place(self, key: Flat, row: Row | None) -> Flat | None:
-        """The position of a row that is to be kept; None if the row fails the test or lies beyond `end`."""
+        """Return the position of a row that is to be kept; None if the row fails the test or lies beyond `end`."""
         if row is None or not self._test(row):
             return None
         position = self._order(row) + key

@@ -35,7 +35,7 @@ _exactly = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
 
 
 def flat_number(number: Any) -> bytes:
-    """The bytes of a number."""
+    """Return the bytes of a number."""
     if number < 0:
         return b"\x05" + _magnitude(_negated(number)).translate(INVERTED)
     return b"\x06" + _magnitude(number)

@@ -121,7 +121,7 @@ class Groups(TableRows):
             self._groups.fetch(keys)
 
     def _totals(self, key: Flat) -> list[Any]:
-        """A new total for each aggregate of a group. Totals on disk keep the values of all groups in one map."""
+        """Return a new total for each aggregate of a group. Totals on disk keep the values of all groups in one map."""
         if self._values is None:
             return [_TOTALS[function]() for _, function, _ in self._measures]
         return [
@@ -180,11 +180,11 @@ class _RowGroup:
         return object.__sizeof__(self) + sys.getsizeof(self.spelled) + sum(map(sys.getsizeof, self.totals))
 
     def named(self) -> Row:
-        """Its columns in their first spelling."""
+        """Return the group's columns in their first spelling."""
         return self.spelled[min(self.spelled)][1]
 
     def frozen(self) -> Any:
-        """The group as plain data."""
+        """Return the group as plain data."""
         return self.key, self.spelled, self.rows, [total.state() for total in self.totals]
 
 
@@ -246,7 +246,7 @@ class _Mean(_Sum):
 
 
 def _quotient(one: int, other: int) -> float:
-    """The nearest float to a quotient of integers; infinite beyond the largest float."""
+    """Return the nearest float to a quotient of integers; infinite beyond the largest float."""
     try:
         return one / other
     except OverflowError:

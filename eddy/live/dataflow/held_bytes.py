@@ -18,7 +18,7 @@ _LISTS = (list, tuple, set, frozenset)
 
 
 def held_bytes(value: Any) -> int:
-    """The bytes of a container with its items, or of another object without the objects that it refers to.
+    """Return the bytes of a container with its items, or of another object without the objects that it refers to.
 
     >>> 800 <= held_bytes({n: "x" * 100 for n in range(5)}) <= 2_000
     True

@@ -29,7 +29,7 @@ def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
 
 
 def _rising(numbers: list[int]) -> list[int]:
-    """A longest rising subsequence of different numbers.
+    """Return a longest rising subsequence of different numbers.
 
     >>> _rising([3, 1, 2, 5, 4])
     [1, 2, 4]

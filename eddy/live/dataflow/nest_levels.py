@@ -69,13 +69,13 @@ class Level:
     is_plucked: bool = False
 
     def shown(self, row: Row) -> Row:
-        """The shown columns of a row, with its position if the level is plucked."""
+        """Return the shown columns of a row, with its position if the level is plucked."""
         shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
         return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
 
 
 def bucket_id(level: Level, values: Flat, levels: Levels) -> str:
-    """The id of a bucket. It is the same on each replica, and for equal values, such as 1 and 1.0."""
+    """Return the id of a bucket. It is the same on each replica, and for equal values, such as 1 and 1.0."""
     if values == EMPTY:
         return level.name
     shown = [plain(value) for value in values_of(values)]

@@ -48,16 +48,16 @@ class Ordered(QueryOperator):
             self.buckets[values] = SortedBucket(in_order(positions))
 
     def row_count(self) -> int:
-        """The number of positions, in all buckets."""
+        """Return the number of positions, in all buckets."""
         return sum(len(bucket) for bucket in self.buckets.values())
 
     def row(self, position: Flat) -> Row:
-        """The row at a position, as it is now."""
+        """Return the row at a position, as it is now."""
         size = position[-1]
         return self.table.rows[position[-size:] if size else key_of(position)]
 
     def was(self, position: Flat) -> Row:
-        """The row at a position, as it was before the batch."""
+        """Return the row at a position, as it was before the batch."""
         row = self.table.was(key_of(position))
         assert row is not None
         return row

@@ -56,7 +56,7 @@ class Bucket(Routed):
         return self.view.max_rows
 
     def positions(self) -> Sequence[Flat]:
-        """The positions of its rows."""
+        """Return the positions of the bucket's rows."""
         return self.window.rows()
 
 
@@ -94,11 +94,11 @@ class ViewOperator(QueryOperator):
         return len(self._buckets)
 
     def buckets(self) -> Iterable[Bucket]:
-        """All buckets that the root leads to."""
+        """Return all buckets that the root leads to."""
         return self._buckets.values()
 
     def snapshot(self) -> list[Op]:
-        """A patch that builds the view from an empty one."""
+        """Return a patch that builds the view from an empty one."""
         return [
             op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions(), self._below)
         ]
@@ -213,7 +213,7 @@ class ViewOperator(QueryOperator):
     def _inserts(
         self, bucket: Bucket, positions: Sequence[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
     ) -> list[Op]:
-        """The inserts of all rows of a bucket.
+        """Return the inserts of all rows of a bucket.
 
         `below` is `_routed` if their routes are to be made, otherwise `_below`.
         """
@@ -229,7 +229,7 @@ class ViewOperator(QueryOperator):
                 yield nest, nest.key(row), levels
 
     def _below(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
-        """The ids of the buckets below a row."""
+        """Return the ids of the buckets below a row."""
         return {
             nest.name: None if values is None else bucket_id(nest.below, values, levels)
             for nest, values, levels in self._targets(bucket, row)
@@ -296,7 +296,7 @@ class ViewOperator(QueryOperator):
             self._drop(bucket, dropped)
 
     def _routes_of(self, bucket: Bucket) -> Iterable[Bucket]:
-        """The buckets to which the present rows of a bucket lead."""
+        """Yield the buckets to which the present rows of a bucket lead."""
         row = bucket.level.ordered.row
         for position in bucket.positions() if bucket.level.nests else ():
             for nest, values, levels in self._targets(bucket, row(position)):

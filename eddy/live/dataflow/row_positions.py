@@ -46,7 +46,7 @@ class RowPositions:
         return self._single is None or bool(self._single)
 
     def first(self, count: int) -> list[Flat]:
-        """Up to `count` of the first positions; only positions of the first run."""
+        """Return up to `count` of the first positions; only positions of the first run."""
         return (self._runs[0] if self._single is None else self._single)[:count]
 
     def add(self, position: Flat) -> None:
@@ -92,7 +92,7 @@ class RowPositions:
             self._runs, self._ends, self._single = _UNUSED, _UNUSED, run
 
     def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
-        """The run with the positions from index `begin` to before `end`, and the index of its first position.
+        """Return the run with the positions from index `begin` to before `end`, and the index of its first position.
 
         The caller must not change the run. None if the positions are in several runs.
         """
@@ -107,7 +107,7 @@ class RowPositions:
         return (run, starts[at]) if end <= starts[at] + len(run) or at == len(starts) - 1 else None
 
     def rank(self, position: Flat) -> int:
-        """The number of positions before this one."""
+        """Return the number of positions before this one."""
         if self._single is not None:
             return bisect_left(self._single, position)
         at = bisect_left(self._ends, position)
@@ -115,12 +115,12 @@ class RowPositions:
         return rank + (self._starts or self._counted())[at] if at else rank
 
     def _counted(self) -> list[int]:
-        """The index at which each run begins."""
+        """Return the index at which each run begins."""
         self._starts = [0, *accumulate(map(len, self._runs[:-1]))]
         return self._starts
 
     def at(self, index: int) -> Flat | None:
-        """The position at an index, None beyond the last one."""
+        """Return the position at an index, None beyond the last one."""
         run = self._runs[0] if self._single is None else self._single
         if index >= len(run) and self._single is None:
             starts = self._starts or self._counted()
@@ -129,7 +129,7 @@ class RowPositions:
         return run[index] if index < len(run) else None
 
     def between(self, begin: int, end: int) -> list[Flat]:
-        """The positions from index `begin` to before `end`, as far as there are any."""
+        """Return the positions from index `begin` to before `end`, as far as there are any."""
         if self._single is not None:
             return self._single[begin:end]
         if end <= len(self._runs[0]):

@@ -30,7 +30,7 @@ _LAST = b"\xff"
 
 
 def map_in(spaces: Spaces | None) -> MutableMapping[Flat, Any]:
-    """An empty map: on disk, or a dictionary if `spaces` is None."""
+    """Return an empty map: on disk, or a dictionary if `spaces` is None."""
     return {} if spaces is None else StoredMap(spaces.make())
 
 
@@ -63,7 +63,7 @@ class StoredMap(MutableMapping[Flat, V]):
         return self._count
 
     def get(self, key: Flat, default: Any = None) -> Any:
-        """The value of a key."""
+        """Return the value of a key."""
         cells = self._cells
         if key in cells:
             found = cells[key]
@@ -177,11 +177,11 @@ class StoredMap(MutableMapping[Flat, V]):
         return (key for key, _ in self._pairs())
 
     def items(self) -> "ItemsView[Flat, V]":
-        """The keys with their values, page by page."""
+        """Return the keys with their values, page by page."""
         return _Items(self)
 
     def values(self) -> "ValuesView[V]":
-        """The values, page by page."""
+        """Return the values, page by page."""
         return _Values(self)
 
     def _pairs(self) -> Iterator[tuple[Flat, V]]:
@@ -211,7 +211,7 @@ class StoredMap(MutableMapping[Flat, V]):
             first = page[-1][0] + b"\x00"
 
     def snapshot(self) -> "StoredMap[V]":
-        """A snapshot of the map, for another thread. The caller closes it."""
+        """Return a snapshot of the map, for another thread. The caller closes it."""
         self.flush()
         return StoredMap(self._space_to_write().snapshot(), self._freeze, self._thaw, self._count)
 

@@ -82,7 +82,7 @@ class StoredOrdered(Ordered):
         )
 
     def row_count(self) -> int:
-        """The number of positions, in all buckets."""
+        """Return the number of positions, in all buckets."""
         return len(self._entries)
 
     @property

@@ -203,7 +203,7 @@ EMPTY: Flat = _ended(b"")
 
 
 def key_of(position: Flat) -> Flat:
-    """The key that a position ends with."""
+    """Return the key that a position ends with."""
     size = position[-1]
     return position[-size:] if size else position[-_LONG.unpack_from(position, len(position) - _LONG.size - 1)[0] :]
 

@@ -60,7 +60,7 @@ class BucketDelta(msgspec.Struct):
         return bool(self.removed or self.added or self.changed)
 
     def least(self) -> Flat:
-        """The first position in it."""
+        """Return the first position in the delta."""
         return min([*self.removed, *self.added, *self.changed])
 
 
@@ -209,7 +209,7 @@ class Window:
         self.lo = bucket.at(first) if size else None
 
     def rows(self) -> list[Flat]:
-        """The positions inside."""
+        """Return the positions inside the window."""
         return self.bucket.between(self.first, self.first + self.size)
 
     def moved(self, bounds: Bounds) -> WindowDelta:
@@ -234,7 +234,7 @@ class Window:
         return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """The changed rows inside the window, with their indexes, among rows that changed at their positions."""
+        """Return the changed rows inside the window, with their indexes, among rows that changed at their positions."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
@@ -328,7 +328,7 @@ class Window:
         return kept, stop + (bucket.at(stop) == hi)
 
     def _others(self, one: tuple[int, int], two: tuple[int, int], fresh: set[Flat]) -> Iterator[tuple[int, Flat]]:
-        """The rows in two ranges of the bucket, with their index in the bucket; rows in `fresh` are left out."""
+        """Yield the rows in two ranges of the bucket, with their index in the bucket; rows in `fresh` are left out."""
         for begin, end in (one, two):
             if begin < end:
                 for now, key in enumerate(self.bucket.between(begin, end), begin):
@@ -353,5 +353,5 @@ def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -
 
 
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """The positions from `lo` to `hi`; empty if the bounds are None."""
+    """Return the positions from `lo` to `hi`; empty if the bounds are None."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

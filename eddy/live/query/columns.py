@@ -200,7 +200,7 @@ class Described:
         self._select, self._columns, self._links, self._kind = select, columns, links, kind
 
     def _check(self, name: str) -> str:
-        """The name of one of its columns. Raises: QueryBuildError, naming table and column."""
+        """Return the name of one of its columns. Raises: QueryBuildError, naming table and column."""
         table = self._select.table.name
         if not isinstance(name, str):
             raise QueryBuildError(f"table '{table}': {name!r} names no column; a string is needed")

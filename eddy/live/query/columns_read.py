@@ -8,7 +8,7 @@ __all__ = ["columns_read"]
 
 
 def columns_read(select: Select) -> dict[QueriedTable, set[str]]:
-    """By table, the columns that conditions, orders, nests, groups and aggregates of a query name."""
+    """Return, by table, the columns that conditions, orders, nests, groups and aggregates of a query name."""
     found: dict[QueriedTable, set[str]] = {}
     for table, column in _of_select(select):
         found.setdefault(table, set()).add(column)

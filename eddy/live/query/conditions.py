@@ -74,7 +74,7 @@ def _own_name(column: Column, query: Described, proxy: RowProxy) -> str:
 
 
 def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
-    """The link of an equality.
+    """Return the link of an equality.
 
     The query's own column belongs to `proxy` or to its table; the other column to an enclosing row.
     """

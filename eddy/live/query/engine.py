@@ -94,7 +94,7 @@ class LiveQueries:
         return [each for each in dependents if isinstance(each, FirstRows) and each.sorts == sorts]
 
     def reading(self, names: set[str]) -> list[PlannedView]:
-        """The views that read one of these tables."""
+        """Return the views that read one of these tables."""
         return [view for view in self._by_operator.values() if tables_of(view.shape.select) & names]
 
     def unload(self, name: str) -> None:
@@ -125,7 +125,7 @@ class LiveQueries:
         """Return a view whose window can be moved. If the view has a single user, it is the view itself, not shared
         from now on; otherwise it is an equal view, which the caller closes instead.
 
-        Raises: as `open`, and NotReadyError if too few rows are kept, or while the order of its rows is made anew.
+        Raises: QueryError; NotReadyError if too few rows are kept, or while the order of its rows is made anew.
         """
         if view.users > 1 and view.operator.is_low:
             raise NotReadyError("live query: the order of its rows is made anew. Try again")
@@ -236,12 +236,12 @@ class LiveQueries:
 
 
 def _empty(table: TableRows) -> TableRows:
-    """A table of the same kind without rows."""
+    """Return a table of the same kind without rows."""
     return PassingRows(tuple, table.name) if isinstance(table, PassingRows) else TableRows({}, table.name)
 
 
 def _identity(select: Select, max_rows: int) -> tuple[int, str]:
-    """A value that is equal for equal queries.
+    """Return a value that is equal for equal queries.
 
     It is not JSON, which cannot represent all values of a row of `start`.
     """

@@ -44,7 +44,7 @@ class QueryPlan(msgspec.Struct, frozen=True):
     reads: tuple["QueryPlan", ...] = ()
 
     def total_cost(self) -> int:
-        """The cost of this step and of all steps that it reads."""
+        """Return the cost of this step and of all steps that it reads."""
         return self.cost + sum(plan.total_cost() for plan in self.reads)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ def _lines(plan: QueryPlan, indent: str) -> Iterable[str]:
 
 
 def explain(view: PlannedView) -> QueryPlan:
-    """The plan of a view, with its counts as they are now."""
+    """Return the plan of a view, with its counts as they are now."""
     return _Explanation(view).whole()
 
 
@@ -79,7 +79,7 @@ class _Explanation:
         return rows if operator in self._view.begun else 0
 
     def _level(self, level: Level, shape: Shape) -> QueryPlan:
-        """The window of a level, and the levels of its nests."""
+        """Return the window of a level, and the levels of its nests."""
         select = shape.select
         self._met.add(id(level))
         by = constants_of(select.where)[0] if not level.name else []
@@ -123,7 +123,7 @@ class _Explanation:
         return QueryPlan(step, ordered.row_count(), self._cost(ordered, ordered.scanned), note)
 
     def _source(self, table: str, where: Condition | None, operator: QueryOperator) -> QueryPlan:
-        """A table, or a filter of it."""
+        """Return a table, or a filter of it."""
         if isinstance(operator, TableRows):
             return QueryPlan(f"table {table}", len(operator.rows), 0)
         assert isinstance(operator, ConditionFilter)

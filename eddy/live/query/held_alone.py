@@ -14,7 +14,7 @@ __all__ = ["held_alone"]
 
 
 def held_alone(views: Iterable[PlannedView]) -> int:
-    """An estimate of the bytes that only these views hold.
+    """Return an estimate of the bytes that only these views hold.
 
     A view counts only if it is given once for each of its users.
     """

@@ -36,7 +36,7 @@ class Scan(Protocol):
     """Reads the rows of a table that is not in memory, once."""
 
     def rows(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows by key."""
+        """Return the rows by key."""
 
     def close(self) -> None:
         """Read no more."""
@@ -107,7 +107,7 @@ class LongOpening:
         return patches
 
     def _moved(self, skip: int, limit: int | None) -> list[Op]:
-        """The patch that moves the window from its first position to the present one. Raises: NotReadyError."""
+        """Return the patch that moves the window from its first position to the present one. Raises: NotReadyError."""
         view, begun = self.view, self._select
         if (begun.skip, begun.limit) == (skip, limit) or view.operator.failure is not None:
             return []
@@ -129,5 +129,5 @@ class LongOpening:
 
 
 def _losses(table: TableRows) -> int:
-    """The number of times that the journal of a table has missed changes."""
+    """Return the number of times that the journal of a table has missed changes."""
     return table.losses if isinstance(table, PassingRows) else 0

@@ -58,7 +58,7 @@ class _Evaluation:
         return (rows[0] if rows else None) if select.one else rows
 
     def _placed(self, select: Select, equal: Equal, around: Around, opened: Opened, path: tuple[Any, ...]) -> Placed:
-        """The shown rows in their order, each with its position, which may depend on columns that are not shown."""
+        """Return the shown rows in order, each with its position, which may depend on columns that are not shown."""
         around = {**around, select.label: select} if select.label else around
         rows = self.rows(select, equal)
         if select.aggregates:
@@ -70,7 +70,7 @@ class _Evaluation:
         return [(position(row), _only(select, self._with_nests(select, row, around, opened, path))) for row in rows]
 
     def rows(self, select: Select, equal: Equal) -> list[Row]:
-        """The rows that fulfil the condition, sorted."""
+        """Return the rows that fulfil the condition, sorted."""
         if select.table.name not in self._tables:
             raise QueryError(
                 f"query: there is no table '{select.table.name}'; the tables are {', '.join(self._tables)}"
@@ -144,7 +144,7 @@ class _Evaluation:
 
 
 def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
-    """The level numbers below this nest; None if a recursion has reached its depth."""
+    """Return the level numbers below this nest; None if a recursion has reached its depth."""
     if below.label is None:
         return opened
     if below is nest.query:

@@ -245,7 +245,7 @@ class Queries:
         return iter(self._queries.values())
 
     def __getitem__(self, name: str) -> NamedQuery:
-        """A query by name. Raises: UnknownQueryError."""
+        """Return a query by name. Raises: UnknownQueryError."""
         found = self._queries.get(name)
         if found is None:
             known = f"one of {', '.join(self._queries)} is needed" if self._queries else "this server has none"
@@ -253,11 +253,11 @@ class Queries:
         return found
 
     def bind(self, name: str, arguments: Mapping[str, Any], claims: Claims | None = None) -> Query:
-        """The query of this name with these arguments, as for a client. Raises: QueryError."""
+        """Return the query of this name with these arguments, as for a client. Raises: QueryError."""
         return self[name].bind(arguments, Claims() if claims is None else claims)
 
     def claims(self, headers: Mapping[str, str]) -> Claims:
-        """The claims of a caller. Raises: ForbiddenError; QueryFailedError if the application's function fails."""
+        """Return a caller's claims. Raises: ForbiddenError; QueryFailedError if the application's function fails."""
         if self._find_claims is None:
             return Claims()
         try:

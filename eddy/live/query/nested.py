@@ -70,7 +70,7 @@ class _Assembly:
         row[name] = self._value(shape, bucket)
 
     def _value(self, shape: Shape, bucket: str | None) -> Any:
-        """The rows of a bucket, whose nests are not built yet."""
+        """Return the rows of a bucket, whose nests are not built yet."""
         select = shape.select
         found = self._found(shape, bucket)
         if shape.empty is not None:
@@ -107,6 +107,6 @@ class _Assembly:
 
 
 def _place(bucket: str) -> str:
-    """The id of a bucket without the numbers of its levels."""
+    """Return the id of a bucket without the numbers of its levels."""
     name, bracket, values = bucket.partition("[")
     return name.partition("@")[0] + bracket + values

@@ -23,7 +23,7 @@ _MAX_FUNCTIONS = 64
 
 
 class _Call:
-    """A function during its call, and the rows for which nests refer to it."""
+    """A function that is being called, and the rows whose nests refer to it."""
 
     def __init__(self, function: Callable[..., Any], label: str) -> None:
         self.function, self.label = function, label

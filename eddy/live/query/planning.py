@@ -79,7 +79,7 @@ class PlannedView:
     users: int = 0
 
     def filled(self) -> Buckets:
-        """Its rows as they are now."""
+        """Return the rows of the query as they are now."""
         found = Buckets()
         found.apply(self.operator.snapshot())
         return found
@@ -104,12 +104,12 @@ def selects_of(select: Select) -> Iterator[Select]:
 
 
 def tables_of(select: Select) -> set[str]:
-    """The names of the tables that a query reads."""
+    """Return the names of the tables that a query reads."""
     return {each.table.name for each in selects_of(select)}
 
 
 def exists_in(condition: Condition | None) -> list[Exists]:
-    """The `exists` of a condition, in their order."""
+    """Return the `exists` of a condition, in their order."""
     if isinstance(condition, And | Or):
         return [found for term in condition.terms for found in exists_in(term)]
     return [condition] if isinstance(condition, Exists) else []
@@ -132,12 +132,12 @@ def is_window(select: Select) -> bool:
 
 
 def sorts_of(select: Select) -> Hashable:
-    """A value that is equal for windows of one table that differ only in their bounds, columns or nests."""
+    """Return a value that is equal for windows of one table that differ only in their bounds, columns or nests."""
     return _text(select.where), select.table.key, _order(select)
 
 
 def bounds_of(select: Select, position: Callable[[Row], Flat]) -> Bounds:
-    """The window of a Select."""
+    """Return the window of a Select."""
     start = select.start
     return Bounds(
         None if start is None else position(start.row),
@@ -314,7 +314,7 @@ class _Planner:
         return found
 
     def _filter(self, name: str, where: Condition | None) -> Any:
-        """The rows of a table that fulfil a condition."""
+        """Return the rows of a table that fulfil a condition."""
         table = self._table(name)
         if where is None or where == And(()):
             return table
@@ -351,17 +351,17 @@ def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condit
 
 
 def _order(select: Select) -> tuple[tuple[str, bool], ...]:
-    """The columns of an order, with whether each is descending."""
+    """Return the columns of an order, with whether each is descending."""
     return tuple((each.column, each.descending) for each in select.order)
 
 
 def _columns(select: Select) -> tuple[str, ...] | None:
-    """The shown columns of a row; None for all columns."""
+    """Return the shown columns of a row; None for all columns."""
     return () if select.pluck is not None else select.columns
 
 
 def _text(where: Condition | None) -> bytes:
-    """A condition as JSON, for identities."""
+    """Return a condition as JSON, for identities."""
     return b"" if where is None or where == And(()) else msgspec.json.encode(where, order="deterministic")
 
 
@@ -372,7 +372,7 @@ def _empty(select: Select) -> Row | None:
 
 
 def _predicate(condition: Condition, counted: Callable[[Exists], Callable[[Row], bool]]) -> Callable[[Row], bool]:
-    """A function that returns whether a condition is true for a row."""
+    """Return a function that returns whether a condition is true for a row."""
     if isinstance(condition, Exists):
         return counted(condition)
     if isinstance(condition, And | Or):

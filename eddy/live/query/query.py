@@ -52,7 +52,7 @@ class Explainer(Protocol):
     """Tables that a query can be opened over: `eddy.Tables`."""
 
     def explain(self, query: "Query[Any]") -> QueryPlan:
-        """The plan of a query."""
+        """Return the plan of a query."""
 
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Query(Described, Generic[R]):
         return self._select
 
     def to_json(self) -> bytes:
-        """The query as JSON: equal queries have equal JSON, and `eddy.query_from_json` reads it."""
+        """Return the query as JSON: equal queries have equal JSON, and `eddy.query_from_json` reads it."""
         return to_json(self.syntax)
 
     def explain(self, tables: "Explainer") -> QueryPlan:
@@ -227,7 +227,7 @@ class Query(Described, Generic[R]):
         return self._changed(pluck=name)
 
     def exists(self) -> Expression:
-        """A condition of the enclosing row: whether this query has a row. `~` negates it."""
+        """Return a condition of the enclosing row: whether this query has a row. `~` negates it."""
         select = self._select
         if select.skip or select.start or select.limit == 0 or select.aggregates or select.pluck is not None:
             raise QueryBuildError(
@@ -237,11 +237,11 @@ class Query(Described, Generic[R]):
         return Has(self)
 
     def group_by(self, *columns: Column | str) -> "Query[R]":
-        """One row for each combination of these columns, with the columns that `aggregate` adds."""
+        """Show one row for each combination of these columns, with the columns that `aggregate` adds."""
         return self._changed(group=tuple(self._own(column, "group_by") for column in columns))
 
     def aggregate(self, **measures: Measure) -> "Query[R]":
-        """Aggregates by name, `total=t.amount.sum()`: one row for each group, or one row for all rows."""
+        """Show aggregates by name, `total=t.amount.sum()`: one row for each group, or one row for all rows."""
         if self._select.nests or self._select.start or self._select.one:
             raise QueryBuildError(
                 f"aggregate of table '{self._select.table.name}': it takes no nest, start or one; where and group_by, "
@@ -269,23 +269,23 @@ class Query(Described, Generic[R]):
         return made if self._select.group else made._changed(scalar=True)
 
     def count(self, column: Column | str | None = None) -> "Query[Any]":
-        """The number of rows, or of values of a column."""
+        """Show the number of rows, or of values of a column."""
         return self._alone("count", column)
 
     def sum(self, column: Column | str) -> "Query[Any]":
-        """The sum of the numbers of a column; None if there are no numbers."""
+        """Show the sum of the numbers of a column; None if there are no numbers."""
         return self._alone("sum", _some(column, "sum"))
 
     def min(self, column: Column | str) -> "Query[Any]":
-        """The least value of a column; None if there are no values."""
+        """Show the least value of a column; None if there are no values."""
         return self._alone("min", _some(column, "min"))
 
     def max(self, column: Column | str) -> "Query[Any]":
-        """The greatest value of a column; None if there are no values."""
+        """Show the greatest value of a column; None if there are no values."""
         return self._alone("max", _some(column, "max"))
 
     def avg(self, column: Column | str) -> "Query[Any]":
-        """The mean of the numbers of a column; None if there are no numbers."""
+        """Show the mean of the numbers of a column; None if there are no numbers."""
         return self._alone("avg", _some(column, "avg"))
 
     def __eq__(self, other: object) -> bool:
@@ -323,7 +323,7 @@ def live_table(
     value: str | None = None,
     columns: type[msgspec.Struct] | Iterable[str] | None = None,
 ) -> LiveTable:
-    """A table of a table server, for use in queries.
+    """Return a table of a table server, for use in queries.
 
     Args:
         name: the name under which it is served.
@@ -365,7 +365,7 @@ def live_table(
 
 
 def query_from_json(data: bytes | str) -> Query[Any]:
-    """The query that `Query.to_json` wrote. Raises: QueryBuildError."""
+    """Return the query that `Query.to_json` wrote. Raises: QueryBuildError."""
     if not isinstance(data, bytes | str):
         raise QueryBuildError(f"query_from_json: data={data!r}; bytes or a text, as of Query.to_json, are needed")
     try:
@@ -391,7 +391,7 @@ def checked_query(found: Any) -> Query[Any]:
 
 
 def kind_of(query: Query[Any]) -> Any:
-    """The type to which the query's rows are converted; None if they are dicts."""
+    """Return the type to which the query's rows are converted; None if they are dicts."""
     return query._kind
 
 

@@ -116,7 +116,7 @@ class _Reader:
         }
 
     def value(self, node: ast.expr, rows: Mapping[str, Any]) -> Any:
-        """The value of a node; `rows` are the parameters of the functions around it."""
+        """Return the value of a node; `rows` are the parameters of the functions around it."""
         read = self._readers.get(type(node))
         if read is None:
             raise self._error(node, f"{self._code(node)}: this is no part of a query{_hint(node)}")

@@ -10,7 +10,7 @@ __all__ = ["renamed"]
 
 
 def renamed(select: Select, names: Mapping[str, str]) -> Select:
-    """The query with tables renamed by `names`, in nests and conditions too."""
+    """Return the query with tables renamed by `names`, in nests and conditions too."""
     table = replace(select.table, name=names.get(select.table.name, select.table.name))
     nests = tuple(
         replace(nest, query=renamed(nest.query, names)) if isinstance(nest.query, Select) else nest

@@ -40,7 +40,7 @@ class LevelShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def levels_of(shape: Shape) -> list[LevelShape]:
-    """The levels of a view, each once."""
+    """Return the levels of a view, each once."""
     found: dict[Shape, int] = {shape: 0}
     todo = [shape]
     for each in todo:  # the list grows in the loop
@@ -66,7 +66,7 @@ def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
 
 
 def shape_of(levels: list[LevelShape]) -> Shape:
-    """The shape with these levels, for `nested`. Its tables have no names."""
+    """Return the shape with these levels, for `nested`. Its tables have no names."""
     shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
     for level, shape in zip(levels, shapes, strict=True):
         shape.nests.update((name, shapes[index]) for name, index in level.nests.items())

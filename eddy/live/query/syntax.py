@@ -149,15 +149,15 @@ _decode = msgspec.json.Decoder(Select).decode
 
 
 def to_json(select: Select) -> bytes:
-    """The query as JSON; equal queries have equal JSON."""
+    """Return the query as JSON; equal queries have equal JSON."""
     return _encode(select)
 
 
 def from_json(data: bytes | str) -> Select:
-    """The query of this JSON. Raises: msgspec.ValidationError."""
+    """Return the query of this JSON. Raises: msgspec.ValidationError."""
     return _decode(data)
 
 
 def nest_select(nest: Nest, around: dict[str, Select]) -> Select:
-    """The Select of a nest, given the labelled Selects around it."""
+    """Return the Select of a nest, given the labelled Selects around it."""
     return around[nest.query.label] if isinstance(nest.query, Ref) else nest.query

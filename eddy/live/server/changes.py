@@ -58,7 +58,7 @@ class TableChanges:
             self.stale.discard(name)
 
     def take(self, names: Iterable[str]) -> tuple[Mapping[str, Mapping[bytes, bytes | None]], Version]:
-        """The changes under these names since the last call, and the version to which they lead."""
+        """Return the changes under these names since the last call, and the version to which they lead."""
         with self._rows.changed:
             taken = {name: self._pending.pop(name) for name in names if name in self._pending}
             return taken, self._rows.version

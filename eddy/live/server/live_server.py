@@ -153,7 +153,7 @@ class LiveServer:
         return True
 
     def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
-        """The view of a query that is quick to open, since other queries wait meanwhile; None for other queries."""
+        """Open a query if this is quick, since other queries wait meanwhile. Returns its view, or None if it is not."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, AT_ONCE_ROWS)
 
     def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
@@ -222,11 +222,11 @@ class LiveServer:
                     self._end(live, as_shown(error))
 
     def _all(self) -> list[LiveView]:
-        """All open queries, including the queries that still wait for their rows after all queries were opened anew."""
+        """Return all open queries, also queries that still wait for their rows after all queries were opened anew."""
         return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
     def readers(self) -> list[LiveView]:
-        """The queries whose rows are kept up to date. The caller has the lock."""
+        """Return the queries whose rows are kept up to date. The caller has the lock."""
         return list(self._readers)
 
     def check_settled(self, live: LiveView) -> None:
@@ -299,7 +299,7 @@ class LiveServer:
             self.wait(None, False, _PATIENCE_S, live)
 
     def explain(self, live: LiveView) -> QueryPlan:
-        """The plan of an open view. Raises: NotReadyError."""
+        """Return the plan of an open view. Raises: NotReadyError."""
         self.check_settled(live)
         return explain(self._readers[live])
 
@@ -324,7 +324,7 @@ class LiveServer:
             return self.version
 
     def wake(self) -> None:
-        """Let all who wait for versions and patches look again: the worker may have ended."""
+        """Wake all who wait for versions and patches, because the worker may have ended."""
         with self.lock:
             self._moved.notify_all()
             for live in self._all():

@@ -83,7 +83,7 @@ class QueryServer(Protocol):
         """Wait while the rows of a view are computed anew."""
 
     def explain(self, view: "LiveView[Any]") -> QueryPlan:
-        """The plan of an open view."""
+        """Return the plan of an open view."""
 
     @property
     def version(self) -> Version:
@@ -136,7 +136,7 @@ class LiveView(Generic[R]):
     def versioned(self) -> tuple[R, Version]:
         """`rows` with their version. `rows` and `version`, read one after the other, may be of different versions.
 
-        Raises: as `rows`.
+        Raises: QueryError, in the same cases as `rows`.
         """
         return self._current()
 
@@ -149,7 +149,7 @@ class LiveView(Generic[R]):
         return self._current()[0]
 
     def _current(self) -> tuple[R, Version]:
-        """The result with its version. Rows are nested without the lock, so that other views get patches meanwhile."""
+        """Return the result with its version. Rows are nested without the lock, so that other views get patches."""
         with self._server.lock:
             self._check()
             view, version, number, found = self.view, self._server.version, self._number, self._rows
@@ -163,11 +163,11 @@ class LiveView(Generic[R]):
         return found, version
 
     def _copied(self) -> dict[str, list[Entry]]:
-        """A copy of the view's rows, with a new list for each bucket. The caller holds the lock."""
+        """Return a copy of the view's rows, with a new list for each bucket. The caller holds the lock."""
         return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _plain_rows(self) -> Any:
-        """The result as plain data. The caller holds the lock."""
+        """Return the result as plain data. The caller holds the lock."""
         assert self.view is not None
         return nested(self._buckets.entries, self.view.shape, self.view.operator.root.id, self.max_rows)
 
@@ -195,7 +195,7 @@ class LiveView(Generic[R]):
         self._server.settle(self)
 
     def explain(self) -> QueryPlan:
-        """The plan by which the query is kept up to date: its operators with their rows and costs, and the choices.
+        """Return the plan by which the query is kept up to date: operators with their rows and costs, and choices.
 
         Raises: QueryError if it is not open.
         """
@@ -276,7 +276,7 @@ class LiveView(Generic[R]):
                 loop.call_soon_threadsafe(_resolve, future)
 
     def _next(self) -> Patch | None:
-        """The next patch; None if there is none yet. The caller holds the lock."""
+        """Return the next patch; None if there is none yet. The caller holds the lock."""
         if self._late:
             ops = difference(self._seen.entries, self._buckets.entries)
             self._seen.entries = self._copied()
@@ -295,7 +295,7 @@ class LiveView(Generic[R]):
         return None
 
     def next(self, timeout_s: float = 30.0) -> Patch:
-        """The next patch. Raises: NotReadyError if none arrives in time; QueryError before `open`; the view's error."""
+        """Return the next patch. Raises: NotReadyError after `timeout_s`; QueryError before `open`."""
         end = time.monotonic() + timeout_s
         with self._changed:
             while (patch := self._next()) is None:
@@ -304,7 +304,7 @@ class LiveView(Generic[R]):
             return patch
 
     def __iter__(self) -> Iterator[Patch]:
-        """Each patch when it arrives, until the view is closed."""
+        """Yield each patch when it arrives, until the view is closed."""
         while True:
             with self._changed:
                 while not self._closed and (patch := self._next()) is None:
@@ -315,7 +315,7 @@ class LiveView(Generic[R]):
             yield patch
 
     async def __aiter__(self) -> AsyncIterator[Patch]:
-        """Each patch when it arrives, until the view is closed."""
+        """Yield each patch when it arrives, until the view is closed."""
         loop = asyncio.get_running_loop()
         while True:
             with self._server.lock:
@@ -336,7 +336,7 @@ class LiveView(Generic[R]):
                         self._waiting.remove((loop, future))
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame, with the columns of the rows. Raises: ImportError without pandas."""
+        """Return the rows as a pandas DataFrame, with the columns of the rows. Raises: ImportError without pandas."""
         with self._server.lock:
             self._check()
             return frame_of(self._plain_rows())

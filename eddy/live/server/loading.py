@@ -54,7 +54,7 @@ _PASSING, _STORED = "~", "^"
 
 
 def _base(name: str) -> str:
-    """The name of a table without the suffix for the way in which it is loaded."""
+    """Return the name of a table without the suffix for the way in which it is loaded."""
     return name.removesuffix(_PASSING).removesuffix(_STORED)
 
 
@@ -70,7 +70,7 @@ class _TableScan:
         self._naming, self._snapshot = naming, snapshot
 
     def rows(self) -> Iterator[tuple[Flat, Row]]:
-        """The rows by key, read page by page. Raises: as `Naming.rows`."""
+        """Return the rows by key, read page by page. Raises: NotReadyError, QueryError."""
         return self._naming.rows(self._snapshot)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class LoadedTables:
     def still_chosen(self, chosen: Select, select: Select, *, may_pass: bool) -> Select:
         """Return a query that was `chosen` before its tables were loaded, with its window as it is now.
 
-        Raises: NotReadyError if a table is not loaded any more, or the window needs other tables; as `chosen`.
+        Raises: NotReadyError if a table is not loaded any more, or the window needs other tables; QueryError.
         """
         found = chosen
         if (select.skip, select.limit) != (chosen.skip, chosen.limit):
@@ -128,7 +128,7 @@ class LoadedTables:
         return found
 
     def load_all(self, select: Select) -> None:
-        """Load the tables of a query. Raises: as `load`."""
+        """Load the tables of a query. Raises: QueryError, NotReadyError."""
         for table in _tables_named(select):
             self.load(table)
 
@@ -137,7 +137,7 @@ class LoadedTables:
         return bool(self.feed.stale & self._namings.keys())
 
     def served(self, name: str) -> ServedTable:
-        """The served table for a name in a query. Raises: TableNotServedError."""
+        """Return the served table for a name in a query. Raises: TableNotServedError."""
         return self._catalog.table(self.served_name(name))
 
     def served_name(self, name: str) -> str:
@@ -244,7 +244,7 @@ class LoadedTables:
                 self.engine.load_stored(name, stored, self._spaces, _base(name), self.most_rows)
 
     def _stored(self, rows: Iterable[tuple[Flat, Row]]) -> StoredMap[Row]:
-        """Rows on disk. Raises: StateError."""
+        """Return rows on disk. Raises: StateError."""
         made: StoredMap[Row] = StoredMap(self._spaces.make())
         try:
             made.fill(rows)
@@ -254,7 +254,7 @@ class LoadedTables:
         return made
 
     def _row_count(self, name: str) -> int:
-        """The number of rows of the table server's table, of which the table with this name may have only some."""
+        """Return the row count of the table server's table; the table with this name may have only some of its rows."""
         return self._rows.counts[self.served(name).name]
 
     def is_stored(self, name: str) -> bool:
@@ -302,7 +302,7 @@ class LoadedTables:
             )
 
     def _stored_name(self, name: str) -> str:
-        """The name under which a table is on disk, or would be."""
+        """Return the name under which a table is on disk, or would be."""
         return name if self.is_stored(name) else name + _STORED
 
     def _needs_order(self, passing: Select, kept: Select) -> bool:
@@ -329,7 +329,7 @@ class LoadedTables:
         return known is None or len(known.dependents) < MANY_WINDOWS or self.engine.has_begun(passing)
 
     def _load_passing(self, table: QueriedTable) -> None:
-        """Add a passing table. The caller holds the lock. Raises: as `load`; NotReadyError."""
+        """Add a passing table. The caller holds the lock. Raises: QueryError, NotReadyError."""
         name, naming = table.name, self._naming(table)
         self._watch(name).close()
         self._namings[name] = naming
@@ -349,7 +349,7 @@ class LoadedTables:
     def _is_loaded(self, table: QueriedTable) -> bool:
         """Whether a table is loaded.
 
-        A table that was loaded with other names of its columns is unloaded. Raises: as `load`.
+        A table that was loaded with other names of its columns is unloaded. Raises: QueryError if open queries use it.
         """
         name = table.name
         if name not in self._namings:
@@ -450,7 +450,7 @@ class LoadedTables:
 
 
 def _tables_named(select: Select) -> list[QueriedTable]:
-    """The tables of a query, each once. Raises: QueryError for a table that the query describes in two ways."""
+    """Return the tables of a query, each once. Raises: QueryError for a table that the query describes in two ways."""
     found = sorted(columns_read(select), key=lambda table: table.name)
     for one, two in pairwise(found):
         if one.name == two.name:

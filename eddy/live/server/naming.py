@@ -67,7 +67,7 @@ class Naming:
     def rows(self, snapshot: RowsSnapshot) -> Iterator[tuple[Flat, Row]]:
         """Yield all rows of a snapshot by key, page by page. The snapshot is closed at the end.
 
-        Raises: NotReadyError if the snapshot has ended; QueryError as `delta`.
+        Raises: NotReadyError if the snapshot has ended; QueryError if a key does not fit the key's columns.
         """
         start = table_prefix(self._served.name)
         stop = end_of(start)
@@ -134,8 +134,9 @@ def _plain(value: Any) -> Any:
 
 
 def _flaw(row: Row) -> str | None:
-    """The reason why queries cannot read a row: too many levels of lists and objects, or a string that UTF-8 cannot
-    encode.
+    """Return why queries cannot read a row: too many levels of lists and objects, or a string that UTF-8 cannot encode.
+
+    Returns None if they can.
     """
     level: list[Any] = [row]
     for _ in range(_MAX_DEPTH + 1):

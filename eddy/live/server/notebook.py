@@ -18,12 +18,12 @@ _PAUSE_S, _LOOK_S = 0.2, 1.0
 
 
 def html_of(rows: Any, told: str) -> str:
-    """Rows as HTML: at most a hundred of each list and a thousand in all. `told` is a line of text below them."""
+    """Return rows as HTML: at most 100 of each list and 1,000 in all. `told` is a line of text below them."""
     return f"<div>{_shown(rows, 0, [_MAX_ALL])}<small>{html.escape(told)}</small></div>"
 
 
 def _shown(value: Any, depth: int, left: list[int]) -> str:
-    """A value as HTML; `left` has the number of rows that may still be shown."""
+    """Return a value as HTML; `left` has the number of rows that may still be shown."""
     is_rows = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     if isinstance(value, dict):
         value, is_rows = [value], True
@@ -45,7 +45,7 @@ def _shown(value: Any, depth: int, left: list[int]) -> str:
 
 
 def frame_of(rows: Any) -> Any:
-    """A DataFrame with the columns of the rows; nests are lists in it. Raises: ImportError without pandas."""
+    """Return a DataFrame with the columns of the rows; nests are lists in it. Raises: ImportError without pandas."""
     pandas = importlib.import_module("pandas")  # pandas is in the extra `spark`, or the user has installed it
     if isinstance(rows, list):
         return pandas.DataFrame(rows)

@@ -44,19 +44,17 @@ class Readers:
         return len(self._views)
 
     def of(self, view: PlannedView) -> Iterator[LiveView]:
-        """The readers of a view, one after the other, without readers that a listener closes or moves to another view
-        meanwhile.
-        """
+        """Yield the readers of a view, without readers that a listener closes or moves to another view meanwhile."""
         for live in list(self._readers.get(view, ())):
             if self._views.get(live) is view:
                 yield live
 
     def checked(self) -> list[LiveView]:
-        """The readers whose rows are compared with the answer from scratch."""
+        """Return the readers whose rows are compared with the answer from scratch."""
         return list(self._checked)
 
     def rows_of(self, view: PlannedView) -> Buckets:
-        """The rows of a view: a copy of a reader's rows; without a reader, made from the view's operators."""
+        """Return the rows of a view: a copy of a reader's rows; without a reader, made from the view's operators."""
         for other in self._readers.get(view, ()):
             buckets = Buckets()
             buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}

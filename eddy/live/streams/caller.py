@@ -85,7 +85,7 @@ class Caller:
         self._is_closed = False
 
     def query(self, asked: Asked) -> Query:
-        """The query that the caller requests. Raises: QueryError."""
+        """Return the query that the caller requests. Raises: QueryError."""
         query, is_text = self._asked(asked), asked.text is not None
         if asked.skip is not None or asked.limit is not None:
             if query.syntax.aggregates and not query.syntax.group:
@@ -104,11 +104,11 @@ class Caller:
         return query_of_text(asked.text, self._of_texts)
 
     def of_text(self, name: str, given: Mapping[str, str]) -> Query:
-        """The query of this name with arguments as text. Raises: QueryError."""
+        """Return the query of this name with arguments as text. Raises: QueryError."""
         return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
 
     def _allowed(self, query: Query, *, is_text: bool = False) -> Query:
-        """The query over the rows of its tables that the caller may read. Raises: ForbiddenError."""
+        """Return the query over the rows of its tables that the caller may read. Raises: ForbiddenError."""
         select, names = query.syntax, dict[str, str]()
         tables = {each.table.name: each.table for each in selects_of(select)}
         with self._lock:

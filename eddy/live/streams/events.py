@@ -82,7 +82,7 @@ class LastEvent(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "LastEvent | None":
-        """The id in a text; None if the text is not an id."""
+        """Return the id in a text; None if the text is not an id."""
         parts = text.split(".")
         if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
             return None
@@ -100,7 +100,7 @@ class StepStamp:
 
 
 def event(kind: str, data: bytes, id_: str) -> bytes:
-    """One event."""
+    """Return one event."""
     return b"event: %b\nid: %b\ndata: %b\n\n" % (kind.encode(), id_.encode(), data)
 
 
@@ -116,11 +116,11 @@ class Page(NamedTuple):
     is_last: bool
 
     def more(self) -> bytes:
-        """The data of the page's event if more pages follow."""
+        """Return the data of the page's event if more pages follow."""
         return b'{"query":%b%b,"more":true,"ops":%b}' % (encode(self.query), self.first, self.ops)
 
     def last(self, stamp: StepStamp) -> bytes:
-        """The data of the last page's event, with the version of the rows."""
+        """Return the data of the last page's event, with the version of the rows."""
         return b'{"query":%b,"version":%b%b,"ops":%b}' % (encode(self.query), stamp.data, self.first, self.ops)
 
 

@@ -57,7 +57,7 @@ class OpenQueries(msgspec.Struct, frozen=True):
 
 
 def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> OpenQueries:
-    """The queries of a live server whose tables a caller may read as a whole, by their cost.
+    """Return the queries of a live server whose tables a caller may read as a whole, by their cost.
 
     `may_read_all` is called without a lock, since it may be a user's function.
     """
@@ -74,7 +74,7 @@ def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> Ope
 
 
 def _served(live: LiveView[Any], server: LiveServer) -> dict[str, str]:
-    """The tables of a query, by their names in it."""
+    """Return the tables of a query, by their names in it."""
     return {name: server.tables.served_name(name) for name in sorted(tables_of(live.select))}
 
 

@@ -78,12 +78,12 @@ class Published(LiveView):
         self.retained = Retained(0, {}, 0)
 
     def copied(self) -> dict[str, list[Entry]]:
-        """A copy of the buckets, with a new list of rows for each. The caller holds the live server's lock."""
+        """Return a copy of the buckets, with a new list of rows for each. The caller holds the live server's lock."""
         self._check()
         return self._copied()
 
     def held_bytes(self) -> int:
-        """An estimate of the bytes of the query's rows, without its operators."""
+        """Return an estimate of the bytes of the query's rows, without its operators."""
         return held_bytes(self._buckets.entries)
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
@@ -225,7 +225,7 @@ class Publisher:
             self.server.check_settled(found)
 
     def stamp(self, number: int) -> StepStamp | None:
-        """The step with this number; None if it was too long ago. The caller holds the lock."""
+        """Return the step with this number; None if it was too long ago. The caller holds the lock."""
         return self._stamps.get(number)
 
     def release(self, published: Published) -> None:
@@ -358,7 +358,7 @@ class Publisher:
         return found
 
     def _too_large(self, idle: list[Published]) -> list[Published]:
-        """The idle queries to close, oldest first, until the others, without the latest, need at most `idle_bytes`."""
+        """Return the oldest idle queries, to be closed so that others, without the latest, fit into `idle_bytes`."""
 
         def fits(gone: int) -> bool:
             return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes

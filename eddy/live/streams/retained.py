@@ -73,7 +73,7 @@ class Retained:
         kept.is_gone = True
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """The patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
+        """Return the patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
         if number < self.floor:
             return None
         start = bisect_left(self._kept, number + 1, key=lambda kept: kept.number)
@@ -81,7 +81,7 @@ class Retained:
 
 
 def _from(kept: deque[KeptPatch], start: int) -> Iterator[KeptPatch]:
-    """The patches from index `start` on. They are found from the end, since most readers are late by few patches."""
+    """Yield the patches from index `start` on. They are found from the end, since most readers miss few patches."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
 

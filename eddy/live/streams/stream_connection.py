@@ -294,19 +294,19 @@ class Connection:
         return record
 
     def record(self) -> Record:
-        """The queries that can continue when the client reconnects, each with the event since which it is whole."""
+        """Return the queries that can continue after a reconnect, each with the event since which it is whole."""
         with self._publisher.lock:
             whole = {id_: each for id_, each in self._subscriptions.items() if each.is_whole and not each.due}
             return {id_: (each.published.identity, each.since) for id_, each in whole.items()}
 
     def hello(self) -> bytes:
-        """The first event."""
+        """Return the first event."""
         heartbeat_s = self._publisher.limits.heartbeat_s
         data = {"connection": self.id, "server": self._server, "heartbeat_s": heartbeat_s}
         return event("hello", encode(data), self._id())
 
     def bye(self, reason: str) -> bytes:
-        """The last event."""
+        """Return the last event."""
         return event("bye", encode({"reason": reason}), self._id())
 
     def _id(self, at: StepStamp | None = None) -> str:
@@ -318,7 +318,7 @@ class Connection:
         return event(kind, data, self._id(at))
 
     def events(self) -> bytes:
-        """The events that are due, with at most one page of rows; empty if none is due."""
+        """Return the events that are due, with at most one page of rows; empty if none is due."""
         now = time.monotonic()
         # Pages are last: the last page of a query leads to the version that the other queries have reached by patches.
         found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
@@ -330,7 +330,7 @@ class Connection:
         return b"".join(found)
 
     def due_s(self) -> float:
-        """Seconds after which an event may be due though nobody calls `wake`."""
+        """Return the seconds after which an event may be due though nobody calls `wake`."""
         now = time.monotonic()
         if self._publisher.rests(self.wake, self._said):
             return max(_LOOK_S, self._publisher.limits.heartbeat_s - (now - self._sent_at))
@@ -365,7 +365,7 @@ class Connection:
             yield self._event("error", encode({"query": first.id, "error": told}))
 
     def _patches(self) -> Iterator[bytes]:
-        """The patches of all queries that are whole, up to the latest version; before them their new states."""
+        """Yield the patches of all queries that are whole, up to the latest version; before them their new states."""
         publisher, was = self._publisher, self._at
         with publisher.lock:
             target, state = self._until or publisher.now, publisher.state
@@ -416,7 +416,7 @@ class Connection:
             yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
     def _composed(self, found: list[tuple[str, list[KeptPatch]]]) -> Iterator[bytes]:
-        """One event for each version; for more than a few versions, one event with the sum of their patches."""
+        """Yield one event for each version; for more than a few versions, one event with the sum of their patches."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
@@ -430,7 +430,7 @@ class Connection:
             yield self._told(stamp, {id_: patch.data for id_, patch in patches.items()})
 
     def _page(self) -> Iterator[bytes]:
-        """One page of the first query whose rows are queued, unless their version is later than the stream's."""
+        """Yield one page of the first query whose rows are queued, unless their version is later than the stream's."""
         pages = self._pages
         if not pages or pages[0][0].at > self._at.number:
             return
@@ -474,7 +474,7 @@ class Connection:
             return kept
 
     def _last_page(self, pair: tuple[Subscription, SnapshotPages], page: Page) -> Iterator[bytes]:
-        """The last page, with the changes since the first page. From now on the query moves with the others."""
+        """Yield the last page, with the changes since the first page. From now on the query moves with the others."""
         subscription = pair[0]
         kept = self._caught_up(pair, whole=True)
         if kept is None:
@@ -490,7 +490,7 @@ class Connection:
 
 
 def _patch(stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
-    """The data of a patch event: the operations in JSON, by the ids of queries."""
+    """Return the data of a patch event: the operations in JSON, by the ids of queries."""
     return b'{"version":%b,"queries":{%b}}' % (
         stamp.data,
         b",".join(b"%b:%b" % (encode(id_), ops) for id_, ops in queries.items()),

@@ -39,7 +39,7 @@ class Subscription:
         self.due: list[KeptPatch] = []
 
     def after(self, number: int, up_to: int) -> list[KeptPatch] | None:
-        """The query's patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
+        """Return the query's patches of the steps after `number`, up to `up_to`; None if some of them were dropped."""
         kept = self.published.retained.after(max(number, self.at), up_to)
         return None if kept is None else [*self.due, *kept]
 

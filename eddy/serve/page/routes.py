@@ -70,7 +70,7 @@ class _Description(msgspec.Struct):
 
 
 def with_page(app: ASGIApp, topology: Topology, tables: Tables) -> ASGIApp:
-    """An ASGI application of tables with the page beside it."""
+    """Return an ASGI application of tables with the page beside it."""
     more = [trace_route(topology, lambda: tables), *record_routes(topology, lambda: tables)]
     page = Starlette(routes=[*page_routes(), topology_route(topology), *more])
     page.router.redirect_slashes = False
@@ -85,7 +85,7 @@ def with_page(app: ASGIApp, topology: Topology, tables: Tables) -> ASGIApp:
 
 
 def page_routes() -> list[BaseRoute]:
-    """The files of the page and of the client."""
+    """Return the files of the page and of the client."""
     return [Route(path, _file(name)) for path, name in FILES.items()]
 
 
@@ -113,7 +113,7 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def topology_route(topology: Topology) -> BaseRoute:
-    """The route of a topology's description, which is made at the first request."""
+    """Return the route of a topology's description, which is made at the first request."""
     made: list[_Description] = []
 
     async def answer(request: Request) -> Response:
@@ -132,7 +132,7 @@ def topology_route(topology: Topology) -> BaseRoute:
 
 
 def trace_route(topology: Topology, tables: Callable[[], Tables | None]) -> BaseRoute:
-    """The route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread.
+    """Return the route of traces: one at a time, since a trace computes steps again. Waiting requests occupy no thread.
 
     The last step that was computed is kept for a minute, in which parts of its sums are opened at once.
     """

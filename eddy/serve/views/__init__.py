@@ -9,7 +9,7 @@ __all__ = ["moved"]
 
 
 def moved(path: str, name: str, known: str) -> Any:
-    """The object `known` for a deprecated path. Raises: AttributeError for other names."""
+    """Return the object `known` for a deprecated path. Raises: AttributeError for other names."""
     if name != known:
         raise AttributeError(f"module '{path}' has no attribute '{name}'")
     warnings.warn(f"write: from eddy.serve import {name}", DeprecationWarning, stacklevel=3)

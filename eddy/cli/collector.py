@@ -29,7 +29,7 @@ class OwnCollector:
 
     A collection visits the new objects, some milliseconds for 100 ms of work. Objects that are still in use are then
     *frozen*: later collections do not visit them. Only a full collection finds cycles among frozen objects. It runs
-    when a million objects were kept since the last one and the worker is at rest, or under load twenty million.
+    when a million objects were kept since the last full one and the worker is at rest, or under load twenty million.
     """
 
     def __init__(self) -> None:

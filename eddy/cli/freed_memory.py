@@ -18,7 +18,7 @@ _EVERY_S, _AT_REST_S = 0.5, 0.1
 
 
 def _trim() -> Callable[[int], Any] | None:
-    """Return the function of glibc; None with another C library."""
+    """Return glibc's function that frees unused memory; None with another C library."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 

@@ -130,7 +130,7 @@ def _target(
 def opened(target: Target, *, create: bool = False, patience_s: float = _WRITER_PATIENCE_S) -> Iterator[Log]:
     """Yield the opened log, which is closed at the end of the block.
 
-    For the embedded log, `create` allows a new one, and `patience_s` is the time to wait for other writers.
+    For the embedded log, `create` allows a new log, and `patience_s` is the time to wait for other writers.
 
     Raises: ConnectorError if there is no embedded log to read; ConfigurationError.
     """

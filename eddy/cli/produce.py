@@ -130,7 +130,7 @@ def command(
 
 
 def _check_partitions(log: Log, topic: str, wanted: int | None, create: bool) -> None:
-    """Create the topic if it is missing and `create` is set; compare its partition count to the one asked for."""
+    """Create the topic if it is missing and `create` is set; compare its partition count with `wanted`."""
     if create and create_missing(log, [topic], wanted or 1):
         plural = "" if (wanted or 1) == 1 else "s"
         click.echo(f"topic '{topic}' did not exist: made with {wanted or 1} partition{plural}", err=True)

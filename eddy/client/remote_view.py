@@ -62,7 +62,7 @@ class Updates(Protocol):
 
 
 class RemoteView:
-    """A query that is kept up to date inside an `async with` block: one with a `name` and `args`, or a `text`.
+    """A query that is kept up to date inside an `async with` block: a query with a `name` and `args`, or a `text`.
 
     `state` is "connecting", "complete", "unknown" while the server reads a table anew, "offline" while there is no
     connection (the view's rows are kept), "error" or "closed".

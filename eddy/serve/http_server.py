@@ -2,9 +2,9 @@
 
 Limits: a few requests at a time (`admission.py`), each for a few seconds, and one for each connection unless
 `keep_alive`; a stream of events lasts as long as its client receives them. A connection has five seconds for a request,
-from its first byte to the end of its body; until then it counts as waiting. If too many wait, the one that has waited
-longest is closed. So clients that send no request, or a part of one, cannot block others or exhaust the process's
-files.
+from its first byte to the end of its body; until then it counts as waiting. If too many wait, the connection that has
+waited longest is closed. So clients that send no request, or a part of one, cannot block others or exhaust the
+process's files.
 """
 
 import asyncio

@@ -138,7 +138,7 @@ class _KeptRows:
             )
 
     def rows(self) -> list[Any]:
-        """Return the rows that are found, as JSON; sorted ones with their positions."""
+        """Return the rows that are found, as JSON; sorted rows with their positions."""
         if self._position is None:
             return [msgspec.Raw(kept.data) for kept in self._kept]
         self._cut()

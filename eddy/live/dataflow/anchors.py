@@ -54,7 +54,7 @@ class Anchors(Generic[B]):
         return {}
 
     def _anchored(self, bucket: B) -> bool:
-        """Whether a bucket has an anchor. A bucket without one first takes a route that does not lead back to it."""
+        """Whether a bucket has an anchor. If not, it first takes a route that does not lead back to it."""
         if bucket.anchor is not None or bucket is self._root:
             return True
         for route in bucket.routes:

@@ -93,7 +93,7 @@ class TableRows(QueryOperator):
         """All changes are added to each journal: by key, the new row or None."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
-        """Apply a delta. A row equal to the former one makes no change."""
+        """Apply a delta. A row equal to the former row makes no change."""
         rows, self._olds = self.rows, None
         out: list[Change] = []
         self.out = out
@@ -180,7 +180,7 @@ class Dataflow:
         return cast("Op", found)
 
     def _part_with_spent(self, identity: Hashable) -> None:
-        """Give a spent operator an identity of its own: its present users keep it, and it gets no new ones."""
+        """Give a spent operator an identity of its own: its present users keep it, and it gets no new users."""
         found = self.operators.get(identity)
         if found is not None and found.is_spent:
             del self.operators[identity]

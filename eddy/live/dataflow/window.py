@@ -65,7 +65,7 @@ class BucketDelta(msgspec.Struct):
 
 
 class WindowDelta(msgspec.Struct):
-    """A window's changes, as (index, position): `left` with the old index, `entered` and `changed` with the new one.
+    """A window's changes, as (index, position): `left` with the old index, `entered` and `changed` with the new index.
 
     `stayed` are the rows whose position in the window changed: old index, new index, new position.
     """

@@ -135,7 +135,7 @@ class LiveQueries:
         return view
 
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
-        """Open a query that is open already, or whose view has at most `at_once` rows; else return None."""
+        """Open a query if it is open already, or if its view has at most `at_once` rows; otherwise return None."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)

@@ -85,7 +85,7 @@ class LongOpening:
         Returns two patches, to be applied in this order: the changes of the tables since the opening began, and the
         move of the window.
 
-        `skip` and `limit` are the query's present ones: its reader may have moved the window since the opening began.
+        `skip` and `limit` are the query's window as it is now: its reader may have moved it since the opening began.
 
         Raises: NotReadyError if a table was read anew, or too few rows are kept for its window; QueryError if the view
         has too many rows.

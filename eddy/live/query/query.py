@@ -4,7 +4,7 @@
     query = issues.where(issues.status == "open").order_by(-issues.created).limit(20)
 
 Calls are clauses, not steps: their order is free. Conditions of several `where` all apply; a later `order_by`, `limit`,
-`skip`, `start` or `select` replaces an earlier one. The key ends every order, so that each order is total.
+`skip`, `start` or `select` replaces the earlier call. The key ends every order, so that each order is total.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -2,7 +2,7 @@
 
     folders.where(folders.parent == "home").order_by(-folders.at).limit(20)
 
-Names are tables, or `live_table("folders", key="id")`; the methods are those of queries and columns. A text has
+Names are tables, or `live_table("folders", key="id")`; the methods are the methods of queries and columns. A text has
 constants, lists and dicts of them, comparisons, `&`, `|`, `~`, `-`, and `lambda row: …` for nests and conditions on
 other tables. `repr` of a query without a recursion is such a text.
 

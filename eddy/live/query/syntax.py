@@ -42,7 +42,7 @@ class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueriedTable(_Data, frozen=True):
-    """A table, the names of its key's columns, and the name of the column for a value without members."""
+    """A table, the names of its key's columns, and the name of the column for a value that is no object."""
 
     name: str
     key: tuple[str, ...]

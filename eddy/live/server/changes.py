@@ -1,6 +1,6 @@
 """Keeps the changes of tables that a table server has applied, but live queries have not applied yet.
 
-The reader of tables puts changes, under the lock of the rows. A later change of a row replaces an earlier one, so that
+The reader of tables puts changes, under the lock of the rows. A later change of a row replaces the earlier, so that
 there are at most as many changes as rows, however late the live queries are.
 """
 

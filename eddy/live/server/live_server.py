@@ -304,7 +304,7 @@ class LiveServer:
         return explain(self._readers[live])
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float, live: LiveView | None = None) -> Version:
-        """Wait until all queries, or this one, are at a version. Raises: NotReadyError."""
+        """Wait until all queries, or the query `live`, are at a version. Raises: NotReadyError."""
         wanted = None if at_least is None else self._wanted(at_least)
         end = time.monotonic() + timeout_s
 

@@ -50,7 +50,7 @@ class OpenQuery(msgspec.Struct, frozen=True):
 
 
 class OpenQueries(msgspec.Struct, frozen=True):
-    """The queries that a caller may see: those with the highest cost, and how many there are."""
+    """The queries with the highest cost among the queries that a caller may see, and the number of all of these."""
 
     queries: list[OpenQuery]
     count: int

@@ -32,7 +32,7 @@ class KeptPatch:
 
 
 class Retained:
-    """The latest patches of one query: all those after the number `floor`, at most `max_ops` operations."""
+    """The latest patches of one query: all patches after the number `floor`, at most `max_ops` operations."""
 
     def __init__(self, floor: int, buckets: Mapping[str, list[Entry]], max_ops: int) -> None:
         self.floor, self._max_ops, self._ops = floor, max_ops, 0

@@ -79,7 +79,10 @@ class _Unfinished(NamedTuple):
 
 
 class CallingConsumer:
-    """A consumer around `consumer`, for a topology with at least one asynchronous call; `paths` lead to the calls."""
+    """Wraps `consumer`: returns a record once all asynchronous calls for it have ended.
+
+    `paths`: for each step with asynchronous calls, the steps that lead from the sources to it; at least one path.
+    """
 
     def __init__(self, consumer: Consumer, decoder: Decoder, paths: Sequence[CallPath]) -> None:
         self._consumer, self._decoder, self._paths = consumer, decoder, paths
@@ -185,7 +188,7 @@ class CallingConsumer:
         return found
 
     def _note(self, calls: Sequence[list[OpenCall]]) -> None:
-        """Give the results of ended calls to the operators, by the places of the records."""
+        """Give the results of ended calls to the operators, by the topic, partition and offset of each record."""
         for call in (call for of_record in calls for call in of_record):
             place, ended = call.record[:3], call.ended
             assert ended is not None

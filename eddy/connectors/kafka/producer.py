@@ -455,7 +455,7 @@ class KafkaProducer:
         )
 
     def _outdated(self, error: KafkaError) -> ConnectorError | None:
-        """Return the error for a batch that is larger than its topic accepts now; None for any other error."""
+        """Return the error to raise if the broker refused a batch by a limit that is lower now; None otherwise."""
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             return None
         topics = ", ".join(f"'{topic}'" for topic in sorted(self._topics))

@@ -1,8 +1,8 @@
-"""Reading a partition without a group: restores, plans, cuts and the command line.
+"""Reads partitions without a consumer group, for restores, plans, cuts and the command line.
 
-One client serves all reads. Between slices of one read it keeps its position and fetches ahead, so that the next slice
-needs no seek; at the end of a read it is unassigned, since it would otherwise fetch a hundred times a second. A client
-that gets no answers is replaced, since it may have lost its brokers for ever (`cluster_trouble.py`).
+One client does all reads, each in slices. Between the slices of a read it continues to fetch, so that the next slice
+needs no seek. After the read it is unassigned, because an assigned client asks the broker a hundred times a second.
+A client that gets no answers is replaced, because it may have lost its brokers for ever (`cluster_trouble.py`).
 """
 
 import time

@@ -247,7 +247,7 @@ class _Check:
                 self.check(schema["values"], info.value_type, f"{where}[…]")
 
     def _union(self, schema: Any, info: Any, where: str) -> None:
-        """Check that each branch of the schema's union has a type that accepts its values."""
+        """Check that for each branch of an Avro union one of the Python types accepts the values of the branch."""
         branches = schema if isinstance(schema, list) else [schema]
         types = info.types if isinstance(info, inspect.UnionType) else (info,)
         for branch in branches:

@@ -90,7 +90,10 @@ def _link(found: Equality, query: Described, proxy: RowProxy) -> Link:
 
 
 def linked(query: Described, proxy: RowProxy, where: str) -> tuple[tuple[str, str], ...]:
-    """Return a query's links, (column of the enclosing row `proxy`, own column). Raises: QueryBuildError."""
+    """Return the pairs (column of the enclosing row, own column) that a nested query compares for equality.
+
+    `proxy` stands for the enclosing row, `where` is the place that an error names. Raises: QueryBuildError.
+    """
     for link in query._links:
         if link.parent._row is not proxy:
             raise QueryBuildError(

@@ -156,7 +156,7 @@ class Aside:
         self._add(row, weight, reason_in(self.step, error), time, not self.facts)
 
     def again(self, row: Row, weight: int) -> None:
-        """Add the weight of a row that equals a row set aside to that row."""
+        """Add `weight` to the weight of a row that is set aside already, since an equal row has arrived."""
         self._add(row, weight, self.reason_of(row), 0, not self.facts)
 
     def report(self, row: Row, weight: int, error: Exception, time: int = 0) -> None:

@@ -281,7 +281,11 @@ class Outermost(Fixpoint):
         return notes or dict.fromkeys(units, Note(str(error), owed, time))
 
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
-        """Set the number of epochs with input before the next try: 0 after a cheap try, else twice the last number."""
+        """Set how many epochs with input pass before queued input is tried again.
+
+        It is 0 if the last try was cheap, otherwise twice as many as before it. A try that succeeds doubles the size of
+        the next one, if that is limited.
+        """
         if failed:
             dear = rows > _CHEAP_ROWS
             self._wait, self._waited = min(2 * self._wait or 1, _LONGEST_WAIT) if dear else 0, 0

@@ -78,9 +78,10 @@ class _Loans:
 
 
 class _ReviewSearch:
-    """The search of one review. `owners`: the partitions whose stops and suspects have arrived.
+    """The arbiter's search for cycles and endless paths, from the stops and the suspects of all partitions.
 
-    `rounds`: how often the search has waited for loans. `stopped`: rows at which the review has made waves stop.
+    `owners`: the partitions whose stops and suspects have arrived. `rounds`: how often the search has waited for rows
+    that it borrows from other workers. `stopped`: the rows that this search has made stops.
     """
 
     def __init__(self, number: int) -> None:

@@ -23,9 +23,10 @@ _LONGEST = 10_000
 
 
 class HeldErrors(Operator):
-    """Input: the deltas of a recursion and of its inputs. Output: the delta of rows (the recursion's name, message).
+    """Output an error row (the recursion's name, message) for each message about held rows, while rows are held.
 
-    `told` has rows (partition, message), each in its partition. The step runs after the recursion in each epoch.
+    Input: the deltas of the recursion and of its inputs, so that this step runs after the recursion in each epoch.
+    Output: the delta of the error rows. The state `told` has the rows (partition, message) that are downstream.
     """
 
     def __init__(self, name: str, recursion: Operator, told: Stops, ownership: Ownership) -> None:

@@ -246,10 +246,10 @@ class Waves(LinearRecursion):
         return EMPTY, iteration
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
-        """Raise the error for rows over the limit, which undoes the epoch, unless some rows are from earlier epochs.
+        """Handle rows over the limit: if all are of this epoch, raise the error, which undoes the epoch.
 
-        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the topic again
-        and again, so that retractions by mended data still reach them.
+        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the loop topic
+        again and again. So when the input is corrected, the retractions still reach them.
         """
         if not came_back:
             raise self._over_limit(made.rows[0])

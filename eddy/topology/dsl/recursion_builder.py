@@ -139,7 +139,7 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 
 
 def _refuse_limits(where: str, body: list[Node]) -> None:
-    """Refuse blocks whose limit makes rows of errors: only a block around them has `errors` and can withhold rows."""
+    """Refuse blocks in a loop that would report their limit as error rows: only an outermost block has `errors`."""
     for node in body:
         if node.error_limit is not None:
             raise TopologyError(

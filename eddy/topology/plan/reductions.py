@@ -79,7 +79,7 @@ class Count(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The step as a sum of weights."""
+        """The step as a function that adds the weights of a key's rows."""
         return Grouping(reduce.counting)
 
     def operator(self, states: States) -> Operator:
@@ -120,7 +120,7 @@ class Sum(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The step as a sum over all values of a key."""
+        """The step as a function that adds up all values of a key."""
         return Grouping(self.summation)
 
     def operator(self, states: States) -> Operator:
@@ -256,7 +256,7 @@ class Aggregate(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The step as a fold of all rows of a key."""
+        """The step as a function that folds all rows of a key."""
         return Grouping(reduce.folding(self.name, self.initial, self.adder))
 
     def operator(self, states: States) -> Operator:
@@ -350,7 +350,7 @@ class TopK(Reduction):
 
     @property
     def grouping(self) -> Grouping:
-        """The step as a sort of all values of a key."""
+        """The step as a function that sorts all values of a key."""
         return Grouping(self.selection)
 
     def operator(self, states: States) -> Operator:

@@ -1,7 +1,7 @@
 """The nesting of steps in loops.
 
-A step is inside a loop if it depends on one of the loop's variables. An inner loop is inside with all its steps and
-inputs. The steps outside a loop whose rows the loop reads are its *externals*.
+A step is inside a loop if it depends on one of the loop's bindings. If any step of an inner loop is inside, all its
+steps and inputs are inside, too. The steps outside a loop whose rows the loop reads are its *externals*.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""Parts that the compilers share: operators in numbered slots, and serdes of values with times."""
+"""What all compilers of steps use: the numbered slots that connect operators, and serdes of values with a time."""
 
 from collections.abc import Callable
 from typing import Any

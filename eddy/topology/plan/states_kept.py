@@ -1,4 +1,4 @@
-"""The states of a step, from which their names are derived without compiling the plan."""
+"""Lists the states that each step has, so that the names of a plan's states are known before it is compiled."""
 
 from typing import ClassVar, Literal, NamedTuple
 

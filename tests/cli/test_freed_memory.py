@@ -50,3 +50,25 @@ def test_it_is_given_back_sooner_at_rest_and_not_without_the_function(monkeypatc
     now[0] = 9.0
     freed.after_epoch(at_rest=True)
     assert len(calls) == 2
+
+
+def test_a_call_that_takes_long_is_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker is at rest, and its memory is in a million pieces; later they are gone."""
+    now, takes_s, calls = [0.0], [0.1], list[float]()
+
+    def trim(pad: int) -> None:
+        calls.append(now[0])
+        now[0] += takes_s[0]
+
+    monkeypatch.setattr(freed_memory, "thread_time", lambda: now[0])
+    monkeypatch.setattr(freed_memory, "_trim", lambda: trim)  # private: the C library's function takes so long
+    freed = FreedMemory()
+    while now[0] < 20:
+        now[0] += 0.05
+        freed.after_epoch(at_rest=True)
+    assert calls == pytest.approx([0.1, 5.2, 10.3, 15.4], abs=0.06)
+    takes_s[0] = 0.0
+    while now[0] < 25:
+        now[0] += 0.05
+        freed.after_epoch(at_rest=True)
+    assert len(calls) > 40

@@ -268,10 +268,12 @@ class Worker:
         """Step until no input, no restore and no row in a loop is left. Returns the number of records processed."""
         total = 0
         while True:
+            processed = self.state is WorkerState.PROCESSING
             total += (taken := self.step())
             busy = (
                 taken
                 or self._catches_up
+                or (self._has_joined and not processed)  # what no record announces is committed by the next step
                 or self._due
                 or self.circuit.unsettled
                 or (self._parts.new_plan and self.positions.entry.positions)

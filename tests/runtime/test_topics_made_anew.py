@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 
 import eddy
+from eddy.cli.application import find
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicPartition, TopicSpec
 from eddy.errors import ConnectorError, StateError
@@ -162,6 +163,24 @@ def test_a_table_whose_topic_was_made_anew_is_refused(stopped: bool) -> None:
     ):
         worker.run_until_idle()
     assert len(log.read(TopicPartition("out", 0), 0, 100, 100)) == 2
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_start_that_finds_nothing_to_read_says_which_topics_it_knows(anew: bool) -> None:
+    log = log_of({"in-a": 2, "in-b": 2, "out": 2})
+    topology = eddy.Topology("app")
+    windows = eddy.TimeWindows(timedelta(seconds=10))
+    topology.stream(pattern="in-.*", key=S, value=S).group_by_key().windowed_by(windows).count("counts").to("out")
+    with closing(eddy.Worker(topology, log)) as worker:
+        worker.run_until_idle()
+    assert find(topology, log).quiescent(log)
+    log.delete_topics(["in-b"])
+    if anew:
+        log.create_topics([TopicSpec("in-b", 2)])
+    assert not find(topology, log).quiescent(log)
+    with closing(eddy.Worker(topology, log)) as worker:
+        worker.run_until_idle()
+    assert find(topology, log).quiescent(log)
 
 
 def test_windows_that_have_closed_stay_closed() -> None:

@@ -167,7 +167,8 @@ class Positions:
     def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
         """Warn, once, of topics that were made anew, and of positions of the group that are not used.
 
-        Raises: StateError if the positions of the states are unknown, or a table's topic was made anew.
+        Raises: StateError if the positions of the states are unknown, or a table's topic was made anew, or any with
+        another number of partitions.
         """
         self._tell_made_anew(own)
         if own.lost:
@@ -196,12 +197,21 @@ class Positions:
             )
 
     def _tell_made_anew(self, own: OwnPositions) -> None:
-        for topic in sorted({tp.topic for tp in own.made_anew}):
+        anew = sorted({tp.topic for tp in own.made_anew})
+        now = self._log.topics(anew) if anew and self._complete() else {}  # else topics of patterns are looked up again
+        for topic in anew:
             offsets = {tp.partition: offset for tp, offset in sorted(own.made_anew.items()) if tp.topic == topic}
             if topic in self._of_tables:
                 raise StateError(
                     f"application '{self._group}': topic '{topic}' was deleted and made anew, and a table has the rows "
                     f"of the former one, which the new one cannot remove. Start anew: eddy reset …"
+                )
+            if topic in now and (count := now[topic].partitions) != (before := self._partitions[topic]):
+                raise StateError(
+                    f"application '{self._group}': topic '{topic}' was deleted and made anew with {count} partitions, "
+                    f"and had {before} when this worker started; keys are no longer where their states are. Make it "
+                    f"with {before}, or start the workers again: they continue if there are no states, or print the "
+                    "remedy"
                 )
             if self._told_anew.get(topic) != (told := (own.topic_ids[topic], frozenset(offsets))):
                 self._told_anew[topic] = told

@@ -165,6 +165,23 @@ def test_a_table_whose_topic_was_made_anew_is_refused(stopped: bool) -> None:
     assert len(log.read(TopicPartition("out", 0), 0, 100, 100)) == 2
 
 
+@pytest.mark.parametrize("where", [{"topic": "in"}, {"pattern": "in.*"}])
+def test_a_topic_that_is_made_anew_with_more_partitions_is_refused(where: dict[str, str]) -> None:
+    """Otherwise the records of the new partition would be read by nobody, and the worker would be idle."""
+    log, now = log_of({"in": 2, "out": 2}), [0.0]
+    topology = eddy.Topology("app")
+    topology.stream(**where, key=S, value=S).group_by_key().count("counts").to("out")
+    with closing(eddy.Worker(topology, log, clock=lambda: now[0])) as worker:
+        worker.run_until_idle()
+        log.delete_topics(["in"])
+        log.create_topics([TopicSpec("in", 3)])
+        send(log, ("in", 2), [(b"a", b"v")])
+        now[0] += 10.0
+        with pytest.raises(StateError, match="topic 'in' was deleted and made anew with 3 partitions, and had 2"):
+            worker.run_until_idle()
+        assert not log.committed("app", [TopicPartition("in", 2)])
+
+
 @pytest.mark.parametrize("anew", [True, False])
 def test_a_start_that_finds_nothing_to_read_says_which_topics_it_knows(anew: bool) -> None:
     log = log_of({"in-a": 2, "in-b": 2, "out": 2})

@@ -9,12 +9,14 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import eddy
 from eddy.connectors.kafka import KafkaSettings
 from eddy.connectors.kafka.producer import KafkaProducer
+from eddy.connectors.kafka.record_columns import gather
 from eddy.connectors.log import Consumer, Headers, Log, Poll, Position, TopicPartition, TopicSpec
 from eddy.errors import ConfigurationError, ConnectorError, EddyError, SlotTakenError
 from eddy.partitioner import partition_of
@@ -451,6 +453,20 @@ def test_a_position_after_a_control_record_is_returned_without_records(log: Log,
         while reached < log.end_offsets([where])[where]:
             reached = max((r.next_offset for r in consumer.poll(10, timeout_s).records), default=reached)
             deadline.check("the position at the end")
+
+
+def test_a_poll_without_records_asks_the_client_seldom(
+    log: Log, topic: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer is an event or the end of the wait, of which the client counts whole milliseconds."""
+    consumer, asked = log.consumer(name("group"), [topic], "m"), list[float]()
+    settle([consumer], 3)
+    consumer.poll(10, 0.3)  # the ends of the partitions
+    counted: Any = lambda *arguments: (asked.append(arguments[5]), gather(*arguments))  # noqa: E731
+    monkeypatch.setattr("eddy.connectors.kafka.consumer.gather", counted)
+    for _ in range(10):
+        assert not consumer.poll(10, 0.02).records
+    assert len(asked) < 50, asked
 
 
 def test_stable_offsets_stop_before_an_open_transaction(log: Log, name: Name) -> None:

@@ -48,6 +48,8 @@ __all__ = ["SETTLE_S", "KafkaConsumer"]
 _log = logging.getLogger("eddy.kafka")
 SETTLE_S = 0.05
 """Seconds that a poll with a timeout waits for records before it returns positions alone."""
+_CLIENT_TICK_S = 0.001
+"""The client waits for whole milliseconds: for less it does not wait, and would be asked hundreds of times."""
 _REQUEST_S = 10.0
 _LOST = -1
 """The stored position of a partition that needs a new seek."""
@@ -181,7 +183,7 @@ class KafkaConsumer:
             gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
             if not has_moved and self._moved(ends):
                 has_moved, deadline = True, min(deadline, time.monotonic() + SETTLE_S)
-            if time.monotonic() >= deadline:
+            if deadline - time.monotonic() < _CLIENT_TICK_S:
                 return
 
     def _moved(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:

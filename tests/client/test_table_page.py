@@ -223,7 +223,9 @@ def test_a_table_that_is_counted_fills_when_it_is(visit: Visit, long: str) -> No
     page.reload()
     wait_for_rows(page)
     page.evaluate("document.querySelector('.list').scrollTop = 200_000")
+    page.wait_for_selector("text=1 of 2 keys are counted so far")
     assert follow_one_another(wait_for_rows(page))
+    page.wait_for_selector("text=1 of 2 keys are counted so far", state="detached")
     assert len(refused) == 3
 
 

@@ -11,6 +11,7 @@ export class Rows {
   #age = 1;
   #isRefreshing = false;
   isEmpty = true; // until the first rows have arrived
+  isFailing = false; // since a page was not read, until rows arrive
   #reading = new Set();
   #wait = 0;
 
@@ -52,6 +53,7 @@ export class Rows {
   }
 
   #later(error) {
+    this.isFailing = true;
     this.#wait = performance.now() + AGAIN_MS;
     setTimeout(() => this.changed(0), AGAIN_MS + 10);
     this.failed(error);
@@ -101,7 +103,7 @@ export class Rows {
   }
 
   #take(at, rows, count) {
-    this.isEmpty = false;
+    this.isEmpty = this.isFailing = false;
     this.count = count;
     rows.forEach((row, index) => this.#rows.set(at + index, { ...row, age: this.#age }));
     if (this.#rows.size <= KEPT_ROWS) return;

@@ -203,7 +203,7 @@ class TableView {
   #changed(shift) {
     this.list.resize(this.rows.count, shift);
     if (this.rows.isEmpty) return;
-    this.#empty(this.rows.count ? "" : this.prefix.value ? "No key begins like this." : "This table has no rows.");
+    if (!this.rows.isFailing) this.#empty(this.rows.count ? "" : this.prefix.value ? "No key begins like this." : "This table has no rows.");
     this.list.paint();
   }
 

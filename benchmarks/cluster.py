@@ -16,13 +16,17 @@ from typing import Any
 from eddy.connectors.broker import Broker
 from eddy.errors import ConnectorError
 
-__all__ = ["PARTITIONS", "Cluster", "Feed", "MissingError", "Reader", "Topics", "cluster"]
+__all__ = [
+    *("PARTITIONS", "Cluster", "Feed", "MissingError", "Reader", "Topics"),
+    *("batches_of", "cluster", "write_numbered"),
+]
 
 PARTITIONS = 4
 _COUNT = Struct(">q")
 _BROKER_MIB = 1024
 _REQUEST_S = 30.0
 _MAX_TRANSACTION_MS = 900_000
+_PATIENCE_S = 600.0
 _SILENT = {"log_level": 0}  # what fails is raised; else the client also says so when the broker goes
 
 
@@ -98,6 +102,41 @@ def cluster() -> Iterator[Cluster]:
             yield Cluster(broker.bootstrap, broker.pid)
         finally:
             broker.stop()
+
+
+def write_numbered(bootstrap: str, topic: str, records: int) -> None:
+    """Write so many records, whose keys are their numbers.
+
+    The producer is idempotent: on a busy machine a batch may be sent again, and there would be more records.
+    """
+    from confluent_kafka import Producer
+
+    producer = Producer({**_SILENT, "bootstrap.servers": bootstrap, "linger.ms": 50, "enable.idempotence": True})
+    for record in range(records):
+        while True:
+            try:
+                producer.produce(topic, b"value %d" % record, b"%d" % record)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def batches_of(bootstrap: str, topic: str, records: int) -> Iterator[list[Any]]:
+    """Consume a topic from its beginning, all partitions at once. Yields the messages in batches, until all are read.
+
+    It ends with fewer messages after ten minutes.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-client"})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
+    found, until = 0, time.monotonic() + _PATIENCE_S
+    while found < records and time.monotonic() < until:
+        batch = consumer.consume(10_000, 1.0)
+        found += len(batch)
+        yield batch
+    consumer.close()
 
 
 class Feed:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import eddy
-from benchmarks.cluster import PARTITIONS, Cluster, MissingError, Topics, cluster
+from benchmarks.cluster import Cluster, MissingError, Topics, batches_of, cluster, write_numbered
 from benchmarks.report import Section, Target, number
 from benchmarks.runs import Figures, interleave, median, ratios
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
@@ -26,7 +26,7 @@ def run(quick: bool) -> Section:
     )
     try:
         with cluster() as broker, broker.topics() as topics:
-            _fill(broker, topics, rows)
+            write_numbered(broker.bootstrap, topics.nodes, rows)
             cases = [_Client("confluent-kafka", broker, topics, rows), _Worker("eddy", broker, topics, rows)]
             runs = section.runs["global-table"] = interleave(cases, repetitions)
     except MissingError as error:
@@ -48,20 +48,6 @@ def run(quick: bool) -> Section:
     told = "× the rate of the client alone"
     section.targets = [Target("global-table", 0.5, told, {f"{rows:,} rows": found}, at_least=True)]
     return section
-
-
-def _fill(broker: Cluster, topics: Topics, rows: int) -> None:
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
-    for row in range(rows):
-        while True:
-            try:
-                producer.produce(topics.nodes, b"value %d" % row, b"%d" % row)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
 
 
 @dataclass(frozen=True)
@@ -92,15 +78,7 @@ class _Client(_Case):
 
     def read(self) -> Iterator[int]:
         """Consume until all have come."""
-        from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-        consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": self.topics.application})
-        partitions = range(PARTITIONS)
-        consumer.assign([TopicPartition(self.topics.nodes, partition, OFFSET_BEGINNING) for partition in partitions])
-        found, until = 0, time.monotonic() + _PATIENCE_S
-        while found < self.rows and time.monotonic() < until:
-            found += len(consumer.consume(10_000, 1.0))
-        consumer.close()
+        found = sum(map(len, batches_of(self.broker.bootstrap, self.topics.nodes, self.rows)))
         yield found
         yield found
 

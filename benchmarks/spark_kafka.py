@@ -6,7 +6,7 @@ It is how `backfill` and `verify` read inputs: in Spark's tasks, through eddy's 
 import os
 import sys
 
-from benchmarks.cluster import PARTITIONS, Cluster, MissingError, cluster
+from benchmarks.cluster import PARTITIONS, MissingError, cluster, write_numbered
 from benchmarks.report import Section, Target, number
 from benchmarks.runs import Figures, Program, interleave, median, ratios
 
@@ -36,7 +36,7 @@ def run(quick: bool) -> Section:
     ]
     try:
         with cluster() as broker, broker.topics() as topics:
-            _fill(broker, topics.nodes, records)
+            write_numbered(broker.bootstrap, topics.nodes, records)
             given = [broker.bootstrap, topics.nodes, str(records)]
             command = [sys.executable, "-m", "benchmarks.systems.spark_reading"]
             names = {_CLIENT: "client", **_MASTERS}
@@ -72,20 +72,3 @@ def run(quick: bool) -> Section:
 
 def _wrong(figures: Figures) -> str:
     return str(figures["wrong"] or ("" if figures.get("right", False) else "other records"))
-
-
-def _fill(broker: Cluster, topic: str, records: int) -> None:
-    from confluent_kafka import Producer
-
-    # Idempotent: on a busy machine a batch may be sent again, and the records would be more than those counted.
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "linger.ms": 50, "enable.idempotence": True, "log_level": 0}
-    )
-    for record in range(records):
-        while True:
-            try:
-                producer.produce(topic, value=b"parent of %d" % record, key=b"%d" % record)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()

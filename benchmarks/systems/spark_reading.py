@@ -7,12 +7,12 @@ import functools
 import logging
 import os
 import sys
-import time
 from pathlib import Path
 
 import pyspark
 from pyspark.sql import functions as f
 
+from benchmarks.cluster import batches_of
 from benchmarks.processes import cpu_seconds, tree
 from benchmarks.systems.process import report, settle
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
@@ -20,8 +20,6 @@ from eddy.connectors.log import TopicPartition
 from eddy.connectors.spark import local_session
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.inputs import OffsetRange, read_topics
-
-_PATIENCE_S = 600.0
 
 
 def main() -> None:
@@ -62,17 +60,10 @@ def _read(
 
 
 def _by_client(bootstrap: str, topic: str, records: int) -> tuple[int, int]:
-    from confluent_kafka import OFFSET_BEGINNING, Consumer
-    from confluent_kafka import TopicPartition as Assigned
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-client"})
-    partitions = consumer.list_topics(topic, 60.0).topics[topic].partitions
-    consumer.assign([Assigned(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-    found, size, until = 0, 0, time.monotonic() + _PATIENCE_S
-    while found < records and time.monotonic() < until:
-        batch = consumer.consume(10_000, 1.0)
+    """The same, by confluent-kafka alone."""
+    found = size = 0
+    for batch in batches_of(bootstrap, topic, records):
         found, size = found + len(batch), size + sum(len(message.key() or b"") for message in batch)
-    consumer.close()
     return found, size
 
 

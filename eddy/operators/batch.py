@@ -32,6 +32,7 @@ __all__ = [
     "ZSet",
     "concat",
     "consolidate",
+    "first_unhashable",
     "keys_of",
     "merge_into",
     "repeated",
@@ -302,15 +303,22 @@ def merge_into(zset: ZSet, rows: Iterable[Row], weights: Iterable[int]) -> None:
 
 def unhashable(rows: Iterable[Row], where: str) -> DataError:
     """The error for the first of `rows` that cannot be hashed."""
-    for row in rows:
+    if (row := first_unhashable(rows)) is None:
+        return DataError(f"{where}: a row cannot be hashed")
+    return DataError(
+        f"{where}: row {row!r} cannot be hashed; merged, joined and grouped rows have to be. "
+        "Make it a tuple or a frozen struct: class Node(msgspec.Struct, frozen=True)"
+    )
+
+
+def first_unhashable(values: Iterable[Any]) -> Any:
+    """Return the first of `values` that cannot be hashed; None if all can."""
+    for value in values:
         try:
-            hash(row)
+            hash(value)
         except TypeError:
-            return DataError(
-                f"{where}: row {row!r} cannot be hashed; merged, joined and grouped rows have to be. "
-                "Make it a tuple or a frozen struct: class Node(msgspec.Struct, frozen=True)"
-            )
-    return DataError(f"{where}: a row cannot be hashed")
+            return value
+    return None
 
 
 def retracted(row: Row, weight: int, where: str) -> DataError:

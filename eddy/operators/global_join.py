@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from eddy.errors import DataError
-from eddy.operators.batch import Batch, keys_of
+from eddy.operators.batch import Batch, first_unhashable, keys_of
 from eddy.operators.context import Context
 from eddy.operators.keyed import Keyed
 from eddy.operators.operator import RowWise
@@ -54,12 +54,9 @@ class GlobalJoin(Keyed, RowWise):
 
     def _unhashable(self, asked: Iterable[Any]) -> DataError:
         """The error for the first of the selected keys that cannot be hashed."""
-        for key in asked:
-            try:
-                hash(key)
-            except TypeError:
-                return DataError(
-                    f"step '{self.name}': select returned {key!r}, which cannot be hashed; a key of the table is "
-                    "needed. Return a scalar, a tuple or a frozen struct"
-                )
-        return DataError(f"step '{self.name}': select returned a key that cannot be hashed")
+        if (key := first_unhashable(asked)) is None:
+            return DataError(f"step '{self.name}': select returned a key that cannot be hashed")
+        return DataError(
+            f"step '{self.name}': select returned {key!r}, which cannot be hashed; a key of the table is "
+            "needed. Return a scalar, a tuple or a frozen struct"
+        )

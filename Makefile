@@ -26,8 +26,7 @@ demo-live: .venv/.http ## trees in the browser: WordNet while subtrees move, and
 # A test process that crashes ends the run: with groups of tests, xdist would wait for ever for another one.
 PARALLEL = --dist loadgroup --max-worker-restart=0
 
-test: checks ## check format, lint, types and layers, then run the tests
-	@$(BIN)/pytest -q --collect-only >/dev/null || true # compiles all of them; else each of the six would
+test: checks .venv/.compiled ## check format, lint, types and layers, then run the tests
 	$(BIN)/pytest -n 6 $(PARALLEL) --turns
 
 quick: checks ## the same with the tests that need one process alone, and few examples; two minutes
@@ -87,6 +86,11 @@ screenshots: .venv/.dev # save pictures of the pages in build/screenshots; needs
 .venv/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch .venv/.core .venv/.http .venv/.kafka $@
+
+# Once in a new venv, one process compiles all tests; else each of the six would.
+.venv/.compiled: .venv/.dev
+	@$(BIN)/pytest -q --collect-only >/dev/null || true
+	@touch $@
 
 $(BIN)/python:
 	@found="$$($(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)"; \

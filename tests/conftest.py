@@ -64,11 +64,6 @@ PROCESSES = (
     "tests/test_suite.py",
 )
 """Where tests start commands and servers, or let many workers live long lives; a quick run has none of them."""
-LONG_SINGLE_TESTS = (
-    "tests/sql/test_random_queries.py",
-    "tests/test_docs.py::test_programs_of_the_docs_and_the_examples_pass_mypy",
-)
-"""Each takes as much as a folder of others; a quick run leaves them out, too."""
 SHARED_SERVERS = {"brokers_folder", "page"}
 QUICK_ENGINES = ("test driver", "two workers")
 """Those of the conformance suite on which a quick run tries each case: of those in memory, the least alike."""
@@ -114,7 +109,8 @@ def is_slow(item: pytest.Item) -> bool:
     """Whether a test is one of those that cost most, needs a server or takes its time."""
     return (
         days_of(item) > 1
-        or item.nodeid.startswith((*PROCESSES, *LONG_SINGLE_TESTS))
+        or item.nodeid.startswith(PROCESSES)
+        or item.get_closest_marker("slow") is not None
         or needs(item, SHARED_SERVERS)
         or engine_of(item) not in {None, *QUICK_ENGINES}
     )

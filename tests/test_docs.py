@@ -141,6 +141,7 @@ def programs(folder: Path) -> list[Path]:
     return modules
 
 
+@pytest.mark.slow
 def test_programs_of_the_docs_and_the_examples_pass_mypy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page are programs of a shared namespace, so that a name may become something else."""
     modules = programs(tmp_path)

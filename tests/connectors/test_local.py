@@ -215,6 +215,7 @@ producer.commit({}, None)
         assert (records.partition, list(records.values)) == (1, [b"v"])
         consumer.close()
 
+    @pytest.mark.slow
     def test_processes_may_open_a_new_log_at_the_same_moment(self, tmp_path: pathlib.Path) -> None:
         imports = "from eddy.connectors.local import LocalLog"
         assert not errors_of("LocalLog(path).close()", imports, tmp_path, times=60, processes=4)

@@ -496,6 +496,7 @@ def test_a_new_link_to_a_node_that_is_lost_supports_it_once() -> None:
 
 
 @pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.slow
 def test_a_chain_of_5000_needs_no_call_stack(counted: bool) -> None:
     bench = Bench(built(ranked(counted=counted, cycles=True)))
     bench.epoch(roots=edges(("k", 0)), edges=edges(*((n, n + 1) for n in range(5_000))))
@@ -509,6 +510,7 @@ def test_a_chain_of_5000_needs_no_call_stack(counted: bool) -> None:
     assert not bench.integral
 
 
+@pytest.mark.slow
 def test_a_wide_tree_of_50000_moves_a_child_in_a_few_steps() -> None:
     bench = from_one()
     bench.epoch(edges=edges(*((1, n) for n in range(2, 50_002)), (2, 60_000)))

@@ -140,6 +140,7 @@ def test_a_chain_of_5000_needs_no_call_stack() -> None:
     assert sums(bench)[0] == 5_000
 
 
+@pytest.mark.slow
 def test_a_wide_tree_of_50000_adds_up() -> None:
     bench = bench_of()
     bench.epoch(nodes=facts((node, (0, node)) for node in range(1, 50_001)))

@@ -107,6 +107,7 @@ def test_thresholds_that_a_program_sets_are_kept() -> None:
         assert gc.get_threshold()[0] == 5_000_000
 
 
+@pytest.mark.slow
 def test_an_own_collector_visits_kept_objects_once_and_finds_their_cycles_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -55,6 +55,7 @@ def log() -> Iterator[LocalLog]:
     log.close()
 
 
+@pytest.mark.slow
 def test_a_worker_takes_a_backlog_in_growing_epochs(log: LocalLog) -> None:
     topology = eddy.Topology("counts")
     topology.stream("words", key=eddy.Int64, value=eddy.Int64).group_by_key().count("counts")

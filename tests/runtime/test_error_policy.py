@@ -222,6 +222,7 @@ def test_a_letter_that_its_topic_refuses_names_the_record_without_its_bytes(kind
 
 @pytest.mark.parametrize("exchanged", [False, True])
 @pytest.mark.parametrize("made", ["row", "error"])
+@pytest.mark.slow
 def test_a_letter_whose_error_is_too_long_has_its_beginning(exchanged: bool, made: str) -> None:
     def fail(text: str) -> Any:
         if text == "loud":

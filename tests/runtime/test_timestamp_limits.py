@@ -148,6 +148,7 @@ class Case:
         assert sorted(map(repr, told)) == sorted(map(repr, bad))
 
 
+@pytest.mark.slow
 def test_they_are_left_out_alone() -> None:
     for seed in range(25):
         Case(seed).check()

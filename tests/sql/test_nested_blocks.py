@@ -270,6 +270,7 @@ def test_nested_block_is_so_many_iterations_of_its_definitions(block: Block, tab
     block=blocks((), 0),
     story=st.lists(changes, min_size=1, max_size=5),
 )
+@pytest.mark.slow
 def test_view_of_a_nested_block_is_that_after_every_change(block: Block, story: Any) -> None:
     for tables, rows in view_of(block.text(), story):
         try:

@@ -17,6 +17,8 @@ from eddy.topology.sql.statement_compiler import StatementCompiler
 from tests.seeds import of_today, parts_of
 from tests.sql import both_ways, duck, random_queries
 
+pytestmark = pytest.mark.slow
+
 LARGEST = 20_000
 """The rows of an answer from which on a query is not asked."""
 

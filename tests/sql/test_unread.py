@@ -110,6 +110,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("seeds", [of_today(100), *parts_of(of_today(3_000), 6)], ids=str)
+@pytest.mark.slow
 def test_a_planted_part_is_refused_or_changes_the_answer(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = Judge(monkeypatch)
     wrong = [(seed, said) for seed in seeds if (said := judge.wrong(seed))]

@@ -120,6 +120,7 @@ def test_both_evaluators_compute_numerics_as_fractions_do(seed: int) -> None:
             assert Fraction(found) == expected
 
 
+@pytest.mark.slow
 def test_the_second_evaluator_has_the_same_limits() -> None:
     for call in (
         lambda: TEXT_FUNCTIONS["repeat"]("ab", 2_000_000_000),

@@ -103,6 +103,7 @@ def test_key_that_is_nested_deep_is_answered(local: LocalLog, name: str, key: st
         assert fetch(server.port, f"/v1/trace/ones?key={key}").status == 200
 
 
+@pytest.mark.slow
 def test_many_keys_are_of_one_version_though_they_are_looked_up_in_slices(
     local: LocalLog, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

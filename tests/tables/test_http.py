@@ -114,6 +114,7 @@ def test_requests_that_make_no_sense_are_refused(site: Site) -> None:
     assert fetch(site.server.port, "/v1/tables", headers={"Host": "elsewhere.example"}).status == 403
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_query_string_and_clients_that_read_nothing_disturb_nobody(site: Site) -> None:
     site.write({f"k{n:06}": b"x" * 100 for n in range(20_000)})
     with (

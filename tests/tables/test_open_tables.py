@@ -44,6 +44,7 @@ def test_tables_are_read_by_point_range_and_prefix(log: Log, name: str) -> None:
         assert table.count() == tables["people"].count() == 20
 
 
+@pytest.mark.slow
 def test_each_exact_version_keeps_the_sum_and_each_write_is_read(log: Log, name: str) -> None:
     keeps_the_sum(log, name, 100 if getattr(log, "path", "kafka") is None else 15)
 

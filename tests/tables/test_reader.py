@@ -434,6 +434,7 @@ def test_a_paused_partition_goes_on_after_a_long_silence(crowd: Desk) -> None:
     assert len(crowd.table("a")) == len(rows)
 
 
+@pytest.mark.slow
 def test_a_paused_partition_goes_on_while_cuts_keep_coming(crowd: Desk) -> None:
     rows = hot_rows(crowd)
     crowd.now += 1

@@ -133,6 +133,7 @@ def test_a_range_of_numbers_keeps_its_types(log: Log, name: str, stack: ExitStac
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_a_file_is_of_the_version_that_it_names_while_money_moves(
     log: Log, name: str, stack: ExitStack, form: str
 ) -> None:
@@ -195,6 +196,7 @@ def test_what_cannot_be_a_file_is_refused(
     assert client.get("/v1/tables/items", params={"format": "csv", "at_least": later}).status_code == 503
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_completed_has_no_end(
     log: Log, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

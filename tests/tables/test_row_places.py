@@ -26,6 +26,7 @@ def get(client: TestClient, path: str, **query: object) -> Any:
 
 @pytest.mark.parametrize("log", ["memory"], indirect=True)
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 def test_places_are_those_of_a_sorted_list(
     log: Log, name: str, seed: int, tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

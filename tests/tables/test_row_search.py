@@ -111,6 +111,7 @@ def test_an_order_is_the_one_of_a_live_query(log: Log, name: str, stack: ExitSta
             assert [each["row"]["key"] for each in part["rows"]] == [row["id"] for row in view.rows]
 
 
+@pytest.mark.slow
 def test_a_search_has_bounds_and_says_what_is_wrong(
     log: Log, name: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

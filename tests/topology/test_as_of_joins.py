@@ -144,6 +144,7 @@ def test_the_stream_of_values_is_a_table_too() -> None:
         assert rows(driver) == [("a", ("o", "r10", "r20"), 12)]
 
 
+@pytest.mark.slow
 def test_many_records_are_joined_in_several_steps_with_the_values_of_their_times() -> None:
     with piped(joining(as_of=eddy.AsOf(ms(0)), name="rated")) as driver:
         driver.input("rates").pipe_all([("a", "old")], 0)

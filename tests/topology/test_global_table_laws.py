@@ -222,6 +222,7 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seeds", [[14_799_004], of_today(20), *parts_of(range(400), 8)])
+@pytest.mark.slow
 def test_records_are_joined_as_of_the_offsets_that_are_noted_for_them(seeds: Iterable[int]) -> None:
     for seed in seeds:
         check(seed)

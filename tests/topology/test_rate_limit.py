@@ -262,6 +262,7 @@ def test_a_bound_holds_in_each_partition_whichever_worker_has_it(parts: list[Any
         worker.close()
 
 
+@pytest.mark.slow
 def test_many_rows_are_passed_on_in_several_steps() -> None:
     with eddy.TopologyTestDriver(counting()) as driver:
         driver.input("in").pipe_all([(f"k{n}", "x") for n in range(45_000)])

@@ -147,6 +147,7 @@ bounded_epochs = st.lists(
 @pytest.mark.parametrize("bound", [{"limit": 2}, {"max_nodes": 3}, {"limit": 1, "max_nodes": 2}], ids=str)
 @settings(max_examples=25)
 @given(story=bounded_epochs)
+@pytest.mark.slow
 def test_each_root_has_its_rows_or_none_while_it_is_beyond_a_bound(bound: Any, story: Any) -> None:
     tables: dict[str, dict[Any, Any]] = {"roots": {}, "edges": {}}
     with TopologyTestDriver(reach(**bound)) as driver:

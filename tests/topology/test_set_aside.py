@@ -325,6 +325,7 @@ few = settings(max_examples=max(8, settings.default.max_examples // 5), deadline
     workers=3,
     seed=0,
 )
+@pytest.mark.slow
 def test_tables_are_those_from_scratch_without_what_fails(
     program: Program, batches: list[list[Any]], size: int, partitions: int, workers: int, seed: int
 ) -> None:

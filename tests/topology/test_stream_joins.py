@@ -208,6 +208,7 @@ def test_a_pair_on_which_the_joiner_fails_is_set_aside_alone() -> None:
         assert driver.worker.statistics.set_aside == 1
 
 
+@pytest.mark.slow
 def test_many_rows_leave_in_several_steps() -> None:
     with piped(joining("left_join", name="near")) as driver:
         driver.input("left").pipe_all([(f"k{n}", "x") for n in range(45_000)], 1)

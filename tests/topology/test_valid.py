@@ -475,6 +475,7 @@ class Killer:
     data=st.data(),
 )
 @settings(max_examples=20)
+@pytest.mark.slow
 def test_of_several_workers_that_come_and_go_the_rows_are_those_of_the_input(
     owners: int, parts: list[list[Record]], data: st.DataObject
 ) -> None:

@@ -22,6 +22,7 @@ def start_and_remove(home):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_start_and_remove_a_broker_at_once_are_refused_only_as_running(tmp_path: Path) -> None:
     found = errors_of("start_and_remove(Home(path))", START_AND_REMOVE, tmp_path, times=100, processes=4)
     assert [error for error in found if "it has to be stopped first" not in error] == []

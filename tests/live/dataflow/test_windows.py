@@ -60,6 +60,7 @@ def difference(before: list[bytes], after: list[bytes], changed: list[bytes]) ->
     st.lists(changes, max_size=6),
     st.sampled_from([2, 1_024]),
 )
+@pytest.mark.slow
 def test_they_are_told_of_the_difference(
     rows: dict[int, int], bounds: list[Bounds], batches: list[dict[int, int | None]], run: int
 ) -> None:

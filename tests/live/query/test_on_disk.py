@@ -372,6 +372,7 @@ def test_large_cells_in_memory_are_few(some_spaces: Spaces, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("as_much_in_memory_as_usual")
+@pytest.mark.slow
 def test_rows_that_one_key_decides_are_not_all_in_memory(spaces: Spaces) -> None:
     count, size = 3_000, 10_000
     rows = [{"id": n, "owner": 1, "size": n, "text": "x" * size} for n in range(count)]

@@ -167,6 +167,7 @@ LIMITS = [Limits(retain_ops=60), Limits()]
 
 
 @pytest.mark.parametrize("limits", LIMITS, ids=["few patches are kept", "many"])
+@pytest.mark.slow
 def test_late_stream_shows_each_version_as_it_is(limits: Limits) -> None:
     late, bank = read_late(1, 250, limits)
     assert bank.checked > 200
@@ -283,6 +284,7 @@ def read_over_http(seed: int, steps: int) -> Bank:
         return bank
 
 
+@pytest.mark.slow
 def test_reader_of_the_documentation_shows_each_version_as_it_is() -> None:
     assert read_over_http(1, 400).checked > 300
 

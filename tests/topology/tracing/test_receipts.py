@@ -223,6 +223,7 @@ def test_names_of_rows_are_shown_with_the_keys_that_open_them() -> None:
     check(named.receipt("1", '"direct"'), {}, 1)
 
 
+@pytest.mark.slow
 def test_lines_are_bounded_whatever_the_fan_out() -> None:
     tree = {f"{number:05}" + "long" * 30: "top" for number in range(3_000)} | {
         f"under {number}": f"{number:05}" + "long" * 30 for number in range(3_000)

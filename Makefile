@@ -42,7 +42,7 @@ test-stress: .venv/.dev ## run TESTS, TIMES alone and TIMES four at once: TIMES=
 	@$(BIN)/python -m tests.stress $(or $(TIMES),20) $(or $(TESTS),tests/connectors tests/faust tests/cli)
 
 test-long: .venv/.dev ## run the long form of every law; more than an hour
-	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -m long --turns
+	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest -n 4 $(PARALLEL) -m long --turns
 	EDDY_ALL_PROGRAMS=1 $(BIN)/pytest tests/client
 	EDDY_EXAMPLES=200 $(BIN)/pytest -n 2 tests/operators tests/sql tests/state tests/topology
 	$(BIN)/python -m tests.torture

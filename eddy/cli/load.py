@@ -3,10 +3,12 @@
 An error in the author's file is reported as a message with the line, not as a traceback of eddy.
 """
 
+import difflib
 import importlib
 import importlib.util
 import linecache
 import os
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -129,7 +131,15 @@ def _pick(module: ModuleType, source: str, name: str | None) -> Topology:
 def _text_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg
-    return str(error) or "no message"
+    meant = _meant(error) if isinstance(error, AttributeError) else None
+    return f"{error}. Did you mean '{meant}'?" if meant else str(error) or "no message"
+
+
+def _meant(error: AttributeError) -> str | None:
+    """The public name most like the missing one; Java's `mapValues` is compared as `map_values`."""
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", error.name or "").lower()
+    names = {name.lower(): name for name in dir(error.obj) if not name.startswith("_")}
+    return next((names[like] for like in difflib.get_close_matches(words, names, n=1, cutoff=0.75)), None)
 
 
 def _note_line(error: BaseException, home: Path) -> None:

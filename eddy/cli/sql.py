@@ -2,6 +2,7 @@
 
 import csv
 import pathlib
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -90,7 +91,8 @@ def command(
 def _content(file: pathlib.Path | None) -> str:
     assert file is not None
     if not file.is_file():
-        raise click.BadParameter(f"there is no file '{file}'.", param_hint="'FILE'")
+        advice = f"; for a statement write: eddy sql -c {shlex.quote(str(file))}" if " " in str(file) else ""
+        raise click.BadParameter(f"there is no file '{file}'{advice}.", param_hint="'FILE'")
     return file.read_text(encoding="utf-8")
 
 

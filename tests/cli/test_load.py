@@ -66,6 +66,13 @@ def test_what_is_not_found_is_a_mistake_in_use(run: Command, folder: pathlib.Pat
     ("text", "said"),
     [
         ("import eddy\nfoo()\n", "NameError: name 'foo' is not defined\n  app.py:2: foo()\n"),
+        (
+            "import eddy\neddy.Topology('x').stream('in').mapValues(str)\n",
+            "AttributeError: 'KStream' object has no attribute 'mapValues'. Did you mean 'map_values'?\n  app.py:2: ",
+        ),
+        ("import eddy\neddy.JSON()\n", "module 'eddy' has no attribute 'JSON'. Did you mean 'Json'?\n"),
+        ("import eddy\neddy.gone()\n", "AttributeError: module 'eddy' has no attribute 'gone'\n"),
+        ("raise AttributeError('gone')\n", "AttributeError: gone\n"),
         ("def f(:\n", "SyntaxError: invalid syntax\n  app.py:1: def f(:\n"),
         ("import json\njson.loads('{')\n", "\n  app.py:2: json.loads('{')\n"),
         ("import gone_module\n", "No module named 'gone_module'\n  app.py:1: import gone_module\n"),

@@ -135,6 +135,7 @@ def test_compacted_topic_is_read_as_a_table(run: Command, folder: pathlib.Path) 
         (("-t", "x=t,key=money", "-c", "SELECT 1"), 2, "key= is one of string, int64"),
         (("gone.sql",), 2, "there is no file 'gone.sql'."),
         (("gone.sql", "-c", "SELECT 1"), 2, "leave one out"),
+        (("SELECT 'a'",), 2, """for a statement write: eddy sql -c 'SELECT '"'"'a'"'"''."""),
         (("-t", "x=t", "-c", "SELECT * FROM x"), 1, "there is no such directory"),
         (("-c", "CREATE TABLE edges (gone int); SELECT * FROM edges"), 1, "edges.csv: there is no column 'gone'"),
         (("-c", "CREATE TABLE edges (name int); SELECT * FROM edges"), 1, "edges.csv:2: 'a' is not a valid integer"),

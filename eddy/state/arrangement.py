@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from eddy.state.cache import Cache
 from eddy.state.row_layout import split, stored_rows, weighted, weighted_rows
-from eddy.state.spec import Changes, StateSpec
+from eddy.state.spec import UNCHANGED, Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["Arrangement", "Bag", "pairs_of", "weight_in"]
@@ -95,7 +95,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
     def changes(self) -> Changes:
         """The changes of the current epoch, as rows for the store and the changelog."""
         if not self._undo:
-            return _UNCHANGED
+            return UNCHANGED
         rows, news = self._new_weights()
         return weighted_rows(self.spec, list(map(_KEY, rows)), list(map(_VALUE, rows)), news)
 
@@ -188,7 +188,6 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         return self._touched
 
 
-_UNCHANGED = Changes([], [], [])
 _NO_PAIR = (object(), 0)
 
 

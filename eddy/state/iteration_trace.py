@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from eddy.state.cache import Cache
 from eddy.state.row_layout import split, stored_rows, weighted, weighted_rows
-from eddy.state.spec import Changes, StateSpec
+from eddy.state.spec import UNCHANGED, Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["History", "Trace"]
@@ -71,6 +71,8 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def changes(self) -> Changes:
         """The changes of the current epoch, as rows for the store and the changelog."""
+        if not self._undo:
+            return UNCHANGED
         rows = [row for row, weight in self._added().items() if weight]
         stamped = [(time, value) for _, value, time in rows]
         news = [self.weight(*row) for row in rows]

@@ -12,7 +12,7 @@ from typing import Any
 from eddy.partitioner import Partitioner, partitions_of
 from eddy.serde import Serde
 
-__all__ = ["Changes", "Refusals", "StateSpec", "refuses_none"]
+__all__ = ["UNCHANGED", "Changes", "Refusals", "StateSpec", "refuses_none"]
 
 _Headers = Sequence[tuple[tuple[str, bytes], ...]] | None
 Refusals = Callable[[str, Sequence[bytes | None], Sequence[bytes | None], _Headers], Mapping[int, Exception]]
@@ -39,6 +39,10 @@ class Changes:
 
     def __iter__(self) -> Iterator[tuple[int, bytes, bytes | None]]:
         return zip(self.partitions, self.keys, self.values, strict=True)
+
+
+UNCHANGED = Changes([], [], [])
+"""No changed rows."""
 
 
 @dataclass(frozen=True, slots=True)

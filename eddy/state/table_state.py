@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Generic, TypeVar
 
 from eddy.state.cache import Cache
-from eddy.state.spec import Changes, StateSpec
+from eddy.state.spec import UNCHANGED, Changes, StateSpec
 from eddy.state.store import Store
 
 __all__ = ["Table"]
@@ -37,6 +37,8 @@ class Table(Cache[K, V], Generic[K, V]):
 
     def changes(self) -> Changes:
         """The changes of the current epoch, as rows for the store and the changelog."""
+        if not self._undo:
+            return UNCHANGED
         keys, olds = self._undo[0] if len(self._undo) == 1 else self._before()
         news = list(map(self._fresh.get, keys))
         if None in news:  # a key that the epoch has added and deleted has no row in the store to delete

@@ -157,6 +157,19 @@ def test_floats_that_do_not_cancel_are_near() -> None:
 
 
 nodes_ = st.integers(0, 6)
+owns = st.sampled_from([0, 0.0, False, True, 2, -1])
+
+
+@given(table=st.dictionaries(nodes_, st.tuples(st.none() | nodes_, owns), min_size=1), include_self=st.booleans())
+def test_new_trees_are_stored_as_if_their_nodes_came_one_by_one(table: Any, include_self: bool) -> None:
+    at_once, one_by_one = bench_of(include_self), bench_of(include_self)
+    at_once.epoch(nodes=facts(table.items()))
+    for row in table.items():
+        one_by_one.epoch(nodes=facts([row]))
+    assert at_once.integral == one_by_one.integral == wanted(table, include_self)
+    assert sorted(at_once.store.scan(b"")) == sorted(one_by_one.store.scan(b""))
+
+
 records = st.lists(st.tuples(nodes_, st.none() | st.tuples(st.none() | nodes_, st.integers(-1, 2))), max_size=8)
 
 

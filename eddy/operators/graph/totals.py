@@ -9,16 +9,17 @@ link of the cycle changes. The nodes below it have totals.
 
 Changes move up the tree and stop where they cancel. So to move a subtree costs the paths up to the first common
 ancestor of the old and the new place, not the size of the subtree. The check for a cycle costs the path up to the root;
-a leaf needs no check.
+a leaf needs no check. Trees of which no node was there before are summed from the leaves up; see `new_trees.py`.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
+from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
-from eddy.operators.graph.reached import least
+from eddy.operators.graph.new_trees import cycle_of, new_trees
 from eddy.operators.operator import Operator, State
 from eddy.state.table_state import Table
 
@@ -57,11 +58,6 @@ class _Cell:
         return (self.present, self.parent, self.own, self.sum, self.children, self.held)
 
 
-class _Change(NamedTuple):
-    parent: Any
-    own: Any
-
-
 class TreeTotals(Operator):
     """Input: deltas of the table node -> value. Output: rows (node, (TOTAL, sum)) and (node, (CYCLE, the cycle)).
 
@@ -87,28 +83,38 @@ class TreeTotals(Operator):
         """Apply all links, find cycles, then send changed sums up the tree."""
         (batch,) = inputs
         delta = batch.zset(self.name)
-        changed: dict[Any, _Change | None] = {node: None for node, _ in delta}
-        for (node, value), weight in delta.items():
-            if weight > 0:
-                changed[node] = _Change(self._parent(node, value), self._own(node, value))
-        epoch = _Epoch(self._table, changed)
-        olds = epoch.unhold(changed)
-        epoch.link(changed)
-        news = epoch.hold(changed)
-        epoch.tell()
-        gone, come = self._totals(epoch.cells)
-        gone += [(cycle[0], (CYCLE, cycle)) for cycle in olds if cycle not in news]
-        come += [(cycle[0], (CYCLE, cycle)) for cycle in news if cycle not in olds]
-        epoch.keep()
+        values = {node: value for (node, value), weight in delta.items() if weight > 0}
+        parents = dict(zip(values, starmap(self._parent, values.items()), strict=True))
+        owns = dict(zip(values, starmap(self._own, values.items()), strict=True))
+        mended: list[Any] = []
+        if self._are_new(parents, delta):
+            after, cycles = new_trees(parents, owns)
+            before = dict.fromkeys(after)
+        else:
+            epoch = _Epoch(self._table, dict.fromkeys(node for node, _ in delta), parents, owns)
+            mended, cycles = epoch.run()
+            before, after = epoch.moved()
+        if after:
+            self._table.put_many(after, list(before.values()))
+        gone, come = self._totals(before, after)
+        gone += [(cycle[0], (CYCLE, cycle)) for cycle in mended if cycle not in cycles]
+        come += [(cycle[0], (CYCLE, cycle)) for cycle in cycles if cycle not in mended]
         return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
 
-    def _totals(self, cells: dict[Any, _Cell]) -> tuple[list[Row], list[Row]]:
-        """Return the retracted rows of totals, and the inserted rows."""
+    def _are_new(self, parents: Mapping[Any, Any], delta: Mapping[Row, int]) -> bool:
+        """Whether neither the nodes of a delta nor their parents were there before."""
+        if len(parents) < len(delta) or any(self._table.get_many(list(parents))):
+            return False
+        above = dict.fromkeys(parents.values())
+        above.pop(None, None)
+        return not any(self._table.get_many(list(above)))
+
+    def _totals(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> tuple[list[Row], list[Row]]:
+        """Return the retracted rows of totals, and the inserted rows, of nodes whose cells have changed."""
         gone: list[Row] = []
         come: list[Row] = []
-        total = self._total
-        for node, cell in cells.items():
-            old, new = total(cell.before), total(cell.after())
+        totals = zip(before, map(self._total, before.values()), map(self._total, after.values()), strict=True)
+        for node, old, new in totals:
             if old != new:
                 if old is not None:
                     gone.append((node, (TOTAL, old)))
@@ -126,15 +132,27 @@ class TreeTotals(Operator):
 
 
 class _Epoch:
-    """The work of one epoch, on the nodes that it touches."""
+    """The work of one epoch, on the nodes that it touches.
 
-    def __init__(self, table: Table[Any, Any], nodes: Iterable[Any]) -> None:
-        self._table = table
-        names = list(nodes)
-        self.cells = {node: _Cell(kept) for node, kept in zip(names, table.get_many(names), strict=True)}
+    `changed` are the nodes whose rows have changed; `parents` and `owns` have the new values of those that are present.
+    """
+
+    def __init__(
+        self, table: Table[Any, Any], changed: Mapping[Any, None], parents: Mapping[Any, Any], owns: Mapping[Any, Any]
+    ) -> None:
+        self._table, self._changed, self._parents, self._owns = table, changed, parents, owns
+        self.cells = {node: _Cell(kept) for node, kept in zip(changed, table.get_many(list(changed)), strict=True)}
         self._deltas: defaultdict[Any, Any] = defaultdict(int)
         self._flows: defaultdict[Any, Any] = defaultdict(int)
         self._climbed: set[Any] = set()
+
+    def run(self) -> tuple[list[Any], list[Any]]:
+        """Apply all links, find cycles, then send changed sums up. Returns the mended cycles, and the found ones."""
+        mended = self.unhold()
+        self.link()
+        found = self.hold()
+        self.tell()
+        return mended, found
 
     def cell(self, node: Any) -> _Cell:
         """Return a node's cell, to read or change it."""
@@ -143,12 +161,12 @@ class _Epoch:
             found = self.cells[node] = _Cell(self._table.get(node))
         return found
 
-    def unhold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
+    def unhold(self) -> list[tuple[Any, ...]]:
         """Release the cycles that lose a link. Returns them."""
         found = []
-        for node, change in changed.items():
+        for node in self._changed:
             cell = self.cells[node]
-            if cell.held and (change is None or change.parent != cell.parent):
+            if cell.held and self._parents.get(node) != cell.parent:
                 cycle = self._cycle_of(node)
                 found.append(cycle)
                 for member in cycle[:-1]:
@@ -156,11 +174,11 @@ class _Epoch:
                     self._flows[member] += self.cell(member).sum
         return found
 
-    def link(self, changed: dict[Any, _Change | None]) -> None:
+    def link(self) -> None:
         """Set every node's new parent and own value."""
-        for node, change in changed.items():
+        for node in self._changed:
             cell = self.cells[node]
-            parent, own = change or _Change(None, 0)
+            parent, own = self._parents.get(node), self._owns.get(node, 0)
             if parent != cell.parent:
                 if cell.parent is None:
                     self._flows[node] += cell.sum
@@ -170,7 +188,7 @@ class _Epoch:
                 if parent is not None:
                     self.cell(parent).children += 1
                 cell.parent = parent
-            cell.present = change is not None
+            cell.present = node in self._parents
             if own != cell.own:
                 self._deltas[node] += own - cell.own
                 self._flows[node] += own - cell.own
@@ -188,11 +206,11 @@ class _Epoch:
             self._flows[node] += cell.told
             cell.told = 0
 
-    def hold(self, changed: dict[Any, _Change | None]) -> list[tuple[Any, ...]]:
+    def hold(self) -> list[tuple[Any, ...]]:
         """Find the cycles that new links close, and let their nodes send no sum. Returns the cycles."""
         found = []
         done: set[Any] = set()
-        for start in changed:
+        for start in self._changed:
             if not self.cells[start].children:
                 continue  # a leaf is on no cycle
             path: dict[Any, None] = {}
@@ -211,15 +229,7 @@ class _Epoch:
         return found
 
     def _cycle_of(self, node: Any) -> tuple[Any, ...]:
-        """Return the cycle of `node`, from its least node back to it."""
-        cycle = [node]
-        while (after := self.cell(cycle[-1]).parent) != node:
-            cycle.append(after)
-        first = node
-        for other in cycle[1:]:
-            first = least(first, other)
-        at = cycle.index(first)
-        return (*cycle[at:], *cycle[:at], first)
+        return cycle_of(node, lambda member: self.cell(member).parent)
 
     def tell(self) -> None:
         """Send deltas up: each node sends its delta once, after all its changed children have sent theirs."""
@@ -280,13 +290,10 @@ class _Epoch:
             walkers = still
         return waiting
 
-    def keep(self) -> None:
-        """Store the nodes' new values."""
-        moved = {node: cell for node, cell in self.cells.items() if cell.after() != cell.before}
-        if moved:
-            self._table.put_many(
-                {node: cell.after() for node, cell in moved.items()}, [cell.before for cell in moved.values()]
-            )
+    def moved(self) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Return the cells before and after the epoch, of the nodes whose cells have changed."""
+        after = {node: new for node, cell in self.cells.items() if (new := cell.after()) != cell.before}
+        return {node: self.cells[node].before for node in after}, after
 
 
 class _SubtreeGroup:

@@ -338,6 +338,26 @@ def test_mistakes_are_told_where_they_are_written(build: Callable[[Any], Any], t
         build(eddy.Topology("app").stream("numbers", key=S, value=N))
 
 
+@pytest.mark.parametrize(
+    ("before", "needs"),
+    [
+        (lambda s, users, countries: s.left_join(users, max, name="named"), "a table"),
+        (lambda s, users, countries: s.join(users, max, name="named").filter(bool).merge(s), "a table"),
+        (lambda s, users, countries: s.left_join(countries, max, select=str, name="named"), "a table"),
+        (
+            lambda s, users, countries: s.deduplicate(within=timedelta(1), name="named").map_values(abs),
+            "earlier records",
+        ),
+    ],
+)
+def test_a_call_needs_the_record_alone(before: Callable[..., Any], needs: str) -> None:
+    topology = eddy.Topology("app")
+    users, countries = topology.table("users", key=S, value=N), topology.global_table("countries", key=S, value=N)
+    rows = before(topology.stream("numbers", key=S, value=N), users, countries)
+    with pytest.raises(TopologyError, match=f"step 'named(-order)?' needs {needs} as of that epoch.*Call before"):
+        rows.map_values_async(same)
+
+
 def test_a_function_that_could_do_without_a_value_gets_key_and_value() -> None:
     async def call(key: str, value: int = -1, *, record: eddy.RecordContext) -> tuple[str, int]:
         return key, value + record.offset

@@ -14,6 +14,7 @@ from eddy.topology.arguments import check_choice, check_function, check_serdes, 
 from eddy.topology.dsl.stream_joins import StreamJoins
 from eddy.topology.dsl.with_record import FromKey, FromValue, FromValueByName, check_records
 from eddy.topology.plan import plan
+from eddy.topology.plan.node import Node
 from eddy.topology.plan.record_steps import record_steps
 from eddy.windows import check_span
 
@@ -92,7 +93,8 @@ class AsyncMaps(StreamJoins[K, V]):
             retries: how often a failed call is repeated, after pauses from 0.1 s, doubled up to 30 s. The error of the
                 last try is for the error policy.
 
-        Raises: TopologyError if the records are not in the partitions of their sources, or have been called for before.
+        Raises: TopologyError if the records are not in the partitions of their sources, have been called for before,
+            or were joined with a table or deduplicated before.
         """
         where = self._where("map_async", name)
         limits = _limits(where, at_most, order, timeout, retries)
@@ -200,10 +202,8 @@ class AsyncMaps(StreamJoins[K, V]):
 
         check_serdes(where, key=key, value=value)
         check_records(where, self._builder.open_loops, self._node, "its calls are of records, and")
-        if any(node.role == "call" for node in record_steps(self._node)):
-            raise TopologyError(
-                f"{where}: the records have been called for before; write one function that awaits both"
-            )
+        for node in record_steps(self._node):
+            _check_before_call(where, node)
         keeps_key = method == "map_values_async"
         node = self._builder.anonymous(
             plan.AsyncMapped,
@@ -221,6 +221,23 @@ class AsyncMaps(StreamJoins[K, V]):
             rekeyed=self._node.rekeyed or not keeps_key,
         )
         return KStream(self._builder, node)
+
+
+def _check_before_call(where: str, step: Node) -> None:
+    """Check that a step before a call makes its rows from the record alone. Raises: TopologyError.
+
+    Calls begin before the epoch of their record, when neither the tables nor the earlier records of that epoch are
+    known.
+    """
+    if step.role == "call":
+        raise TopologyError(f"{where}: the records have been called for before; write one function that awaits both")
+    more = "a table" if len(step.inputs) > len(step.record_inputs) else "" if step.linear else "earlier records"
+    if more:
+        raise TopologyError(
+            f"{where}: its calls begin before the epoch of their record, and step '{step.name}' needs {more} as of "
+            "that epoch; a record alone has to decide its calls. Call before that step, or write its records to a "
+            "topic, and read that topic"
+        )
 
 
 def _limits(where: str, at_most: int, order: CallOrder, timeout: timedelta, retries: int) -> CallLimits:

@@ -121,6 +121,15 @@ def test_modules_say_what_they_are() -> None:
     } == {}
 
 
+@pytest.mark.parametrize("folder", ["", "files/", "loops/", "source/", "verification/"])
+def test_maps_of_the_spark_package_name_each_module(folder: str) -> None:
+    path = f"eddy/connectors/spark/{folder}"
+    named = set(re.findall(r"\w+", ast.get_docstring(tree_of(f"{path}__init__.py")) or ""))
+    modules = {Path(source).stem for source in SOURCES if Path(source).parent == Path(path)} - {"__init__"}
+    assert modules
+    assert modules - named == set()
+
+
 def test_files_hold_one_idea() -> None:
     vague = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}
     assert [source for source in SOURCES if Path(source).name in vague] == []

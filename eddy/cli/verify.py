@@ -21,8 +21,8 @@ from eddy.connectors.spark.session import TOLERANCE
 from eddy.errors import EddyError
 
 if TYPE_CHECKING:
-    from eddy.connectors.spark.disk_verdict import DiskVerdict
-    from eddy.connectors.spark.verdict import Verdict
+    from eddy.connectors.spark.verification.disk_verdict import DiskVerdict
+    from eddy.connectors.spark.verification.verdict import Verdict
 
 __all__ = ["command"]
 
@@ -44,19 +44,19 @@ class _Report:
 
     def print(self, verdict: "Verdict") -> None:
         """Print a verdict."""
-        from eddy.connectors.spark.verdict_document import document_of
+        from eddy.connectors.spark.verification.verdict_document import document_of
 
         self._print(verdict.lines(), document_of(verdict).encode())
 
     def print_disk(self, verdict: "DiskVerdict") -> None:
         """Print the verdict on stores on disk."""
-        from eddy.connectors.spark.verdict_document import disk_document
+        from eddy.connectors.spark.verification.verdict_document import disk_document
 
         self._print(verdict.lines(), disk_document(verdict).encode())
 
     def print_failure(self, error: EddyError) -> None:
         """Print the document of an error."""
-        from eddy.connectors.spark.verdict_document import failure_document
+        from eddy.connectors.spark.verification.verdict_document import failure_document
 
         failure = failure_document(self.application, COULD_NOT, error.code, message(error))
         click.echo(failure.encode(), file=self.out)

@@ -11,7 +11,7 @@ import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.compacted_inputs import compacted_below
 from eddy.connectors.spark.frames import Frames
-from eddy.connectors.spark.verification import last_cut
+from eddy.connectors.spark.verification.verifying import last_cut
 from eddy.errors import ConfigurationError
 from tests.seeds import of_today
 from tests.spark.rig import Rig, plant

@@ -15,8 +15,8 @@ import eddy
 from eddy.cli import main
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import verify_disk
-from eddy.connectors.spark.disk_comparison import DiskComparison
-from eddy.connectors.spark.disk_verdict import DiskVerdict
+from eddy.connectors.spark.verification.disk_comparison import DiskComparison
+from eddy.connectors.spark.verification.disk_verdict import DiskVerdict
 from eddy.errors import ConfigurationError, StateError, StateInUseError
 from eddy.state.rocksdb import RocksDBStore
 from tests.spark.rig import TREE, Rig, ancestors

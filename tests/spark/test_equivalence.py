@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import eddy
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.diff import DIFF
-from eddy.connectors.spark.equivalence import Classifying, RowFormat, WithCanonicalKeys
+from eddy.connectors.spark.verification.diff import DIFF
+from eddy.connectors.spark.verification.equivalence import Classifying, RowFormat, WithCanonicalKeys
 from eddy.serde import Plain
 
 N, F = eddy.Native, eddy.Float64

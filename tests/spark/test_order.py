@@ -11,7 +11,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark import comparison, verification
-from eddy.connectors.spark.verification import last_cut
+from eddy.connectors.spark.verification.verifying import last_cut
 from eddy.runtime.quiescence import Cut
 from tests.seeds import in_turn, of_today
 from tests.spark.rig import Rig

@@ -11,7 +11,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.spark.repair import Sending
+from eddy.connectors.spark.verification.repair import Sending
 from eddy.errors import ConfigurationError
 from eddy.runtime.quiescence import Cut
 from tests.spark.rig import TREE, Rig, family, plant

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eddy.connectors.spark.verdict import Compared, Example, Repaired, Since, Verdict
-from eddy.connectors.spark.verdict_document import document_of
+from eddy.connectors.spark.verification.verdict import Compared, Example, Repaired, Since, Verdict
+from eddy.connectors.spark.verification.verdict_document import document_of
 from eddy.runtime.quiescence import Cut
 
 BEYOND_FLOATS = 2**53 + 1

@@ -9,7 +9,7 @@ import pytest
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
 from eddy.connectors.spark.session import ONE_TASK
-from eddy.connectors.spark.verification import last_cut
+from eddy.connectors.spark.verification.verifying import last_cut
 from eddy.runtime.quiescence import Cut
 from tests.seeds import in_turn
 from tests.spark.rig import TREE, Rig, family, plant

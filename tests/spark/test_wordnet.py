@@ -14,7 +14,7 @@ from eddy.cli.load import load
 from eddy.connectors.kafka import KafkaLog, KafkaSettings
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import Log, TopicSpec
-from eddy.connectors.spark.verification import last_cut
+from eddy.connectors.spark.verification.verifying import last_cut
 from eddy.runtime.worker import Worker
 from tests.kafka import OwnBroker
 from tests.spark.jobs import SPARK, Job, eddy, ended

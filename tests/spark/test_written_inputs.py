@@ -10,7 +10,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicSpec
-from eddy.connectors.spark.verdict_document import document_of
+from eddy.connectors.spark.verification.verdict_document import document_of
 from eddy.errors import ConfigurationError
 from tests.spark.rig import Rig
 

@@ -10,21 +10,22 @@ when they are called; nothing else in eddy imports it.
 
 A map of the package, in the order in which to read it:
 
-    frames            operations on DataFrames that all others use; `session`, `job_descriptions`, `pickling`
-    arrow_functions   columns of bytes → rows → steps of `decoded_rows` → columns, in Spark's Python workers
+    frames            operations on DataFrames that all others use; `session`, `job_descriptions`, `daemon`
+    arrow_functions   columns of bytes → rows → steps of `decoded_rows` → columns, in Spark's Python workers, which
+                      functions reach by `pickling` and `pickled_structs`
     computation       the results of the inputs up to given offsets: reads `inputs`, after `files`, and compiles
       files           history in files, before the records of topics
       compiler        a plan as DataFrames: `step_compiler`, `step_frames`, and a module for each kind of step
       loops           recursions: waves, pointer doubling, nested time; `whole_graphs`
       folds           `declared_folds`, `fold_functions`, `grouped_values`, `exact_sums`
-      time            `cut_clocks`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`, `valid_frames`
-      SQL             `sql_expressions`, and `sql_…` for its functions
+      time            `cut_clocks`, `closing_times`, `closed_windows`, `window_steps`, `joined_streams`, `as_of_frames`,
+                      `valid_frames`, `deduplicated_frames`
+      SQL             `sql_expressions`; `sql_aggregates`, `sql_casts`, `sql_numbers`, `sql_texts`, `sql_windows`
       one_task        small parts by the worker's own circuit; their results are `made`
     backfilling       writes results: `backfill_checks`, `changelog`, `result_writing`; `result_files` into a lake
-    verification      compares them: `comparison`, `diff`, `equivalence`, `mismatches`; a `verdict`, `verdict_document`
-      arrival_order   what the input does not determine; `global_joins`, which worker's notes determine
-      repair          corrections of tables, through their topics
-    disk_comparison   stores on disk beside their changelogs, without Spark
+    verification      compares results with a worker's: a verdict, or a repair; `readable` keys and values
+    arrival_order     results that the input does not determine; `global_joins`: those that a worker's notes determine
+    compacted_inputs  inputs from which compaction may have removed records
     source            the format `eddy`
 """
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from eddy.connectors.spark.backfilling import Backfilled
-    from eddy.connectors.spark.disk_verdict import DiskVerdict
-    from eddy.connectors.spark.verdict import Verdict
+    from eddy.connectors.spark.verification.disk_verdict import DiskVerdict
+    from eddy.connectors.spark.verification.verdict import Verdict
 
 __all__ = ["backfill", "backfill_files", "local_session", "register", "verify", "verify_disk"]
 
@@ -84,7 +85,7 @@ def verify(
     Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
     """
     require_spark()
-    from eddy.connectors.spark.verification import Verify
+    from eddy.connectors.spark.verification.verifying import Verify
 
     with driver_errors():
         return Verify(topology, spark, log, open_log, **options).run()
@@ -95,7 +96,7 @@ def verify_disk(topology: Topology, log: Log, folder: Path, wait_s: float = 60.0
 
     Raises: ConfigurationError; StateInUseError; StateError; ConnectorError.
     """
-    from eddy.connectors.spark.disk_comparison import DiskComparison
+    from eddy.connectors.spark.verification.disk_comparison import DiskComparison
 
     return DiskComparison(topology, log, folder, wait_s).run()
 

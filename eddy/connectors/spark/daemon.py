@@ -10,7 +10,7 @@ from pyspark import daemon, worker  # noqa: F401
 
 import eddy.connectors.spark.backfilling
 import eddy.connectors.spark.source.data_source
-import eddy.connectors.spark.verification  # noqa: F401
+import eddy.connectors.spark.verification.verifying  # noqa: F401
 
 if __name__ == "__main__":
     daemon.manager()

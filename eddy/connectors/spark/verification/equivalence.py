@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from eddy.connectors.spark.arrow_functions import arrow_schema, record_batch
-from eddy.connectors.spark.diff import DIFF
+from eddy.connectors.spark.verification.diff import DIFF
 from eddy.errors import ConnectorError
 from eddy.serde import Float64, Int64, Native, Plain, Serde
 from eddy.state.row_layout import split, weighted

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from eddy.connectors.spark.disk_verdict import DiskVerdict
-from eddy.connectors.spark.verdict import Compared, Example, Verdict
+from eddy.connectors.spark.verification.disk_verdict import DiskVerdict
+from eddy.connectors.spark.verification.verdict import Compared, Example, Verdict
 from eddy.runtime.quiescence import Cut
 
 __all__ = ["VerdictDocument", "disk_document", "document_of", "failure_document"]

@@ -28,9 +28,9 @@ from operator import itemgetter
 from pathlib import Path
 
 from eddy.connectors.log import Log, Records, TopicPartition
-from eddy.connectors.spark.disk_verdict import DiskVerdict, StoreVerdict
 from eddy.connectors.spark.readable import Readable
-from eddy.connectors.spark.verdict import Compared, Example
+from eddy.connectors.spark.verification.disk_verdict import DiskVerdict, StoreVerdict
+from eddy.connectors.spark.verification.verdict import Compared, Example
 from eddy.errors import ConfigurationError, StateError
 from eddy.runtime.changelog_replay import TOMBSTONES_LAST_S, Restore
 from eddy.runtime.compiled_topology import UserTopics

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from eddy.connectors.spark.verdict import Compared
+from eddy.connectors.spark.verification.verdict import Compared
 
 __all__ = ["DiskVerdict", "StoreVerdict"]
 

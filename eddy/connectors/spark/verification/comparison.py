@@ -14,13 +14,21 @@ from pyspark.sql import functions as f
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.arrival_order import Ordered
-from eddy.connectors.spark.diff import DIFF, PLACED, KeyPartitions, diff, diff_by_canonical_keys, in_order, read_placed
-from eddy.connectors.spark.equivalence import CLASSIFIED, Classifying, RowFormat, WithCanonicalKeys
 from eddy.connectors.spark.frames import Frames, names, spark_errors
-from eddy.connectors.spark.held_rows import key_part
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog, read_topics
 from eddy.connectors.spark.readable import Readable
-from eddy.connectors.spark.verdict import Compared, Example
+from eddy.connectors.spark.verification.diff import (
+    DIFF,
+    PLACED,
+    KeyPartitions,
+    diff,
+    diff_by_canonical_keys,
+    in_order,
+    read_placed,
+)
+from eddy.connectors.spark.verification.equivalence import CLASSIFIED, Classifying, RowFormat, WithCanonicalKeys
+from eddy.connectors.spark.verification.held_rows import key_part
+from eddy.connectors.spark.verification.verdict import Compared, Example
 from eddy.runtime.quiescence import Cut
 from eddy.topology.plan.plan import Node
 

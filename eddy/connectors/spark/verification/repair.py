@@ -29,7 +29,7 @@ from eddy.connectors.spark.arrow_functions import Reader, RecordsEntry, arrow_sc
 from eddy.connectors.spark.computation import Computation, Computed, Timestamp
 from eddy.connectors.spark.frames import spark_errors
 from eddy.connectors.spark.inputs import RAW, OffsetRange, OpenLog, facts_of, read_topics, records_of
-from eddy.connectors.spark.verdict import Compared, Repaired, Verdict
+from eddy.connectors.spark.verification.verdict import Compared, Repaired, Verdict
 from eddy.errors import EddyError
 from eddy.partitioner import partitions_of
 from eddy.runtime.quiescence import Cut

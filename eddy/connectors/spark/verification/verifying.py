@@ -40,20 +40,20 @@ from eddy.connectors.spark.arrival_order import (
 )
 from eddy.connectors.spark.changelog import changelog_rows
 from eddy.connectors.spark.compacted_inputs import compacted_below
-from eddy.connectors.spark.comparison import ExpectedTopic, TopicComparison
 from eddy.connectors.spark.computation import Application, Computation, Computed, last_cut
 from eddy.connectors.spark.cut_clocks import CutClocks
-from eddy.connectors.spark.equivalence import RowFormat
 from eddy.connectors.spark.files.history import Columns, Files, described, noted, options, read_histories, unlike
 from eddy.connectors.spark.frames import Frames
 from eddy.connectors.spark.global_joins import GlobalJoins
-from eddy.connectors.spark.held_rows import HeldRows
 from eddy.connectors.spark.inputs import OpenLog
-from eddy.connectors.spark.mismatches import Mismatches
 from eddy.connectors.spark.readable import Readable, sink_forms
-from eddy.connectors.spark.repair import Repair
 from eddy.connectors.spark.session import ONE_TASK, TOLERANCE
-from eddy.connectors.spark.verdict import Compared, Repaired, Since, Verdict
+from eddy.connectors.spark.verification.comparison import ExpectedTopic, TopicComparison
+from eddy.connectors.spark.verification.equivalence import RowFormat
+from eddy.connectors.spark.verification.held_rows import HeldRows
+from eddy.connectors.spark.verification.mismatches import Mismatches
+from eddy.connectors.spark.verification.repair import Repair
+from eddy.connectors.spark.verification.verdict import Compared, Repaired, Since, Verdict
 from eddy.errors import ConfigurationError
 from eddy.runtime.matching_topics import gone_topics
 from eddy.runtime.quiescence import Cut, last_dated_cut, topics_made_anew

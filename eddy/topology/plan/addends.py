@@ -28,7 +28,8 @@ def mean_addends(
 ) -> tuple[Addend, Addend]:
     """Return the addends "sum" and "count" of a mean, from the `number` of a row, and whether a row `counts`.
 
-    Neither number is in the value, so `mean` takes the mean from a value. An infinite or NaN mean has no addends.
+    A value has neither the sum nor the count, but the mean, which `mean` takes from it. An infinite or NaN mean has no
+    addends.
     """
 
     def whole(value: Any) -> Any:

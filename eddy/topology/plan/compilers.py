@@ -73,7 +73,7 @@ class States(Protocol):
 
 
 class _Place(Protocol):
-    """Numbered slots, and operators that a step adds between them."""
+    """Slots with numbers, and the operators that a step adds to connect them."""
 
     @property
     def peeks(self) -> bool:
@@ -115,7 +115,7 @@ class CircuitBuilder(States, _Place, Protocol):
         """Return whether an exchange drops records without a key."""
 
     def carries_times(self, exchange: Node) -> Literal["", "plain", "placed"]:
-        """Return if an exchange's rows carry no event times (""), event times ("plain"), or places, too ("placed")."""
+        """Return what an exchange's rows carry: nothing (""), event times ("plain"), or also places ("placed")."""
 
     def waves_around(self, node: Node) -> Bound | None:
         """Return the bounds of the recursion by waves around a step; None if there is no such recursion."""
@@ -142,9 +142,9 @@ class LoopBody(_Place, Protocol):
         """Create a trace for a node's rows."""
 
     def limit_errors(self, binding: Node, changes: int) -> int:
-        """Add the errors of a block inside this loop. `changes` is the slot of the changes of its last iteration.
+        """Add the rows of errors of a block inside this loop; `changes` is the slot of the last iteration's changes.
 
-        Returns the slot of their rows.
+        Returns the slot of the rows of errors.
         """
 
 
@@ -203,7 +203,7 @@ class Spark(Protocol):
         """Join facts with a table."""
 
     def globally_joined(self, join: Node) -> None:
-        """Join facts with a global table as of the offsets that a worker has noted; without them see `by_a_worker`."""
+        """Join facts with a global table as of the offsets that a worker has noted; without offsets make no rows."""
 
     def streams_joined(self, join: Node) -> None:
         """Join facts of two streams in time."""

@@ -36,12 +36,12 @@ class OrderRecords(OrderedRecords):
 
     @property
     def marked(self) -> Windows:
-        """Windows that end at the event times themselves, so that marks and frontiers are event times."""
+        """The windows for marks and frontiers: each ends at an event time, so marks and frontiers are event times."""
         return EVENT_TIMES
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Why only a worker knows the order: partitions may be idle, or a record's rows come by several branches."""
+        """The reason why only a worker knows the order: idle partitions, or several branches with a record's rows."""
         twice = [source.topic for source, ways in _ways(self).items() if ways > 1]
         if not twice or self.sent:
             return super().only_by_worker
@@ -64,7 +64,7 @@ class OrderRecords(OrderedRecords):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deduplicate(Node):
-    """Keeps a record if no record with its `by` value was kept within the span. The input's rows have their order."""
+    """Keeps a record if no record with its `by` value was kept within the span. Input rows contain their order."""
 
     drops = True
     linear = False
@@ -78,7 +78,7 @@ class Deduplicate(Node):
 
     @property
     def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
-        """The step that orders the records, for whose source partitions they wait."""
+        """The step that orders the records; a record waits for the event times of this step's source partitions."""
         return (self.assigned,)
 
     @property
@@ -99,22 +99,22 @@ class Deduplicate(Node):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the whole result, if Spark does not know the order of the records."""
+        """The part that depends on the order of arrival: all rows, if Spark does not know the order of records."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """No input: the step changes the keys."""
+        """No pairs of collections, because the step changes the keys of its input."""
         return ()
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its input: a record is in the partition of its `by` value."""
+        """The pair of the step and its input: a record is in the partition of its `by` value."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The timestamps that were kept, the waiting records, a calendar of each; marks if there is an exchange."""
+        """The states: kept timestamps, waiting records, a calendar for each, and marks if there is an exchange."""
         kept = [
             StateKept("passed", "table", "others"),
             StateKept("calendar", "calendar", "others"),

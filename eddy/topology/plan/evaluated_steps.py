@@ -10,7 +10,7 @@ __all__ = ["EvaluatedStep"]
 
 
 class EvaluatedStep:
-    """The properties by which a step's rows are a function of its inputs' rows. This function is not its operator."""
+    """The methods that compute a step's rows from all rows of its inputs, without the step's operator."""
 
     untraced: ClassVar[str] = "has an algorithm of its own"
     """Why `rows_from` returns None, as the end of a sentence that begins with "it"."""
@@ -32,7 +32,7 @@ class EvaluatedStep:
 
     @property
     def factor(self) -> int | None:
-        """A factor, if a row's weight is this factor times a sum over its `ways`; otherwise None.
+        """The number n if a row's weight is n times a sum over its `ways`; None if it is no such sum.
 
         The sum has, for each way, the product of the weights of the way's rows.
         """
@@ -48,9 +48,9 @@ class EvaluatedStep:
         return None
 
     def subtree_sums(self, *inputs: Bag) -> Any:
-        """Explain values that are sums over subtrees; return None if the values are no such sums.
+        """Return the sums over subtrees in the values of the step's rows; None if the values are no such sums.
 
-        Returns a `Forest` with numbers, and whether a node's sum includes the number of the node itself.
+        The result is a `Forest` with the number of each node, and whether a node's sum includes the node's own number.
         """
         return None
 

@@ -51,7 +51,7 @@ class ExpiringTable(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the last value of a key."""
+        """The part of the result that depends on the order of arrival: the last value of a key."""
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property

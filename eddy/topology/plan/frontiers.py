@@ -1,4 +1,4 @@
-"""The frontier of a step that waits for event times, found along the way of its records from their sources.
+"""Finds the frontier of a step that waits for event times, from the sources and exchanges before the step.
 
     records in the partitions of their sources    wait for the event times of these partitions
     records that exchanges have sent              wait for marks, which each exchange keeps in a state of its own
@@ -145,7 +145,7 @@ def _label(exchange: Node, circuit: CircuitBuilder) -> str:
 
 
 def _received(circuit: CircuitBuilder, exchange: Node) -> int:
-    """Return the slot of the rows and marks that an exchange receives; if it sends nothing, its rows' slot."""
+    """Return the slot of the rows and marks that an exchange receives, or of its rows if it sends nothing."""
     return circuit.slot_of(exchange) if circuit.stays(exchange) else circuit.received(exchange)
 
 

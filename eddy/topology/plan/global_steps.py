@@ -15,7 +15,7 @@ __all__ = ["GlobalJoin", "GlobalTable"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GlobalTable(TopicRead):
-    """The latest values of a topic, whole at every worker. Workers commit no positions of this topic."""
+    """Reads the latest value of each key of a topic, whole at every worker. Workers commit no positions of it."""
 
     role = "global table"
     only_by_worker = "each worker reads a global table at its own pace"
@@ -52,7 +52,7 @@ class GlobalJoin(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its facts; the table is at every worker."""
+        """The pair of the step and its facts. The table needs no pair, because it is at every worker."""
         return [(self, self.inputs[0])]
 
     @property
@@ -67,7 +67,7 @@ class GlobalJoin(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the table's value, unless the worker noted its offsets for each record."""
+        """The part that depends on the order of arrival: the table's value, unless offsets were noted for it."""
         return Arrival("a join with a global table: each record is joined with the table as it was at its worker")
 
     @property

@@ -100,7 +100,7 @@ class Reachable(Node):
         return ((row, 1) for row, _ in self.ways(*inputs))
 
     def ways(self, *inputs: Bag) -> Iterator[tuple[Row, Way]]:
-        """Yield each row with the root, or with the parent's row and the edge to the node; errors have no rows."""
+        """Yield each row with the root, or the parent's row and the edge, from which it is made; errors have none."""
         roots, edges = inputs
         arcs = arcs_of(edges, self.expand, self.weight)
         keys: defaultdict[Any, list[Row]] = defaultdict(list)
@@ -219,7 +219,7 @@ class TreeTotals(Node):
                 yield Missing(node, UNKNOWN, DropReason(self, "has no total for it: no node is below it", rows[node]))
 
     def subtree_sums(self, *inputs: Bag) -> tuple[Forest, bool]:
-        """Return the nodes below their parents, with their numbers, and whether totals include the node's number."""
+        """Return a forest of the nodes with their own numbers, and whether a node's total includes its own number."""
         tree = tree_of(inputs[0], self.parent, self.own)
         nodes = [node for node in tree.sums if node not in tree.held]
         above = {node: parent if (parent := tree.parents.get(node)) not in tree.held else None for node in nodes}

@@ -17,7 +17,7 @@ __all__ = ["Arc", "Forest", "Tree", "arcs_of", "cycles_of", "first_cycle", "reac
 
 
 class Forest(NamedTuple):
-    """Items by their identity: the parent of each (None at the top), the key that names it, and its number."""
+    """Maps the identity of each item to its parent (None at the top), to the key that names it, and to its number."""
 
     above: dict[Any, Any]
     keys: dict[Any, Any]
@@ -59,7 +59,7 @@ def arcs_of(
 
 
 def reached_rows(root: Any, arcs: Arcs, max_depth: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (node, depth, parent) for all nodes that a root reaches, the root first. A parent is the least nearest."""
+    """Yield (node, depth, parent) of all nodes that a root reaches, the root first. Of equal parents take the least."""
     depths: dict[Any, Any] = {}
     parents: defaultdict[Any, list[Any]] = defaultdict(list)
     offers, number = [(0, 0, root)], 0

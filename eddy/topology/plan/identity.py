@@ -45,7 +45,7 @@ def optional_states(circuit: Circuit) -> frozenset[str]:
 
 
 def retired_states(plan: Plan) -> frozenset[str]:
-    """Return the states of earlier releases that the plan may lack."""
+    """Return the states that earlier releases had for this plan, and that it need not have any more."""
     return frozenset(name for node in plan.nodes for name in node.retired)
 
 

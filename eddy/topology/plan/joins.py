@@ -43,7 +43,7 @@ class StreamTableJoin(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the table's value at each fact."""
+        """The part of the result that depends on the order of arrival: the table's value at each fact."""
         return Arrival("a stream-table join: each record is joined with the table as it was when the record arrived")
 
     @property
@@ -80,7 +80,7 @@ class TableJoin(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute the step, with the remedy: relations are joined there."""
+        """The reason why nested time refuses the step, with the remedy: join relations instead."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
 
     @property
@@ -146,7 +146,7 @@ class Join(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """Both inputs with each other, and the result with them if it keeps their keys."""
+        """The pair of the two inputs; if the result keeps their keys, also the pair of the result and an input."""
         left, right = self.inputs
         return [(left, right)] if self.rekeyed else [(left, right), (self, left)]
 
@@ -215,7 +215,7 @@ class Join(Node):
                     yield from self._met(absent._replace(weight=absent.weight * weight), other[1], number)
 
     def _met(self, absent: Missing, other: Any, number: int) -> Iterator[Missing]:
-        """Yield what a missing row of side `number` would make with a value of the other side."""
+        """Yield the rows that a missing row of side `number` would make with a value of the other side."""
         if absent.value is UNKNOWN:
             yield absent._replace(key=UNKNOWN) if self.rekeyed else absent
             return

@@ -62,7 +62,8 @@ class OrderVersions(OrderedRecords):
 class AsOfJoin(Node):
     """Joins each record with the value that the other stream had for its key at its time, as a pair of values.
 
-    Its inputs have records under their timestamps. `left` passes on records without such a value, with None.
+    The keys of the inputs contain the records' timestamps. If `left`, records without such a value are passed on with
+    None.
     """
 
     crosses = True
@@ -76,12 +77,12 @@ class AsOfJoin(Node):
 
     @property
     def ordered(self) -> bool:
-        """Whether the values of the right side have their places in the order with them."""
+        """Whether the values of the right side contain their places in the order of the records."""
         return isinstance(self.assigned[1], OrderVersions)
 
     @property
     def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
-        """The two steps that put the records under their timestamps, for whose source partitions rows wait."""
+        """The two steps that put timestamps into the records' keys; rows wait for these steps' source partitions."""
         return self.assigned
 
     @property
@@ -91,18 +92,18 @@ class AsOfJoin(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The two inputs with each other; the step itself changes the keys."""
+        """The pair of the two inputs. The step itself is in no pair, because it changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its left input: a row is in the partition of its record."""
+        """The pair of the step and its left input: a row is in the partition of its record."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The waiting records and the values, each with a calendar; marks of both sides if there are exchanges."""
+        """The states: waiting records and values, each with a calendar; marks of both sides if there are exchanges."""
         kept = [
             StateKept(f"{side}{suffix}", kind, "others")
             for side in _SIDES
@@ -134,7 +135,7 @@ class AsOfJoin(Node):
         spark.joined_as_of(self)
 
     def closing(self, row: Row) -> Closing:
-        """Return the event time at which a record is joined: its timestamp, when the other stream's value is final."""
+        """Return the event time of the other stream at which a record is joined, because then its value is final."""
         assert isinstance(row, Fact)
         return closing_of(self, 1, row, row.record.timestamp_ms)
 

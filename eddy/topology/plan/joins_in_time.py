@@ -32,7 +32,7 @@ _SIDES = ("left", "right")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamStreamJoin(Node):
-    """Joins records of two streams with equal keys, within windows. Its inputs have records under their timestamps.
+    """Joins records of two streams with equal keys, within windows. The inputs' keys contain the timestamps.
 
     `outer` says of each side whether its unmatched records are passed on, with None for the other side's value.
     """
@@ -49,7 +49,7 @@ class StreamStreamJoin(Node):
 
     @property
     def waits_for(self) -> tuple[AssignWindows, AssignWindows]:  # type: ignore[override]
-        """The two steps that put the records under their timestamps, for whose source partitions rows wait."""
+        """The two steps that put timestamps into the records' keys; rows wait for these steps' source partitions."""
         return self.assigned
 
     @property
@@ -59,18 +59,18 @@ class StreamStreamJoin(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The two inputs with each other; the step itself changes the keys."""
+        """The pair of the two inputs. The step itself is in no pair, because it changes the keys."""
         left, right = self.inputs
         return [(left, right)]
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its left input: a pair is in the partition of its records."""
+        """The pair of the step and its left input: a joined row is in the partition of its records."""
         return [(self, self.inputs[0])]
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The rows of each side, a calendar of their removal, the unmatched rows, and marks if there are exchanges."""
+        """The states: each side's rows, a calendar of their removal, unmatched rows, marks if there are exchanges."""
         kept: list[StateKept] = []
         for number, side in enumerate(_SIDES):
             kept += [
@@ -117,7 +117,7 @@ class StreamStreamJoin(Node):
         return closing_of(self, 1 - side, row, windows.due_at(row.record.timestamp_ms))
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """Yield pairs of records that are near in time, and unmatched records of outer sides, which stay facts."""
+        """Yield pairs of records that are near in time, and unmatched records of outer sides, which remain facts."""
         return ((made, weight) for made, _, weight in self._made(*inputs))
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:

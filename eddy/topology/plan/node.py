@@ -71,7 +71,7 @@ _MADE = StateKept("made", "trace", "results")
 class Arrival(NamedTuple):
     """A part of a result that depends on the order of arrival.
 
-    `mixed`: it depends on the order only if several partitions have records of the same key.
+    `mixed`: the part depends on the order only if several partitions have records of the same key.
     `folds`: the step is a fold by an author's function, and the author may declare that the order does not matter.
     """
 
@@ -118,10 +118,10 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
-    """One step: its inputs, its placement, its part in recursions, and its operators.
+    """One step of a plan: its inputs, its placement, its part in recursions, and its operators.
 
-    `key` and `value` are the serdes of its rows; None if they are not given. The base classes declare a step's names,
-    states and times, and its rows from scratch.
+    `key` and `value` are the serdes of the step's rows; None if they are not given. The base classes declare a step's
+    names, states and times, and its rows from scratch.
     """
 
     kind: Kind
@@ -136,7 +136,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def co_partitioned(self) -> Iterable[tuple["Node", "Node"]]:
-        """The pairs of collections of which rows with equal keys need the same owner."""
+        """The pairs of collections whose rows with equal keys need the same owner."""
         return [(self, source) for source in self.inputs]
 
     @property
@@ -241,7 +241,7 @@ class Node(NamedStep, StatefulStep, TimedStep, EvaluatedStep):
 
     @property
     def looks_up(self) -> tuple[tuple["Node", str], ...]:
-        """The inputs that the step reads from states. Each has the name of the state to create if it has none."""
+        """The inputs that the step reads from states, each with the name of the state to create if it has no state."""
         return ()
 
     def traces(self, inside: Container["Node"]) -> list[tuple["Node", str]]:

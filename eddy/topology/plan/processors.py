@@ -23,11 +23,11 @@ StoreKind = Literal["key-value", "window", "session", "versioned"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeclaredStore:
-    """A state store of a topology. `changelog`: rows survive the loss of the disk; `memory`: none are on the disk.
+    """A state store of a topology. `changelog`: rows survive the loss of the disk; `memory`: no row is on disk.
 
-    Of kind "window" or "session", the key's serde is of windows or sessions; windows are `size_ms` long. Of kind
-    "versioned", the value's serde also has the timestamp of the latest version. Rows of these three kinds are kept for
-    `retention_ms`.
+    In a store of kind "window" or "session", the serde of keys writes windows or sessions; windows are `size_ms` long.
+    In a store of kind "versioned", the serde of values also writes the timestamp of the latest version. The rows of
+    these three kinds of stores are kept for `retention_ms`.
     """
 
     name: str
@@ -81,7 +81,7 @@ class DeclaredStore:
 class Process(Node):
     """Passes each row to the processor of its partition, which forwards facts.
 
-    `tables` are the global tables that it reads, each as a whole.
+    `tables` are the global tables that the processors read, each as a whole.
     `sharing` are the earlier steps that use one of its stores; the rows of all these steps need the same partitions.
     """
 
@@ -111,7 +111,7 @@ class Process(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its input, unless it changes keys; its input and the inputs of steps that share a store."""
+        """The step and its input, unless it changes keys; also its input with inputs of steps that share a store."""
         own = [] if self.rekeys else list(super().co_partitioned)
         return own + [(self.inputs[0], other.inputs[0]) for other in self.sharing]
 
@@ -128,7 +128,7 @@ class Process(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the whole result, since the author's function may depend on any order."""
+        """The part that depends on the order of arrival: all rows, because the author's function may depend on it."""
         lost = ", ".join(f"'{store.name}'" for store in self.stores if not store.changelog)
         told = f"; what it keeps in {lost}, without a changelog, is lost with the disk" if lost else ""
         return Arrival(f"a processor: {self.only_by_worker}{told}")

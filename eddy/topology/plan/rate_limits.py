@@ -41,12 +41,12 @@ class RateLimited(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the moments at which changes arrive."""
+        """The part of the result that depends on the order of arrival: the moments at which changes arrive."""
         return Arrival(f"a limit of time: {self.only_by_worker}")
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute the step, with the remedy: loops have no clock."""
+        """The reason why nested time refuses the step, with the remedy: loops have no clock."""
         return f"step '{self.name}' lets changes wait for a time, and no time passes inside a recursion"
 
     def operator(self, states: States) -> Operator:

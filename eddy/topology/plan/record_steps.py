@@ -36,7 +36,7 @@ def topics_of(node: Node) -> tuple[str, ...]:
 
 
 def label_of(origin: Node) -> str:
-    """Return the label by which a source's or a pattern's partitions are named where a frontier waits for them."""
+    """Return the label of a source or a pattern, by which frontiers name the partitions that they wait for."""
     return pattern_label(origin.title) if origin.role == "pattern" else topics_of(origin)[0]
 
 

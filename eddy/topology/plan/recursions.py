@@ -103,7 +103,7 @@ class Loop(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recursion(Loop):
-    """X = seed + op(X): `inputs` has the seed, `result` is op(`variable`). Waves compute it, or nested time."""
+    """X = seed + op(X), by waves or by nested time: `inputs` has the seed, `result` is op(`variable`)."""
 
     variable: Variable
     result: Node
@@ -128,7 +128,7 @@ class Recursion(Loop):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The recursion and X; by nested time also the seed and the result of op."""
+        """The pair of the recursion and X; by nested time also the pairs with the seed and with the result of op."""
         placed: list[tuple[Node, Node]] = [(self, self.variable)]
         return [*placed, (self, self.inputs[0]), (self, self.result)] if self.nested else placed
 
@@ -221,7 +221,7 @@ class Block(Loop):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Binding(Node):
-    """One binding of a block, which is its input. The last binding of a block with a limit has the block's errors."""
+    """Takes the rows of one binding from a block. The last binding of a block with a limit has the block's errors."""
 
     index: int
 
@@ -261,7 +261,7 @@ class Binding(Node):
         """Do nothing: the block computes its rows."""
 
     def rows_from(self, *inputs: Bag) -> Weighted:
-        """Return no rows, since only errors ask: a block whose limit is exceeded has no rows to trace."""
+        """Return no rows: only a block's errors use this, and a block that exceeds its limit has no rows to trace."""
         return ()
 
 
@@ -284,7 +284,7 @@ class HeldErrors(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why `errors` of an inner recursion are refused: only the outermost loop holds rows."""
+        """The reason why `errors` of an inner recursion are refused: only the outermost loop holds rows."""
         return (
             f"the errors of recursively '{self.inputs[0].name}' are read inside; what it holds here, the outermost "
             "recursion holds as a whole: read the .errors of that one"

@@ -46,7 +46,7 @@ class Reduction(Node):
                 yield (key, value), weight
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """Yield keys without an input row, with the value of their missing rows, and keys of which nothing is made."""
+        """Yield keys without an input row, with the value of their missing rows, and keys for which no row is made."""
         grouped = groups(inputs[0])
         absent = list(by_key(missing[0], (found[0][0][0] for found in grouped.values())))
         made_of = self._made_of([row for row in absent if row.value is not UNKNOWN])
@@ -197,7 +197,7 @@ class Reduce(Reduction):
 
     @property
     def explained_by_key(self) -> bool:  # type: ignore[override]
-        """Whether all rows of a key explain each row; otherwise each row is made from one input row."""
+        """Whether each row is made from all rows of its key; otherwise each row is made from one input row."""
         return not hasattr(self.function, "row_of")
 
     @property
@@ -215,7 +215,7 @@ class Reduce(Reduction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Reduction):
-    """A fold by key; with a subtractor it can retract rows. `commutes` says that any order gives the same result.
+    """Folds the rows of each key; with a subtractor it can retract rows. `commutes`: any order gives the same result.
 
     `selection` or `reducers`: the author's declaration from which `adder` and `subtractor` are made, if there is one.
     """
@@ -249,7 +249,7 @@ class Aggregate(Reduction):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute the step, with the remedy: rows are retracted there; empty if it can."""
+        """The reason why nested time refuses the step, with the remedy; empty if the step can retract rows."""
         if self.kind == "stream" or self.subtractor is not None:
             return super().refused_in_nested_time
         return f"step '{self.name}' folds records of a stream; rows of a relation are needed"
@@ -323,7 +323,7 @@ class WeightFunction(Reduction):
         return ((row, self._of_weight(weight)) for row, weight in inputs[0] if weight > 0 and row[0] is not None)
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterable[Missing]:
-        """Return the missing rows of the input, each of which would be a row here."""
+        """Return the missing rows of the input, each of which would also be a row of this step."""
         return missing[0]
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
@@ -375,7 +375,7 @@ class TopK(Reduction):
         return ((found[0][0][0], [(0, row)]) for found in groups(inputs[0]).values() for row, _ in self._chosen(found))
 
     def _chosen(self, found: Iterable[tuple[Row, int]]) -> Iterable[tuple[Row, int]]:
-        """Yield the rows of a key whose values are in the result, with the weights that they have there."""
+        """Yield the rows of a key whose values are in the result, with their weights in the result."""
         there = [(row, weight) for row, weight in found if row[1] is not None]
         there.sort(key=lambda each: self.selection.position(each[0][1]), reverse=self.selection.descending)
         left = self.selection.most

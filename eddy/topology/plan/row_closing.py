@@ -8,7 +8,7 @@ __all__ = ["Closing", "bytes_of"]
 
 
 class Closing(NamedTuple):
-    """The time of a row's end: it is passed on, or final, once all its source partitions have reached `at_ms`.
+    """The event time `at_ms` at which a row is passed on, or is final: when all its source partitions have reached it.
 
     Args:
         topics: the topics of the sources.

@@ -40,14 +40,14 @@ class Scopes:
         return [node for node in self._plan.nodes if node in found and node not in variables]
 
     def deep(self, nodes: Iterable[Node]) -> list[Node]:
-        """Return the given steps and, for loops among them, all steps inside, at any depth."""
+        """Return the given steps; for each loop among them also all steps inside the loop, at any depth."""
         found: list[Node] = []
         for node in nodes:
             found += [node, *self.deep(self.body.get(node, ()))]
         return found
 
     def reads(self, node: Node) -> Iterable[Node]:
-        """Return the inputs of a step; for a loop also the steps outside that steps inside read."""
+        """Return the inputs of a step; for a loop also the steps outside the loop that steps inside it read."""
         return (*node.inputs, *self.externals.get(node, ()))
 
     def limits(self, loop: Loop) -> list[Node]:

@@ -1,4 +1,4 @@
-"""What all compilers of steps use: the numbered slots that connect operators, and serdes of values with a time."""
+"""Numbered slots that connect operators, and serdes of values with a time, for all compilers of steps."""
 
 from collections.abc import Callable
 from typing import Any

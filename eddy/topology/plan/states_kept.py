@@ -9,7 +9,7 @@ Rows = Literal["inputs", "results", "others"]
 
 
 class StateKept(NamedTuple):
-    """A state of a step: the suffix that its name adds to the step's name, its kind, and whose rows it has."""
+    """A state of a step: the suffix of its name after the step's name, its kind, and the rows that it has."""
 
     suffix: str
     kind: str

@@ -165,7 +165,7 @@ class Exchange(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute an exchange: rows of one iteration would arrive in another iteration."""
+        """The reason why nested time refuses an exchange: rows of one iteration would arrive in another iteration."""
         if self.inputs[0].single_partition:
             return super().refused_in_nested_time
         return (

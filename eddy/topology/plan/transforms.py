@@ -71,13 +71,13 @@ class Transform(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Why only a worker computes the rows: the function reads places and headers of records; not for `peek`."""
+        """The reason why only a worker computes the rows: the function reads places and headers. Empty for `peek`."""
         reads = self.with_record and self.verb != "peek"
         return "its function reads the places and headers of records" if reads else ""
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the whole result, if the author's function has a parameter `record`."""
+        """The part that depends on the order of arrival: all rows, if the author's function reads the `record`."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     @property
@@ -142,7 +142,7 @@ class Transform(Node):
 
     @property
     def factor(self) -> int:
-        """1, or -1 for `negate`: a row's weight is this times its input row's weight."""
+        """1, or -1 for `negate`: a row's weight is this number times the weight of its input row."""
         return -1 if self.verb == "negate" else 1
 
     def ways(self, *inputs: Bag) -> Iterable[tuple[Any, Way]]:
@@ -150,7 +150,7 @@ class Transform(Node):
         return ((made, [(0, row)]) for row, _ in inputs[0] for made in self._made_of(row))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Yield input rows of which the function makes none, and the rows that it makes of missing rows."""
+        """Yield input rows from which the function makes no row, and the rows that it makes of missing input rows."""
         filters, line = self.verb in {"filter", "filter-not"}, line_of(self.function)
         if self.drops or self.kind == "table":
             reason = "drops it" if filters else "makes nothing of it"
@@ -208,7 +208,7 @@ class Merge(Node):
 
     @property
     def co_partitioned(self) -> Iterable[tuple[Node, Node]]:
-        """The result with each input, unless an input's keys have changed since its rows were partitioned."""
+        """The pairs of the result and each input, except inputs whose keys have changed since the last exchange."""
         return [] if self.rekeyed else super().co_partitioned
 
     def operator(self, states: States) -> Operator:
@@ -241,7 +241,7 @@ class Latest(Node):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the number of records, unless the table emits each row once."""
+        """The part that depends on the order of arrival: the number of records, unless each row is emitted once."""
         if self.inputs[0].final:
             return None
         return Arrival(
@@ -283,12 +283,12 @@ class Upsert(Node):
 
     @property
     def arrival(self) -> Arrival:
-        """The part that depends on arrival: the last value of a key."""
+        """The part of the result that depends on the order of arrival: the last value of a key."""
         return Arrival(f"a table of the last records of a stream: {MIXED}", mixed=True)
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute the step, with the remedy: the last record depends on arrival."""
+        """The reason why nested time refuses the step, with the remedy: the last record depends on arrival."""
         return f"step '{self.name}' joins or makes tables, {NO_PLACE}"
 
     @property

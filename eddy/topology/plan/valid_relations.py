@@ -53,11 +53,11 @@ class ValidRows(Node):
 
     @property
     def refused_in_nested_time(self) -> str:
-        """Why nested time cannot compute the step, with the remedy: loops have no clock."""
+        """The reason why nested time refuses the step, with the remedy: loops have no clock."""
         return f"step '{self.name}' has rows that are valid for a time, and no time passes inside a recursion"
 
     def operator(self, states: States) -> Operator:
-        """Return the operator. Its states are the rows that will still change, each key's next moment, a calendar."""
+        """Return the operator, with its states: rows that will still change, each key's next moment, and a calendar."""
         arrangement = states.arrangement(self, KEPT.name_of(self.name))
         moments = Table[Any, int](states.spec(self, MOMENTS.name_of(self.name), "table", Int64), states.store)
         calendar = Calendar[Any](states.spec(self, CALENDAR.name_of(self.name), "calendar", Int64), states.store)
@@ -109,7 +109,7 @@ def check_clock(where: str, rows: Node, clock: Any, bounded: bool) -> Node | Non
 
 
 def _check_step(where: str, node: Node, clock: ExpiryClock) -> None:
-    """Refuse a step that rows pass on their way from the source. Raises: TopologyError."""
+    """Refuse a step between the source and `valid` that the clock does not allow. Raises: TopologyError."""
     if node.as_loop is not None or node.variables or node.strategy is not None or node.role == "block":
         raise TopologyError(
             f"{where}: its rows are results of the recursion '{node.name}'; a relation before the recursion is needed. "

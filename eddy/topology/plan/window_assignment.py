@@ -54,7 +54,7 @@ class AssignWindows(Node):
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its input, whose partitions it keeps, unless keys have changed before."""
+        """The pair of the step and its input, whose partitions it keeps, unless the keys have changed before."""
         return [] if self.rekeyed else [(self, self.inputs[0])]
 
     @property
@@ -83,7 +83,7 @@ class AssignWindows(Node):
 
     @property
     def only_by_worker(self) -> str:  # type: ignore[override]
-        """Why only a worker knows which records are late: partitions may be idle, or topics added; else empty."""
+        """The reason why only a worker knows which records are late: idle partitions, or topics that are added."""
         for origin in self.origins:
             if origin.role == "pattern":
                 return (
@@ -97,7 +97,7 @@ class AssignWindows(Node):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the wall clock for idle partitions, and the times when topics are added."""
+        """The part that depends on arrival: the time at which a partition is idle, or at which a topic is added."""
         return Arrival(self.only_by_worker) if self.only_by_worker else None
 
     def on_spark(self, spark: Spark) -> None:
@@ -123,7 +123,7 @@ class AssignWindows(Node):
         return ((row, [(0, source)]) for row, source in self._made(inputs[0]))
 
     def missing(self, inputs: Sequence[Bag], missing: Sequence[Iterable[Missing]]) -> Iterator[Missing]:
-        """Yield late records for each window that was over, and missing records for each window of theirs."""
+        """Yield late records once for each window that was over, and missing records once for each of their windows."""
         windows = self.windows
         for fact, (start, end) in late_spans(windows, inputs[0]):
             drop = DropReason(self, late_text(fact, end, windows.lag_ms), fact)

@@ -38,7 +38,7 @@ class _OfValues(OfWindows, Reduction):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states of any aggregate of windows, and the values."""
+        """The states that every aggregate of windows has, and the values."""
         return (*super().keeps, VALUES)
 
     @property
@@ -64,7 +64,7 @@ class _OfValues(OfWindows, Reduction):
                 yield (found[0][0][0], result), 1
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """Return the fold's functions, since it has the values of windows, also of windows that have no row."""
+        """Return the fold's functions that remove a closed window's values, and that tell which windows are new."""
         assert isinstance(fold, window_values.WindowedValues | session_values.SessionValues)
         return {"forget": fold.forget, "moved": fold.moved}
 

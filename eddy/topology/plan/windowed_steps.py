@@ -53,7 +53,7 @@ class _ByFrontier(Node):
 
     @property
     def first(self) -> "_ByFrontier":
-        """The first step that closes these windows. It keeps the marks for itself and the other such steps."""
+        """The first of the steps that close the windows of this step. It keeps the marks for all these steps."""
         return self
 
     @property
@@ -88,7 +88,7 @@ class Slide(_ByFrontier):
 
     @property
     def same_partitions(self) -> Iterable[tuple[Node, Node]]:
-        """The step and its input, whose partitions it keeps."""
+        """The pair of the step and its input, whose partitions it keeps."""
         return [(self, self.inputs[0])]
 
     @property
@@ -143,7 +143,7 @@ class Slide(_ByFrontier):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfWindows(_ByFrontier):
-    """A fold by key and window, whose windows close. It replaces a fold by key."""
+    """Folds the rows of each key and window, and closes the windows. It replaces a fold by key."""
 
     closes = True
     emit: Emit
@@ -151,7 +151,7 @@ class OfWindows(_ByFrontier):
 
     @property
     def waits_for(self) -> tuple[AssignWindows]:  # type: ignore[override]
-        """The step that assigns its windows."""
+        """The step that assigns the windows of the aggregate."""
         return (self.assigned,)
 
     @property
@@ -243,7 +243,7 @@ class WindowedAggregate(OfWindows, Aggregate):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the order of records; it also decides the sliding windows."""
+        """The part that depends on the order of arrival: the order of records; it also decides the sliding windows."""
         if self.commutes or not isinstance(self.assigned.windows, SlidingWindows):
             return super().arrival
         return Arrival("a fold of sliding windows, which records make as they arrive", folds=True)
@@ -264,7 +264,7 @@ class WindowedSum(OfWindows, Sum):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states of any aggregate of windows, and the exact totals."""
+        """The states that every aggregate of windows has, and the exact totals."""
         return (*super().keeps, TOTALS)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
@@ -284,7 +284,7 @@ class WindowedSum(OfWindows, Sum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OfSessions(OfWindows):
-    """A fold of the records of each key and session."""
+    """Folds the records of each key and session."""
 
     @property
     def checked(self) -> bool:
@@ -293,7 +293,7 @@ class OfSessions(OfWindows):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states of any aggregate of windows, and the spans of open sessions."""
+        """The states that every aggregate of windows has, and the spans of open sessions."""
         return (*super().keeps, StateKept("open", "table", "others"))
 
     @property
@@ -312,7 +312,7 @@ class OfSessions(OfWindows):
         return Table(spec, states.store)
 
     def asks(self, fold: Operator) -> dict[str, Any]:
-        """Return the function by which the fold forgets a session, since the fold has the spans of open sessions."""
+        """Return the fold's function that removes the span of a closed session from the spans of open sessions."""
         assert isinstance(fold, SessionFold)
         return {"forget": fold.forget}
 
@@ -334,14 +334,14 @@ class SessionCount(OfSessions, Count):  # type: ignore[misc]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SessionAggregate(OfSessions, Aggregate):
-    """A fold by key and session. `merger(key, aggregate, later aggregate)` merges two sessions."""
+    """Folds the records of each key and session. `merger(key, aggregate, later aggregate)` merges two sessions."""
 
     merger: Callable[[Any, Any, Any], Any]
     plain_keys = True
 
     @property
     def checked(self) -> bool:
-        """Whether to check the functions: not if they are eddy's own, which select values."""
+        """Whether to check that the functions change no argument: not for eddy's own, which select values."""
         return self.selection is None
 
     @property
@@ -351,7 +351,7 @@ class SessionAggregate(OfSessions, Aggregate):
 
     @property
     def arrival(self) -> Arrival | None:
-        """The part that depends on arrival: the whole result, unless any order of records gives the same result."""
+        """The part that depends on the order of arrival: all rows, unless any order gives the same result."""
         if self.commutes:
             return None
         return Arrival("a fold of sessions, which merge in the order in which their records arrive", folds=True)
@@ -368,7 +368,7 @@ class SessionSum(OfSessions, Sum):
 
     @property
     def keeps(self) -> tuple[StateKept, ...]:  # type: ignore[override]
-        """The states of any aggregate of sessions, and the exact totals."""
+        """The states that every aggregate of sessions has, and the exact totals."""
         return (*super().keeps, TOTALS)
 
     def fold(self, states: States, table: Table[Any, Any]) -> Operator:
@@ -398,7 +398,7 @@ def _sum(key: Any, number: int, other: int) -> int:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Suppressed(OfWindows):
-    """Keeps the last row of each window until the window closes, and emits it then. Its input are changes, as facts."""
+    """Keeps the last row of each window until the window closes, and then emits it. The input has changes, as facts."""
 
     linear = False
     keeps_last = True
@@ -426,7 +426,7 @@ class Suppressed(OfWindows):
         return upsert.Upsert(self.name, table)
 
     def on_spark(self, spark: Spark) -> None:
-        """Keep the last value of each key, for windows that are over."""
+        """Compute the last value of each key of the windows that are over."""
         spark.last_values(self)
         spark.closed(self)
 

@@ -31,7 +31,7 @@ _Pairs = Iterable[tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The aggregates that a function computes and the types of their arguments, as its attribute `written`."""
+    """The attribute `written` of a function of groups: the aggregates that it computes, and their arguments' types."""
 
     aggregates: tuple[Aggregate, ...]
     types: tuple[Type | None, ...]
@@ -73,7 +73,8 @@ def addends_of(
 ) -> tuple[Addend, ...]:
     """Return the counts and sums among aggregates, for traces. `places` has each number's place in a group's value.
 
-    An average gives two addends, its sum and its count. At its place is the mean or, in a fold's state, the total.
+    An average gives two addends: its sum and its count. At the average's place is the mean or, in a fold's state, the
+    total.
     """
     found: list[Addend] = []
     for number, (aggregate, type, place) in enumerate(zip(aggregates, types, places, strict=True)):
@@ -196,7 +197,7 @@ def _average(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _order(type: Type) -> Callable[[Any], Any] | None:
-    """Return a sort key for values of a type whose NaN is the greatest; None if Python's order is right."""
+    """Return a sort key that makes NaN the greatest value of a type; None if the type needs no sort key."""
     return (lambda value: (value != value, value)) if type.floating else None
 
 
@@ -219,7 +220,7 @@ def _any(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
 
 
 def _only(type: Type) -> Callable[[Sequence[tuple[Any, int]]], Any]:
-    """Return the function of a scalar subquery's value: the only value, or null. It raises DataError for several."""
+    """Return a function that returns the only value of a scalar subquery, or null, and raises DataError for several."""
 
     def only(pairs: Sequence[tuple[Any, int]]) -> Any:
         if sum(weight for _, weight in pairs) > 1:

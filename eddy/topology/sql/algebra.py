@@ -112,7 +112,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Valid(Node):
-    """The rows for which the present time is at or after all of `from_`, and before all of `until`."""
+    """The rows of the input for which the present time is at or after all of `from_`, and before all of `until`."""
 
     input: Node
     from_: tuple[Expr, ...]
@@ -122,7 +122,7 @@ class Valid(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Project(Node):
-    """The values of `exprs` for each row."""
+    """A row with the values of `exprs` for each row of the input."""
 
     input: Node
     exprs: tuple[Expr, ...]
@@ -130,7 +130,7 @@ class Project(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Series(Node):
-    """Each row once for each number of a series, which is appended. `bounds` are first number, last number and step."""
+    """Each row once for each number of a series, with the number appended. `bounds`: first and last number, step."""
 
     input: Node
     bounds: tuple[Expr, Expr, Expr]
@@ -155,7 +155,7 @@ class InSessions(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Product(Node):
-    """All combinations of rows of `inputs` for which all `conditions` are true. `names` are for the join steps."""
+    """All combinations of rows of `inputs` for which all `conditions` are true. `names` name the join steps."""
 
     inputs: tuple[Node, ...]
     conditions: tuple[Expr, ...] = ()
@@ -164,7 +164,7 @@ class Product(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node):
-    """The pairs of rows whose keys are equal and not null. The planner makes it from a Product of two inputs."""
+    """The pairs of rows whose keys are equal and not null. The planner makes a Join from a Product of two inputs."""
 
     left: Node
     right: Node
@@ -184,7 +184,7 @@ class Outer(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semi(Node):
-    """The rows of `left` whose key a row of `right` has, too. A key with a null matches only if `nulls`."""
+    """The rows of `left` for which `right` has a row with an equal key. A key with a null matches only if `nulls`."""
 
     left: Node
     right: Node

@@ -42,11 +42,11 @@ class Subqueries(Protocol):
     """Binds the subqueries in expressions."""
 
     def __call__(self, node: exp.Expr, binder: "Binder") -> Expr:
-        """Return the operation `subquery` for EXISTS, IN or a scalar subquery. Raises: TopologyError."""
+        """Return an expression `subquery` for EXISTS, IN or a scalar subquery. Raises: TopologyError."""
 
 
 class Binder:
-    """Binds the expressions of one query to the columns of its scope. `place` names the clause in messages.
+    """Binds the expressions of one query to the columns in its scope. `place` is the name of the clause in messages.
 
     `no_time` is None where conditions on the present time are allowed; elsewhere it says how to write them instead.
     """

@@ -17,7 +17,7 @@ __all__ = ["WholePostgres"]
 
 
 def _whole(name: str, build: Callable[..., exp.Expr]) -> Callable[..., exp.Expr]:
-    """Return a builder of a function's node that builds an unknown function's call if an argument would be lost."""
+    """Return a builder of a function's node; it builds the call of an unknown function if an argument would be lost."""
 
     def built(args: Iterable[exp.Expr], **options: Any) -> exp.Expr:
         given = list(args)

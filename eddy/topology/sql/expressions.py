@@ -42,8 +42,9 @@ class Expr:
 
     `value` is a column's index, a literal's value, or the `Call` of a call. `where` is the node's place in the text.
 
-    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct. There are also
-    aggregate, which only its group computes, and subquery, which a join replaces by a column.
+    The operations are column, literal, call, and, or, not, case, coalesce, is-null and distinct. Two more operations
+    have
+    no value of their own: a group computes an aggregate, and a join replaces a subquery by a column.
     """
 
     op: str
@@ -55,7 +56,8 @@ class Expr:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The expressions of a function, as its attribute `written`, for other engines that evaluate them themselves.
+    """The attribute `written` of a function: its expressions, for other engines, which evaluate the expressions
+    themselves.
 
     `shape` and `columns` are as in `rows_of`. `test` says that the function tests if all its expressions are true.
     """
@@ -110,7 +112,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
-    """Return the conditions whose conjunction is `expr`."""
+    """Return the conditions that AND joins in the expression `expr`."""
     return [part for arg in expr.args for part in conjuncts(arg)] if expr.op == "and" else [expr]
 
 
@@ -120,7 +122,7 @@ def is_cheap(expr: Expr) -> bool:
 
 
 def rows_of(parameters: str, columns: Sequence[str], *shape: Sequence[Expr] | None) -> Callable[..., Any]:
-    """Make a function of `parameters` that returns a tuple of values for each of `shape`, and `row` itself for None.
+    """Make a function of `parameters` that returns the tuple of the values of each part of `shape`; `row` for a None.
 
     `columns` has the Python code of each column. With one shape the function returns the tuple, with two a pair.
     """
@@ -143,7 +145,7 @@ _DEEPEST = 30  # Python's parser allows at most 200 nested parentheses
 
 
 class PythonWriter:
-    """Writes expressions as Python code. Constants and functions are given to the code under names, not as text.
+    """Writes expressions as Python code. The code reads constants and functions by names, not as text.
 
     `columns` has the Python code of each column, which reads `parameters`. `names` has the objects by their names.
     """
@@ -284,7 +286,7 @@ def _nullable(expr: Expr) -> bool:
 
 
 def _named(function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """Return the function with a change: its errors name the place in the text."""
+    """Return the function, changed so: its errors name the place in the text."""
 
     def called(*args: Any) -> Any:
         try:

@@ -21,14 +21,14 @@ _State = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """The aggregates whose row a function makes from their state, as its attribute `written`."""
+    """The attribute `written` of a function that makes a group's row from its state: the group's aggregates."""
 
     grouped: Grouped
 
 
 @dataclass(frozen=True)
 class Fold:
-    """The functions on a group's state. The state has a count for each aggregate, with a total for sum and avg."""
+    """The functions on a group's state. The state has a count for each aggregate, and also a total for sum and avg."""
 
     types: tuple[Type, ...]
     initial: Callable[[], _State]

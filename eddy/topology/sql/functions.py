@@ -30,7 +30,7 @@ class Call:
     """The implementation of a call: a Python function, or Python source with `{0}`, `{1}` for its arguments.
 
     A result of `template` that is not from -limit to limit - 1 is out of range. `raises` says that the function may
-    raise DataError, to which the place in the text is then added. `target` is the type of a cast; the type of the
+    raise DataError; the place in the text is then added to the error. `target` is the type of a cast; the type of the
     cast's expression may be wider.
     """
 
@@ -102,12 +102,12 @@ def _arithmetic() -> Iterator[tuple[tuple[str, str], Call]]:
 
 
 def _of_numerics(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Decimal, Decimal], Decimal]:
-    """Return the function with a change: a result that is out of range is an error."""
+    """Return the function, changed so: a result that is out of range is an error."""
     return lambda one, other: arithmetic.in_range(function(one, other))
 
 
 def _bounded(function: Callable[[int, int], int], limit: int) -> Callable[[int, int], int]:
-    """Return the function with a change: the one quotient out of range, the least number divided by -1, is an error."""
+    """Return the function, changed so: the one quotient out of range, the least number divided by -1, is an error."""
 
     def divide(dividend: int, divisor: int) -> int:
         found = function(dividend, divisor)
@@ -127,7 +127,7 @@ _FLOATING: dict[str, Callable[[float, float], float]] = {
 
 
 def _rounded(function: Callable[[float, float], float], single: bool) -> Callable[[float, float], float]:
-    """Return the function with a change: its result has the type's precision, and every NaN is the same object."""
+    """Return the function, changed so: its result has the type's precision, and every NaN is the same object."""
     if single:
         fit = cast_function(DOUBLE, REAL)
         assert fit is not None
@@ -162,7 +162,7 @@ def _one(name: str, function: Callable[..., Any], result: Type, *parameters: Typ
 
 
 def _each(name: str, **functions: Callable[..., Any]) -> list[Overload]:
-    """Return an overload for each type, in this order, from the type to itself. Every NaN is the same object."""
+    """Return an overload for each type, with arguments and result of this type. Every NaN is the same object."""
     types = {Type(kind): function for kind, function in functions.items()}
     return [
         Overload((type,), type, Call(name, _of_float(function) if type.floating else function, raises=True))

@@ -85,7 +85,7 @@ class _Step:
 
 
 def _nonlinear(node: Node) -> tuple[str, ...]:
-    """Return a text for each input of a node: its place in the step if the node is not linear in it, else empty."""
+    """Return a text for each input of a node: empty if the node is linear in it, else the input's place in the step."""
     match node:
         case Distinct():
             return (f"{'inside of UNION' if isinstance(node.input, Union) else 'below DISTINCT'} of its step",)

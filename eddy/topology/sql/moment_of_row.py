@@ -1,4 +1,4 @@
-"""The moments of a row at which its conditions on the present time begin and end to be true, as functions."""
+"""Functions that return the moments at which a row's conditions on the present time become true, and end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = ["MomentOfRow"]
 class MomentOfRow:
     """Returns the earliest of the moments in `values(row, value)` if `first`, else the latest.
 
-    A null among them means that the row is never true. Moments are limited to the years from 1970 to 9999.
+    If a moment is null, the row is never true. Moments are limited to the years from 1970 to 9999.
     """
 
     values: Callable[[Any, Any], tuple[int | None, ...]]

@@ -38,7 +38,7 @@ def step_name(*parts: str) -> str:
 
 
 class StepNames:
-    """Chooses each step's name, and each name once. `reset` forgets the names of removed steps, chosen after `mark`."""
+    """Chooses the names of steps, each name once. `reset` forgets the names of removed steps, chosen after `mark`."""
 
     def __init__(self, avoided: frozenset[str] = frozenset()) -> None:
         self._avoided = avoided

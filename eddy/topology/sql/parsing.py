@@ -146,7 +146,7 @@ def created_query(text: StatementText) -> tuple[str, StatementText | None]:
 
 @dataclass
 class _Level:
-    """A bracket that is open, outermost first: `selects` if it has a SELECT, `listed` while a list of tables is open.
+    """An open bracket in a statement. `selects`: it has a SELECT; `listed`: a list of tables in it is not at its end.
 
     Only after a SELECT does FROM name tables, in contrast to `extract(year FROM t)`.
     """
@@ -156,7 +156,7 @@ class _Level:
 
 
 def named_tables(text: StatementText) -> list[str]:
-    """Return the names after FROM and JOIN, and after commas there, of tables that the text itself does not define."""
+    """Return the names of tables after FROM and JOIN, and after their commas, that the text itself does not define."""
     tokens = _tokens(text)
     found: list[str] = []
     levels, awaited = [_Level()], False  # a level for each open bracket, the outermost first

@@ -45,7 +45,7 @@ class Planner:
         self._blocks: set[Block] = set()
 
     def plan(self, node: Node) -> Node:
-        """Return a node that has the same rows and is planned."""
+        """Return a planned node that has the same rows as this node."""
         return self._push(node, ())
 
     def _push(self, node: Node, conditions: Sequence[Expr]) -> Node:
@@ -90,7 +90,7 @@ class Planner:
             block.bindings[:] = [(name, self.plan(definition)) for name, definition in block.bindings]
 
     def _through(self, node: Series | InWindows | Group, conditions: Sequence[Expr], passed: Sequence[Expr]) -> Node:
-        """Push conditions below a node. `passed` has the input's expression for each column that it passes on."""
+        """Push conditions below a node. `passed` has the input's expression for each column that the node passes on."""
         below: list[Expr] = []
         above: list[Expr] = []
         for condition in conditions:
@@ -160,7 +160,7 @@ class _Chain:
         self._places = {i: i for i in range(len(inputs[0].columns))}
 
     def joined(self) -> Node:
-        """Join all inputs; return the rows of the product, with the columns in the product's order."""
+        """Join all inputs of the product; return the joined rows, with their columns in the order of the inputs."""
         rest = list(range(1, len(self._inputs)))
         while rest:
             k = next((k for k in rest if any(self._link(c, k) for c in self._conditions)), rest[0])

@@ -100,7 +100,7 @@ class QueryBinder(QueryBinding):
         return environment
 
     def _inner_block(self, path: str) -> str:
-        """Return the name of a block in the query at `path`; a second one may be in parentheses."""
+        """Return the name of a block in the query at `path`. A second block of the query may be in parentheses."""
         taken = sum(name.startswith(f"{path}-block") for name in self._blocks)
         name = f"{path}-block-{taken + 1}" if taken else f"{path}-block"
         self._blocks.add(name)
@@ -109,7 +109,7 @@ class QueryBinder(QueryBinding):
     def called(self, block: str) -> str:
         """Return the name of a block for errors: the names of the bindings whose definitions contain it.
 
-        If several blocks have this name, it is the block's position.
+        If several blocks have this name, the block's position in the text is its name.
         """
         name = ".".join(self.definitions)
         if name in self._blocks:
@@ -225,7 +225,7 @@ class _Select:
         self._plain = Binder(scope, "GROUP BY", subqueries)
 
     def bound(self, applied: Applied, correlation: Correlation, environment: QueryContext) -> Node:
-        """Return the SELECT's node. Correlated columns are appended, and their outer sides put in `environment`."""
+        """Return the SELECT's node. Correlated columns are appended; their outer sides are added to `environment`."""
         names, exprs = self._columns()
         extra = [self._ordering(part, names, exprs) for part in self._order]
         exprs += extra
@@ -290,7 +290,7 @@ class _Select:
         conditions: list[Expr],
         links: Sequence[Expr],
     ) -> tuple[list[Expr], list[Expr]]:
-        """Add a Group by its keys and by `links` to the enclosing query; return columns and conditions over it."""
+        """Add a Group by its keys and `links` to the enclosing query; return columns and conditions over the Group."""
         keys = [*links, *applied.values(self._keys(names, exprs))]
         refuse_outer(self._text, *keys)
         found: list[Expr] = []

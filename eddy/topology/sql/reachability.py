@@ -24,7 +24,7 @@ START = (False, None)
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """The rows of `node` as edges from `key` to `to`."""
+    """Edges from `key` to `to`, one for each row of `node`."""
 
     node: Node
     key: Expr

@@ -84,7 +84,7 @@ def _definition(queries: QueryBinding, definition: Definition, path: str, enviro
 
 
 def with_recursive(queries: QueryBinding, found: exp.With, path: str, environment: QueryContext) -> QueryContext:
-    """Return the context of the query after WITH RECURSIVE, some of whose queries name themselves."""
+    """Return the context of the query after a WITH RECURSIVE in which some queries name themselves."""
     names = [folded(cte.args["alias"].args["this"]) for cte in parts_of(found)]
     for index, cte in enumerate(parts_of(found)):
         own, later = names[index], set(names[index + 1 :])
@@ -178,7 +178,7 @@ def _refusal(queries: QueryBinding, name: str) -> Callable[[Variable, str], Topo
 def _union(seed: Node, step: Node, name: str, distinct: bool) -> Shared:
     """Return the union of seed and step without a recursion, for a step that does not read its own table.
 
-    The table that its text names is then a query inside the step with the same name.
+    The table that the step's text names is then a query inside the step with the same name.
     """
     both: Node = Union(columns=seed.columns, name=name, inputs=(seed, step))
     if distinct:

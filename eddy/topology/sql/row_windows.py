@@ -25,7 +25,8 @@ _BIGINT = LIMITS["bigint"]
 class FixedWindows:
     """Windows of `size` that begin every `advance`, one of them at `offset`; all three in milliseconds.
 
-    `place` is the place of the time in a row, `timestamps` says that it is a timestamp, `where` is the call's place.
+    `place` is the index of the time in a row; `timestamps`: the time is a timestamp; `where` is the call's place in the
+    text.
     """
 
     place: int
@@ -38,7 +39,7 @@ class FixedWindows:
 
 @dataclass(frozen=True, slots=True)
 class SessionsOfRows:
-    """Sessions of rows, each within `gap` milliseconds of the row before. The other fields are as in FixedWindows."""
+    """Sessions of rows, each less than `gap` milliseconds after the previous row. See FixedWindows for other fields."""
 
     place: int
     gap: int
@@ -47,7 +48,7 @@ class SessionsOfRows:
 
 
 def fixed_windows(windows: FixedWindows) -> Callable[[Any], Iterator[Any]]:
-    """Return a function that yields a row once in each of its windows, earliest first. It has `windows` as `written`.
+    """Return a function that yields a row once for each of its windows, earliest first. Its `written` is `windows`.
 
     Raises: DataError for a window whose start or end cannot be represented as a time.
     """

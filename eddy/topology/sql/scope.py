@@ -27,7 +27,7 @@ _NO_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A column that a name can mean: `table.name`, and also `name`, unless it is `hidden` because USING merged it."""
+    """A column that `table.name` can mean, and also `name`, unless the column is `hidden` because USING merged it."""
 
     table: str
     name: str
@@ -60,7 +60,7 @@ class ColumnScope:
         self.text, self.seen, self.environment = text, list(seen), environment
 
     def resolve(self, node: exp.Column) -> Expr:
-        """Return the column of a name; of the enclosing query, as operation `outer`. Raises: TopologyError."""
+        """Return the column of a name; an operation `outer` if it is the enclosing query's. Raises: TopologyError."""
         found = self.find(node)
         if found is not None:
             return replace(found, where=self.text.where(node))

@@ -13,13 +13,13 @@ __all__ = ["SeriesBounds", "series_function"]
 
 @dataclass(frozen=True, slots=True)
 class SeriesBounds:
-    """The bounds of a series, as an attribute `written` of its function."""
+    """The attribute `written` of a series's function: the bounds of the series."""
 
     bounds: Written
 
 
 def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
-    """Return a function that yields a row with each number of its series appended; none if a bound is null."""
+    """Return a function that yields a row once for each number of its series, appended; no row if a bound is null."""
 
     def series(row: Any) -> Iterator[Any]:
         first, last, step = bounds(row)

@@ -56,7 +56,7 @@ def from_clause(queries: QueryBinding, select: exp.Select, path: str, environmen
 def _joined(
     queries: QueryBinding, first: exp.Expr, joins: Sequence[exp.Join], path: str, environment: QueryContext
 ) -> Source:
-    """Bind tables followed by joins. A comma binds less tightly than JOIN."""
+    """Bind a table and the joins after it. A comma binds less tightly than JOIN."""
     left = _item(queries, first, path, environment)
     before: Source | None = None
     for join in joins:

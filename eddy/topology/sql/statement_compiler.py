@@ -112,7 +112,7 @@ class StatementCompiler:
                 return self._mapped(relation, node, key, value, side)
 
     def _mapped(self, relation: Rows, node: Node, key: Exprs, value: Exprs, side: str = _BY_VALUE) -> Rows:
-        """Return the mapped rows of a relation, or the relation itself if the mapping changes nothing."""
+        """Return a relation's rows with this key and value, or the relation itself if they are the same rows."""
         if side == _BY_VALUE and not key and _is_whole(value, len(node.columns)):
             return relation
         whole = None if _is_whole(value, len(node.columns)) else value
@@ -151,7 +151,7 @@ class StatementCompiler:
         return found if nulls or not key or all(_never_null(expr) for expr in key) else found.filter(_without_null)
 
     def _semi(self, node: algebra.Semi, key: Exprs, value: Exprs) -> Rows:
-        """Return a Semi as a join with each key once, and an Anti as all rows minus the rows of the Semi."""
+        """Return the rows of a Semi, by a join with each key once, or of an Anti, by all rows minus the Semi's rows."""
         name = self._names.take(node.name, "match")
         needed = sorted({i for expr in (*key, *value, *node.left_key) for i in columns_of(expr)})
         base = algebra.Project(
@@ -224,7 +224,7 @@ class StatementCompiler:
         return constant(self._builder, rows, name, row_serde(()), serde).at_one_owner(name)
 
     def _repeated(self, node: algebra.Series | algebra.InWindows | algebra.Limit) -> Rows:
-        """Return each row with each number of its series or each of its windows; for Limit, the first rows."""
+        """Return each row once for each number of its series, or for each of its windows; for Limit, the first rows."""
         function: Any
         match node:
             case algebra.Limit():
@@ -237,7 +237,7 @@ class StatementCompiler:
         return rows.flat_map_values(function, None, _serde(all_columns(node)))
 
     def _first(self, node: algebra.Limit) -> Rows:
-        """Return a relation with one row, whose value is the tuple of the first rows of all."""
+        """Return a relation with one row, whose value is the tuple of the first rows of the node."""
         groups = self.rows(node.input).group_by_key(row_serde(()))
         return groups.top_k(node.first.most, self._names.take(node.name), node.first.order).to_relation()
 
@@ -251,7 +251,7 @@ class StatementCompiler:
         return self._emit(node, all_columns(node), ())
 
     def _valid(self, node: algebra.Valid) -> Rows:
-        """Return the rows as keys, each at its key's owner, while the present time is between its moments."""
+        """Return the rows as keys, each at its key's owner, while the present time is between the row's moments."""
         if self._loops:
             raise TopologyError(
                 f"sql '{self._name}' {node.where}: now() inside a recursive table, where no time passes; put the "
@@ -295,7 +295,7 @@ class StatementCompiler:
         return rows.reduce(function, name, _serde(node.keys), _serde(all_columns(node))), _BY_GROUP
 
     def _loop(self, node: algebra.Loop) -> tuple[Rows, str]:
-        """Return WITH RECURSIVE: a set for UNION, else a bag whose weights add up."""
+        """Return the rows of a WITH RECURSIVE: a set for UNION, or a bag for UNION ALL."""
         name = self._names.take(node.name)
         edges = edges_of(node) if not self._loops else None
         if edges is not None:
@@ -340,7 +340,7 @@ class StatementCompiler:
         return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
     def _so_far(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
-        """Return the present steps and taken names, before the steps inside a loop are built."""
+        """Return the steps and names that exist now, before the steps inside a loop are built."""
         return dict(self._done), self._names.mark()
 
     def _go_back(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:

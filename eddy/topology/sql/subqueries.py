@@ -69,7 +69,7 @@ class Correlation:
         self.outer: list[Expr] = []
 
     def take(self, parts: Iterable[Expr]) -> list[Expr]:
-        """Note the correlated conditions, and return all other conditions. Raises: TopologyError for no equality."""
+        """Note the correlated conditions; return the other conditions. Raises: TopologyError if one is no equality."""
         rest = []
         for part in parts:
             if not any(_outer_in(part)):
@@ -177,7 +177,7 @@ class Applied:
                 self.node = _filter(self.node, value)
 
     def during(self, moments: Moments, name: str) -> None:
-        """Keep the rows while the present time is between their moments."""
+        """Keep each row while the present time is between the row's moments."""
         node = self.node
         from_, until, where = moments.from_, moments.until, moments.where
         self.node = Valid(columns=node.columns, name=name, input=node, from_=from_, until=until, where=where)
@@ -207,7 +207,7 @@ class Applied:
         return self._split(expr)[1]
 
     def _split(self, expr: Expr) -> tuple[Node, Node, Node | None]:
-        """Return the rows for which EXISTS or IN is true, is false, and is unknown; None if none can be unknown."""
+        """Return the rows for which EXISTS or IN is true, is false, and is unknown; None if it cannot be unknown."""
         found, ours = expr.value, self._arguments(expr)
         rows = self.node = Shared(columns=self.node.columns, input=self.node)
         theirs = all_columns(found.node)

@@ -25,7 +25,7 @@ _OWN_QUERY = "put it into a query of its own: SELECT … FROM (…) AS q ORDER B
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a node. It notes which are read, but not if all are read, as by a walk over the tree."""
+    """The arguments of a node. It notes which arguments are read, but not a read of all, as by a walk over the tree."""
 
     __slots__ = ("read",)
 
@@ -44,7 +44,7 @@ class _Arguments(dict[str, Any]):
 
 
 class Unread:
-    """Notes, from now on, which arguments in these trees are read."""
+    """Notes which arguments in these trees are read after it was made."""
 
     def __init__(self, text: StatementText, roots: Iterable[exp.Expr]) -> None:
         self._text = text
@@ -130,7 +130,7 @@ def _words(node: exp.Expr, name: str, parts: list[exp.Expr]) -> str:
 
 
 def _is_plain(part: exp.Expr) -> bool:
-    """Return whether a part is an operand. A clause is none, since it begins with a keyword of its own."""
+    """Return whether a part is an operand. A clause is no operand, because it begins with a keyword of its own."""
     return isinstance(part, exp.Condition | exp.Identifier | exp.Var)
 
 

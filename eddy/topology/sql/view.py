@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 class View(Relation[Any, Row]):
-    """The rows of a statement: a relation whose values are tuples of `columns`, under the requested key."""
+    """The rows of a statement: a relation whose values are tuples of `columns`, and whose keys are as requested."""
 
     def __init__(
         self, rows: Relation[Any, Row], name: str, columns: Sequence[NamedColumn], errors: Relation[Any, Any] | None
@@ -39,7 +39,7 @@ class View(Relation[Any, Row]):
     def to_table(self, name: str | None = None) -> KTable[Any, Row]:  # type: ignore[override]  # two rows are an error
         """Return the view as a table, which has the one row of each key as its value.
 
-        The store is called `name`, by default like the view. Two rows with one key raise DataError, so use a key of
+        The store is called `name`, by default like the view. Two rows with equal keys raise DataError. So use a key of
         columns whose values differ between the view's rows.
         """
         name, view = name_or(name, f"{self._name}-table"), self._name

@@ -43,7 +43,7 @@ def create_view(
 def build(
     builder: Builder, statement: Statement, relations: Mapping[str, Relation[Any, Any]], name: str, names: StepNames
 ) -> tuple[Relation[Any, Row], StatementCompiler]:
-    """Return the rows of a statement over its tables' rows, under the empty key, and the compiler that made them."""
+    """Return the rows of a statement over its tables' rows, with the empty key, and the compiler that made them."""
     compiler = StatementCompiler(builder, relations, name, names)
     return compiler.rows(statement.node), compiler
 

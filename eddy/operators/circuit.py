@@ -57,6 +57,7 @@ class Output(Operator):
 
     def __init__(self, name: str, aside: Aside | None = None) -> None:
         self.name, self.aside = name, aside
+        self.asides = [] if aside is None else [aside]
         self.batches: list[Batch] = []
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
@@ -147,7 +148,7 @@ class Circuit:
             op.gate for op in operators if isinstance(op, Exchange | Waves | FactWaves | Constant | Marks)
         ]
         self.care = care or Care()
-        self.asides = [op.aside for op in placed if isinstance(op, Guarded | Output) and op.aside is not None]
+        self.asides = [aside for op in placed if isinstance(op, Guarded | Output) for aside in op.asides]
         self.loop_topics = frozenset(op.gate.topic for op in operators if isinstance(op, Waves | FactWaves))
         self.constants = [op for op in operators if isinstance(op, Constant)]
         self._told_once = [op for op in operators if isinstance(op, Constant | Marks)]
@@ -238,9 +239,7 @@ class Circuit:
     @property
     def may_set_aside(self) -> bool:
         """Whether the last `step`, or the commit after it, may have failed at an operator that can set rows aside."""
-        return bool(self.asides) and (
-            self.failed is None or isinstance(self.failed.operator, Guarded | Waves | FactWaves)
-        )
+        return bool(self.asides) and (self.failed is None or isinstance(self.failed.operator, Guarded | Recursive))
 
     def due(self, context: Context = OUTSIDE) -> bool:
         """Whether an epoch with this context has work even without input.
@@ -413,7 +412,7 @@ class Circuit:
 def _with_bodies(operators: Iterable[Operator]) -> Iterable[Operator]:
     for operator in operators:
         yield operator
-        body = getattr(operator, "body", None)
+        body = getattr(unguarded(operator), "body", None)
         if isinstance(body, Body | NestedBody):
             yield from _with_bodies(step.operator for step in body.steps)
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, keys_of
 from eddy.operators.context import Context
+from eddy.operators.errors.failed_pairs import merge_or_fail, without_failed_pairs
 from eddy.operators.errors.set_aside import Aside, only_written
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.matches import Bags, Lookup, Merge, matches, merged_matches
@@ -37,15 +38,6 @@ __all__ = ["Arrange", "Join", "Materialize", "StreamTableJoin", "TableJoin"]
 _KEY, _VALUE = itemgetter(0), itemgetter(1)
 _MANY = 256
 """If both sides have at least this many rows, equal rows are merged before the join."""
-
-
-class _Failed(tuple[Row, Exception | None]):
-    """Stands for the row of a pair that cannot be merged: the pair and its error.
-
-    The error is None if an equal pair is set aside already.
-    """
-
-    __slots__ = ()
 
 
 class Join(Operator):
@@ -80,27 +72,9 @@ class Join(Operator):
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the pairs (key, (left, right)) on which `merge` fails."""
-
-        def merge(key: Any, left: Any, right: Any) -> Row:
-            pair = (key, (left, right))
-            if aside.kept and aside.reason_of(pair):
-                return _Failed((pair, None))
-            try:
-                row = self._merge(key, left, right)
-                check_rows([row], self.name)
-                return row
-            except Exception as error:
-                return _Failed((pair, error))
-
         left, right = inputs
-        result = self._matched(left, right, merge, context.iteration)
-        failed = [type(row) is _Failed for row in result.rows]
-        for (pair, error), weight in compress(zip(result.rows, result.weights, strict=True), failed):
-            if error is None:
-                aside.again(pair, weight)
-            else:
-                aside.take(pair, weight, error)
-        return result.select([not one for one in failed]) if any(failed) else result
+        merge = merge_or_fail(aside, self._merge, self.name)
+        return without_failed_pairs(aside, self._matched(left, right, merge, context.iteration))
 
     @property
     def outside(self) -> Lookup:

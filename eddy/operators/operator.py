@@ -64,6 +64,8 @@ class Operator:
     """The number of inserted rows that the current epoch has dropped, if the operator drops rows; see `Keyed`."""
     follows_rows = False
     """Whether the operator makes each row from a single row and retracts none, so that `explore` finds all its rows."""
+    inputs_apart = False
+    """Whether `step_apart` sets aside rows of each input, so that the rows of the inputs have to be told apart."""
     left_due: Collection[int] = ()
     """The partitions with more due work than one step does, so that the next epoch continues with it."""
 

@@ -25,6 +25,7 @@ class FailingRecords:
     def __init__(self, parts: Parts, room: EpochRoom) -> None:
         self._parts, self._room = parts, room
         self._isolation: Isolation | None = None
+        parts.circuit.care.possible = parts.rejections.policy.leaves_out
 
     def __bool__(self) -> bool:
         return self._isolation is not None

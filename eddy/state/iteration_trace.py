@@ -37,6 +37,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         """Add rows with these weights at one time. The caller must not change the arguments until the epoch ends.
 
         Cost: a few dict operations a row.
+        Raises: TypeError for a row that cannot be hashed; the rows before it are added.
         """
         if not rows:
             return
@@ -44,6 +45,14 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
             self.get_many([key for key, _ in rows])
             self._touched.update(key for key, _ in rows)
         self._undo.append((rows, weights, time))
+        try:
+            self._add(rows, weights, time)
+        except TypeError:
+            added = next((place for place, row in enumerate(rows) if not _is_hashable(row)), len(rows))
+            self._undo[-1] = rows[:added], weights[:added], time
+            raise
+
+    def _add(self, rows: Sequence[tuple[K, V]], weights: Sequence[int], time: Any) -> None:
         fresh = self._fresh
         for (key, value), weight in zip(rows, weights, strict=True):
             cell = fresh.get(key)
@@ -149,3 +158,11 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
 
     def _changed_keys(self) -> set[K]:
         return self._touched
+
+
+def _is_hashable(row: tuple[Any, Any]) -> bool:
+    try:
+        hash(row)
+    except TypeError:
+        return False
+    return True

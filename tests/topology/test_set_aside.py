@@ -218,6 +218,118 @@ def without(values: Values, number: int) -> Values:
     return {key: row for key, row in values.items() if row[1] != number}
 
 
+class GraphProgram(Program):
+    """For each key, the nodes that are reached from its group over the numbers of the group."""
+
+    def topology(self) -> eddy.Topology:
+        topology = eddy.Topology("app")
+        table = topology.table("in", key=S, value=J, name="rows")
+        roots = table.to_relation().map(lambda key, row: (key, row[0]), name="roots", key=S, value=S)
+        edges = table.to_relation().map(lambda _, row: tuple(row), name="edges", key=S, value=N)
+        reached = topology.recursive_fixpoint(
+            roots=roots, edges=edges, expand=lambda _, n: [str(check(n))], name="reached", node=S
+        )
+        reached.group_by_key(key=S).count("sizes").to("out", key=S, value=N)
+        return topology
+
+
+def reached(values: Values) -> dict[str, int]:
+    found = {group: {n for n in numbers if n != BAD} for group, numbers in by_group(values).items()}
+    return {key: 1 + len(found[group]) for key, (group, _) in values.items()}
+
+
+def tree_summed(table: Any) -> Any:
+    small = table.filter(lambda _, row: row[1] < BIG, name="small").map_values(tuple, value=eddy.Native)
+    return small.tree_totals(parent=lambda _, row: "of " + row[0], own=lambda _, row: check(row[1]), name="totals")
+
+
+def of_trees(values: Values) -> dict[str, int]:
+    leaves = {key: n for key, (_, n) in values.items() if n not in (BAD, BIG)}
+    trees = {f"of {group}": sum(values[key][1] for key in leaves if values[key][0] == group) for group in "ab"}
+    return leaves | {tree: n for tree, n in trees.items() if tree[-1] in {values[key][0] for key in leaves}}
+
+
+def small_relation(table: Any) -> Any:
+    return relation(table).filter(lambda _, n: n < BIG, name="small")
+
+
+def small_sets(values: Values) -> dict[str, set[int]]:
+    return {group: set(numbers) for group, numbers in by_group(without(values, BIG)).items()}
+
+
+def counted_down_once(table: Any) -> Any:
+    """As `counted_down`, but each number once: by nested time."""
+    rows = small_relation(table).recursively(
+        lambda rows: (
+            rows.filter(lambda _, n: n > 0, name="above")
+            .map(lambda key, n: (key, check(n) - 1), name="lower", key=S, value=N)
+            .distinct("once")
+        ),
+        name="down",
+    )
+    return rows.distinct("all").group_by_key(key=S, value=N).count("sizes")
+
+
+def down_once(values: Values) -> dict[str, int]:
+    return {
+        group: len({m for n in numbers for m in range(n + 1) if n < BAD or m >= BAD})
+        for group, numbers in small_sets(values).items()
+    }
+
+
+def added(key: str, one: int, other: int) -> tuple[str, int]:
+    return key, min(check(one + other), 20)
+
+
+def closed(table: Any) -> Any:
+    """All sums of numbers of a group up to 20, without those that fail: a join with rows outside."""
+    rows = small_relation(table)
+    sums = rows.recursively(
+        lambda sums: sums.join(rows, added, name="add", key=S, value=N).distinct("once"), name="sums"
+    )
+    return sums.distinct("all").group_by_key(key=S, value=N).count("sizes")
+
+
+def closed_by_itself(table: Any) -> Any:
+    """The same sums: a join with the rows inside."""
+    sums = small_relation(table).recursively(
+        lambda sums: sums.join(sums, added, name="add", key=S, value=N).distinct("once"), name="sums"
+    )
+    return sums.distinct("all").group_by_key(key=S, value=N).count("sizes")
+
+
+def closure(values: Values) -> dict[str, int]:
+    return {group: len(sums_of(numbers, numbers)) for group, numbers in small_sets(values).items()}
+
+
+def closure_by_itself(values: Values) -> dict[str, int]:
+    return {group: len(sums_of(numbers, None)) for group, numbers in small_sets(values).items()}
+
+
+def sums_of(numbers: set[int], addends: set[int] | None) -> set[int]:
+    found: set[int] = set()
+    more = numbers
+    while more - found:
+        found |= more
+        more = {min(a + b, 20) for a in found for b in (addends or found) if a + b != BAD}
+    return found
+
+
+def one_below(table: Any) -> Any:
+    """The rows, and the number below the greatest of each group."""
+
+    def below(_: str, numbers: Any) -> list[int]:
+        return [check(max(numbers)) - 1] if max(numbers) > 0 else []
+
+    rows = small_relation(table).recursively(lambda rows: rows.reduce(below, name="greatest"), name="with-one")
+    return rows.group_by_key(key=S, value=N).count("sizes")
+
+
+def with_one_below(values: Values) -> dict[str, int]:
+    found = by_group(without(values, BIG))
+    return {group: len(numbers) + (max(numbers) not in (0, BAD)) for group, numbers in found.items()}
+
+
 PROGRAMS = [
     Program("state", lambda table: of_groups(table).reduce(lambda a, b: a + b, lambda a, b: a - b, "sums"), summed),
     Program("sink", loosely, summed),
@@ -233,6 +345,12 @@ PROGRAMS = [
     Program("collect", collected, of_two),
     Program("distinct", different, kinds),
     ViewProgram("view", lambda table: table, alone),
+    GraphProgram("graph", lambda table: table, reached),
+    Program("tree", tree_summed, of_trees),
+    Program("nested", counted_down_once, down_once),
+    Program("nested lookup", closed, closure),
+    Program("nested join", closed_by_itself, closure_by_itself),
+    Program("nested reduce", one_below, with_one_below),
 ]
 
 numbers = st.sampled_from([0, 1, 2, BAD, BAD + 2, BIG])

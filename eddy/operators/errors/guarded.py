@@ -12,15 +12,22 @@ __all__ = ["Guarded", "unguarded"]
 
 
 class Guarded(Operator):
-    """Wraps an operator, to set aside the rows on which its function fails if the epoch's `Care` is on."""
+    """Wraps an operator, to set aside the rows on which its function fails if the epoch's `Care` is on.
 
-    def __init__(self, operator: Operator, aside: Aside) -> None:
+    `asides` has the memory of the operator's rows, or one for each of its inputs. If `nested`, the operator is in a
+    loop by nested time, and rows are set aside by iteration.
+    """
+
+    def __init__(self, operator: Operator, aside: Aside, nested: bool = False) -> None:
         self.name, self.operator, self.aside = operator.name, operator, aside
-        self._care = aside.care
+        self.asides = (aside, *aside.others)
+        self._care, self._nested = aside.care, nested
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Step the operator: by `step_apart` if the epoch sets rows aside, or if some are set aside already."""
-        if self._care.on or self.aside.kept:
+        if self._care.on or self.aside.kept or (self.aside.others and any(one.kept for one in self.aside.others)):
+            if self._nested:
+                self.aside.iteration = context.iteration
             return self.operator.step_apart(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)
 

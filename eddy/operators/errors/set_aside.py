@@ -5,7 +5,8 @@
 A, the rows set aside with their weights, is stored in the application's metadata. A row is set aside at the step whose
 function fails on it. So A is a function of the rows that reach the step: it does not matter which worker made them, in
 which epochs, or whether they were sent through a topic. A retraction finds its row in A and cancels it there, even if
-the function was corrected in between. Facts are never retracted, so they are reported and not stored in A.
+the function was corrected in between. Facts are never retracted, so they are reported and not stored in A. In a loop
+by nested time A has weights by iteration, and a row stays in A until each of them is 0.
 
 If one value is computed from all rows of a key (a fold's state, a table's sink), and this value cannot be written, the
 key is *withheld*: it has no row downstream until its value can be written.
@@ -15,6 +16,7 @@ changes of the current epoch.
 """
 
 from ast import literal_eval
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -52,15 +54,19 @@ _JSON: Serde[Any] = Json()
 
 
 class Care:
-    """Whether the running epoch sets rows aside; otherwise a row that fails undoes the epoch."""
+    """Whether the running epoch sets rows aside; otherwise a row that fails undoes the epoch.
 
-    on = False
+    `possible`: by the error policy, an epoch that is undone is repeated so that it sets rows aside.
+    """
+
+    on = possible = False
 
 
 class KeptRow(msgspec.Struct, frozen=True):
     """A row set aside, or a key withheld, in the application's metadata.
 
-    `weight` is the row's weight, 1 for a key. `body` is the value of a fold that its state cannot write, as `repr`.
+    `weight` is the row's weight, 1 for a key. `body` is the value of a fold that its state cannot write, as `repr`; in
+    a loop by nested time it has the row's weights by iteration, whose sum is `weight`.
     """
 
     weight: int
@@ -92,6 +98,7 @@ class Found(NamedTuple):
     reason: str
     time: int
     remembered: bool
+    iteration: Any = None
 
 
 @dataclass(eq=False)
@@ -99,7 +106,9 @@ class Aside:
     """The rows that one step has set aside, and the keys that it withholds.
 
     `home` returns the partition of a key, or an owned partition if this worker does not own the key's partition. `key`
-    and `value` are the serdes of the step's input rows.
+    and `value` are the serdes of the step's input rows. If the rows of several inputs have to be told apart, `rows` is
+    the input's mark in identities, and `others` has the memories of the further inputs. In a loop by nested time
+    `iteration` is the time of the step; elsewhere it is None.
     """
 
     step: str
@@ -109,6 +118,9 @@ class Aside:
     value: Serde[Any]
     care: Care
     facts: bool = False
+    rows: bytes = _ROW
+    others: Sequence["Aside"] = ()
+    iteration: Any = None
     kept: dict[bytes, KeptRow] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
     _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
@@ -116,11 +128,11 @@ class Aside:
     def identity(self, row: Row) -> bytes:
         """Encode a row, so that equal rows have equal bytes; of too many bytes for the metadata make a digest."""
         key = written(row[0], self.key)
-        return _short(_ROW + len(key).to_bytes(4, "big") + key + written(row[1], self.value))
+        return _short(self.rows, len(key).to_bytes(4, "big") + key + written(row[1], self.value))
 
     def identity_of_key(self, key: Any) -> bytes:
         """As `identity`, of a withheld key."""
-        return _short(_KEY + written(key, self.key))
+        return _short(_KEY, written(key, self.key))
 
     def reason_of(self, row: Row) -> str:
         """Return the reason why an equal row is set aside; empty if no equal row is."""
@@ -166,7 +178,9 @@ class Aside:
         self._add(row, weight, reason_in(self.step, error), time, False)
 
     def _add(self, row: Row, weight: int, reason: str, time: int, remembered: bool) -> None:
-        self.found.append(Found(self.identity(row), row, weight, reason, time, remembered))
+        if self.iteration is not None:
+            time = 0  # a loop merges equal rows, and adds queued rows of earlier epochs
+        self.found.append(Found(self.identity(row), row, weight, reason, time, remembered, self.iteration))
 
     # Keys
 
@@ -194,6 +208,27 @@ class Aside:
             identity = self.identity_of_key(key)
             if identity in self.kept or identity in self._held:
                 self._held[identity] = None
+
+    def withhold_in_iteration(self, key: Any, value: Any, error: Exception) -> None:
+        """Withhold a key in this iteration of nested time. Raises: as `withhold`."""
+        identity = self.identity_of_key(key)
+        before = self._held_now(identity)
+        if before is None and not self.care.on:
+            raise error
+        reason = reason_in(self.step, error)
+        times = {*(literal_eval(before.body) if before else ()), self.iteration}
+        self._held[identity] = KeptRow(1, self._home(key), _told(repr(key)), _told(reason), repr(sorted(times)))
+        if before is None:
+            self.found.append(Found(identity, (key, value), 1, reason, 0, False))
+
+    def release_in_iteration(self, key: Any) -> None:
+        """Stop withholding a key in this iteration of nested time."""
+        if (self.kept or self._held) and (before := self._held_now(identity := self.identity_of_key(key))):
+            times = [time for time in literal_eval(before.body) if time != self.iteration]
+            self._held[identity] = msgspec.structs.replace(before, body=repr(times)) if times else None
+
+    def _held_now(self, identity: bytes) -> KeptRow | None:
+        return self._held[identity] if identity in self._held else self.kept.get(identity)
 
     def withheld_anew(self) -> list[Any]:
         """The keys that the epoch has begun to withhold."""
@@ -240,12 +275,21 @@ class Aside:
         for one in self.found:
             if one.remembered:
                 before = news[one.identity] if one.identity in news else self.kept.get(one.identity)
-                weight = one.weight + (before.weight if before else 0)
-                partition = before.partition if before else self._home(one.row[0])
-                news[one.identity] = (
-                    KeptRow(weight, partition, _told(repr(one.row[0])), _told(one.reason)) if weight else None
-                )
+                news[one.identity] = self._with(before, one)
         return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
+
+    def _with(self, before: KeptRow | None, one: Found) -> KeptRow | None:
+        """Return the entry of a row after `one` was added to it; None if nothing is left of it."""
+        weight = one.weight + (before.weight if before else 0)
+        partition = before.partition if before else self._home(one.row[0])
+        body = ""
+        if one.iteration is not None:
+            weights = Counter(dict(literal_eval(before.body)) if before and before.body else {})
+            weights[one.iteration] += one.weight
+            body = repr(sorted((time, n) for time, n in weights.items() if n))
+        if not weight and body in ("", "[]"):
+            return None
+        return KeptRow(weight, partition, _told(repr(one.row[0])), _told(one.reason), body)
 
     def commit(self) -> None:
         """Apply the epoch's changes, which are in the log, to `kept`."""
@@ -264,15 +308,17 @@ class Aside:
     def recall(self, memories: Iterable[tuple[Located, KeptRow]]) -> None:
         """Replace all entries by the metadata's entries for the owned partitions."""
         self.rollback()
-        self.kept = {where.identity: kept for where, kept in memories}
+        mine = (self.rows, _KEY) if self.rows == _ROW else (self.rows,)
+        self.kept = {where.identity: kept for where, kept in memories if where.identity.startswith(mine)}
 
     def _home(self, key: Any) -> int:
         return self.home(written(key, self.key))
 
 
-def _short(identity: bytes) -> bytes:
+def _short(mark: bytes, encoded: bytes) -> bytes:
     """Return an identity as it is in the metadata."""
-    return identity if len(identity) <= _LONGEST_BYTES else identity[:1] + sha256(identity).digest()
+    identity = mark + encoded
+    return identity if len(identity) <= _LONGEST_BYTES else mark + sha256(identity).digest()
 
 
 def _told(text: str) -> str:

@@ -63,6 +63,9 @@ class Links:
         """Apply a delta of rows (node, edge)."""
         raise NotImplementedError
 
+    def check(self, node: Any, edge: Any) -> None:
+        """Call the author's functions for an edge. Raises: the error of a function, or of its result."""
+
     def children(self, node: Any) -> list[Any]:
         """The children of a node."""
         return [child for child, weight in pairs_of(self.out.get(node)) if weight > 0]
@@ -146,6 +149,11 @@ class TiedLinks(Links):
         self._ties.integrate(delta)
         news = list(map(best_tie, pairs, self._ties.get_many(pairs)))
         return self._relink(pairs, olds, news)
+
+    def check(self, node: Any, edge: Any) -> None:
+        """Find the ties of an edge. Raises: as `expand` and `weight` do; TypeError for a child that is not hashable."""
+        for tie in self._ties_of(node, edge):
+            hash(tie)
 
     def _relink(self, pairs: list[Row], olds: Sequence[Any], news: Sequence[Any]) -> LinkChanges:
         changes = LinkChanges([], [], [])

@@ -21,6 +21,8 @@ import msgspec
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
 from eddy.operators.endless import path_text
+from eddy.operators.errors.failing_inputs import errors_of, step_without_failing
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.graph.beyond import Beyond
 from eddy.operators.graph.cycles import Cycles
 from eddy.operators.graph.depths import Depths
@@ -40,6 +42,8 @@ class Ranked(Operator):
 
     Cost: proportional to the nodes whose depth or parent changes and their links, not to the size of the graph.
     """
+
+    inputs_apart = True
 
     def __init__(
         self,
@@ -106,6 +110,14 @@ class Ranked(Operator):
         if self._cycles is not None:
             self._tell_cycles(told, changes, moved.before, moved.now)
         return told.batch(max(roots.time, edges.time))
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the edges that the author's functions do not accept, and rows that the states cannot write."""
+        return step_without_failing(self, context, aside, inputs)
+
+    def row_errors(self, index: int, batch: Batch) -> Mapping[int, Exception]:
+        """Return the errors of roots, input 0, or edges, input 1, by the row's index."""
+        return errors_of(batch, self._links.check if index else lambda key, root: None)
 
     def _move_roots(self, roots: Batch) -> "_Moved":
         """Apply the delta of roots."""

@@ -19,6 +19,8 @@ from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
+from eddy.operators.errors.failing_inputs import errors_of, step_without_failing
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.graph.new_trees import cycle_of, new_trees
 from eddy.operators.operator import Operator, State
 from eddy.state.table_state import Table
@@ -100,6 +102,19 @@ class TreeTotals(Operator):
         gone += [(cycle[0], (CYCLE, cycle)) for cycle in mended if cycle not in cycles]
         come += [(cycle[0], (CYCLE, cycle)) for cycle in cycles if cycle not in mended]
         return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the rows that the author's functions do not accept, and rows whose sums cannot be written."""
+        return step_without_failing(self, context, aside, inputs)
+
+    def row_errors(self, index: int, batch: Batch) -> Mapping[int, Exception]:
+        """Return the errors of the rows that have no parent, or no number, by the row's index."""
+
+        def check(node: Any, value: Any) -> None:
+            hash((node, self._parent(node, value)))
+            self._own(node, value) + 0
+
+        return errors_of(batch, check)
 
     def _are_new(self, parents: Mapping[Any, Any], delta: Mapping[Row, int]) -> bool:
         """Whether neither the nodes of a delta nor their parents were there before."""

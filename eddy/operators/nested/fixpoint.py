@@ -26,7 +26,9 @@ from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.bound import Bound, columns_of
 from eddy.operators.context import Context
 from eddy.operators.endless import FIRST_LOOK, EndlessError, Repetition
+from eddy.operators.errors.guarded import Guarded, unguarded
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Budget
 from eddy.operators.nested.limit_errors import InnerLimit
 from eddy.operators.nested.operators import NestedLookupJoin, NestedOperator, Time
@@ -47,8 +49,13 @@ class NestedBody:
 
     def __init__(self, steps: Sequence[Step], slots: int, bindings: int, results: Sequence[int]) -> None:
         self.steps = steps
-        self._order = [(op, inputs, out, op if isinstance(op, NestedOperator) else None) for op, inputs, out in steps]
-        self._nested = [step.operator for step in steps if isinstance(step.operator, NestedOperator)]
+        bare = [unguarded(step.operator) for step in steps]
+        self._order = [
+            (operator, inputs, out, one if isinstance(one, NestedOperator) else None)
+            for (operator, inputs, out), one in zip(steps, bare, strict=True)
+        ]
+        self._nested = [one for one in bare if isinstance(one, NestedOperator)]
+        self._asides = [aside for op, *_ in steps if isinstance(op, Guarded) for aside in op.asides]
         self._values = [EMPTY] * slots
         self._bindings, self._results = bindings, results
         self._outside = range(0)
@@ -94,7 +101,7 @@ class NestedBody:
         """Return the joins that look up an input from outside; None if other steps read it, or if it is the seed."""
         slot = self._bindings + external
         readers = [step for step in self.steps if slot in step.inputs]
-        joins = [op for op in (step.operator for step in readers) if isinstance(op, NestedLookupJoin)]
+        joins = [op for op in (unguarded(step.operator) for step in readers) if isinstance(op, NestedLookupJoin)]
         looked_up = len(joins) == len(readers) and all(step.inputs == (step.inputs[0], slot) for step in readers)
         return joins if joins and looked_up and slot not in self._results else None
 
@@ -102,6 +109,18 @@ class NestedBody:
         """Undo the epoch."""
         for nested in self._nested:
             nested.forget_wave()
+
+    def undo(self) -> None:
+        """Undo the epoch, with the changes of states and the rows that were set aside."""
+        self.forget_waves()
+        for state in self.states():
+            state.rollback()
+        for aside in self.asides():
+            aside.rollback()
+
+    def asides(self) -> list[Aside]:
+        """The memories of the rows that steps inside have set aside."""
+        return [*self._asides, *(aside for loop in self.loops() for aside in loop.body.asides())]
 
     def states(self) -> list[State]:
         """The states of the operators inside."""

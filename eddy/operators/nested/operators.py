@@ -19,9 +19,11 @@ from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
 from eddy.operators.context import Context
 from eddy.operators.endless import EndlessError
+from eddy.operators.errors.failed_pairs import merge_or_fail, without_failed_pairs
+from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Budget
 from eddy.operators.keyed import Keyed, keyed
-from eddy.operators.matches import Lookup, matches, merged_matches
+from eddy.operators.matches import Lookup, Merge, matches, merged_matches
 from eddy.operators.operator import Operator, State
 from eddy.operators.reduce import Function
 from eddy.operators.stateless import check_rows
@@ -122,9 +124,13 @@ class _Join(NestedOperator):
                 of_work=True,
             )
 
-    def _leave(self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int) -> Batch:
+    def _leave(self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int, aside: Aside | None) -> Batch:
+        if aside is not None:
+            now = [self._set_aside(aside, time, batch) for batch in now]
         for at, (rows, weights) in pairs.by_time.items():
             batch = Batch(rows, weights, event_time)
+            if aside is not None:
+                batch = self._set_aside(aside, at, batch)
             if at == time:
                 now.append(batch)
             else:
@@ -132,6 +138,11 @@ class _Join(NestedOperator):
         result = concat([*self.later.pop(time, ()), *now])
         check_rows(result.rows, self.name)
         return result.consolidated(self.name) if len(result.rows) > _FEW else result
+
+    def _set_aside(self, aside: Aside, time: Time, batch: Batch) -> Batch:
+        """Set aside the failed pairs of an iteration."""
+        aside.iteration = time
+        return without_failed_pairs(aside, batch)
 
 
 class NestedLookupJoin(_Join):
@@ -148,7 +159,7 @@ class NestedLookupJoin(_Join):
         name: str,
         left: Trace[Any, Any],
         right: Lookup,
-        merge: Callable[[Any, Any, Any], Row],
+        merge: Merge,
         guard: Budget = _NO_GUARD,
     ) -> None:
         super().__init__(guard)
@@ -160,14 +171,21 @@ class NestedLookupJoin(_Join):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the matches of this iteration."""
+        return self._step(context.iteration, self._merge, *inputs)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the pairs (key, (left, right)) on which `merge` fails, in the iteration of their row."""
+        return self._step(context.iteration, merge_or_fail(aside, self._merge, self.name), *inputs, aside=aside)
+
+    def _step(self, time: Time, merge: Merge, *inputs: Batch, aside: Aside | None = None) -> Batch:
         left, right = map(keyed, inputs)
         pairs, now = _Pairs(), []
         if right.rows:
-            self._look_back(right, pairs)
+            self._look_back(right, merge, pairs)
         if left.rows:
-            now += self._matches(context.iteration, left)
-            self._left.integrate(left.rows, left.weights, context.iteration)
-        return self._leave(context.iteration, pairs, now, max(left.time, right.time))
+            now += self._matches(time, left, merge)
+            self._left.integrate(left.rows, left.weights, time)
+        return self._leave(time, pairs, now, max(left.time, right.time), aside)
 
     def explore(self, *inputs: Batch) -> Batch:
         """Return the matches of rows inside the loop. A pair on which the author's function raises makes no row."""
@@ -186,20 +204,20 @@ class NestedLookupJoin(_Join):
         """The keys of the rows inside the loop that the current epoch has changed."""
         return self._left.changed_keys()
 
-    def _matches(self, time: Time, left: Batch) -> list[Batch]:
+    def _matches(self, time: Time, left: Batch, merge: Merge) -> list[Batch]:
         """Return ΔL ⋈ R. If ΔL is large, it is joined in slices, and the budget is checked after each."""
         if len(left.rows) <= _SLICE:
-            return [matches(left, self._right, self._merge)]
+            return [matches(left, self._right, merge)]
         found, count = [], 0
         for start in range(0, len(left.rows), _SLICE):
             part = slice(start, start + _SLICE)
-            found.append(matches(Batch(left.rows[part], left.weights[part], left.time), self._right, self._merge))
+            found.append(matches(Batch(left.rows[part], left.weights[part], left.time), self._right, merge))
             count += len(found[-1].rows)
             self._check(time, count, left)
         return found
 
-    def _look_back(self, right: Batch, pairs: _Pairs) -> None:
-        merge, add = self._merge, pairs.add
+    def _look_back(self, right: Batch, merge: Merge, pairs: _Pairs) -> None:
+        add = pairs.add
         cells = self._left.get_many(list(keys_of(right.rows)))
         for (key, other), weight, cell in zip(right.rows, right.weights, cells, strict=True):
             if cell:
@@ -220,7 +238,7 @@ class NestedJoin(_Join):
         name: str,
         left: Trace[Any, Any],
         right: Trace[Any, Any],
-        merge: Callable[[Any, Any, Any], Row],
+        merge: Merge,
         guard: Budget = _NO_GUARD,
     ) -> None:
         super().__init__(guard)
@@ -232,8 +250,14 @@ class NestedJoin(_Join):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the matches of this iteration."""
+        return self._step(context.iteration, self._merge, *inputs)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the pairs (key, (left, right)) on which `merge` fails, in the iteration of their row."""
+        return self._step(context.iteration, merge_or_fail(aside, self._merge, self.name), *inputs, aside=aside)
+
+    def _step(self, time: Time, merge: Merge, *inputs: Batch, aside: Aside | None = None) -> Batch:
         left, right = map(keyed, inputs)
-        merge, time = self._merge, context.iteration
         pairs = _Pairs()
         if left.rows:
             self._left.integrate(left.rows, left.weights, time)
@@ -241,14 +265,14 @@ class NestedJoin(_Join):
         if right.rows:
             self._right.integrate(right.rows, right.weights, time)
             self._meet(time, right, self._left, lambda key, right, left: merge(key, left, right), pairs)
-        return self._leave(time, pairs, [], max(left.time, right.time))
+        return self._leave(time, pairs, [], max(left.time, right.time), aside)
 
     def _meet(
         self,
         time: Time,
         batch: Batch,
         others: Trace[Any, Any],
-        merge: Callable[[Any, Any, Any], Row],
+        merge: Merge,
         pairs: _Pairs,
     ) -> None:
         add = pairs.add
@@ -314,7 +338,29 @@ class NestedReduce(_Traced):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the changes of the results in this iteration."""
-        time, function = context.iteration, self._function
+        return self._step(context.iteration, self._function, *inputs)
+
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Withhold the keys on whose values the function fails: they have no row in these iterations."""
+
+        def made(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+            try:
+                result = self._function(key, values)
+            except Exception as error:
+                aside.withhold_in_iteration(key, values, error)
+                return {}
+            aside.release_in_iteration(key)
+            return result
+
+        def none_made(key: Any) -> dict[Any, int]:
+            aside.release_in_iteration(key)
+            return {}
+
+        return self._step(context.iteration, made, *inputs, none_made=none_made)
+
+    def _step(
+        self, time: Time, function: Function, *inputs: Batch, none_made: Callable[[Any], dict[Any, int]] = lambda _: {}
+    ) -> Batch:
         batch = self._take(time, inputs[0])
         keys = list(dict.fromkeys((*self.later.pop(time, ()), *keys_of(batch.rows))))
         rows: list[Row] = []
@@ -327,7 +373,7 @@ class NestedReduce(_Traced):
                 raise self._negative(time, key, bag)
             if bag and len(bag) > _FEW:
                 self._check_reads(time, key, len(bag))
-            difference = function(key, bag) if bag else {}
+            difference = function(key, bag) if bag else none_made(key)
             if made:
                 for value, weight in as_of(made, time, late).items():
                     difference[value] = difference.get(value, 0) - weight

@@ -14,8 +14,9 @@ again, and the states are the same as if no bound had been met.
 If no step of the loop changes keys, each key is a loop of its own, and is queued and withheld separately. Such a key is
 a *unit*; otherwise the whole loop is the unit.
 
-Queued input on which the author's function raises remains queued, too, because its records were committed earlier and
-cannot be rejected any more.
+Rows that cannot be processed are set aside inside the loop, at the steps that fail on them. Input from which a row
+follows that no step can set aside, such as a row that a state cannot write, is queued, too, if its records may have
+been committed earlier, because then they cannot be rejected any more.
 
 Invariant: the rows downstream are a function of the input, however it was cut into epochs, once no unit is *owed a
 try*. A unit is owed one if its last try ran out of rows or seconds, or was postponed. It is tried again when there is
@@ -26,10 +27,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from eddy.errors import DataError, EddyError
+from eddy.errors import EddyError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.context import Context, Wake
 from eddy.operators.endless import EndlessError
+from eddy.operators.errors.failing_inputs import check_changes, is_of_data
+from eddy.operators.errors.guarded import unguarded
+from eddy.operators.errors.set_aside import Aside, Care, netted
 from eddy.operators.exchange import Ownership
 from eddy.operators.nested.fixpoint import Fixpoint, Results
 from eddy.operators.nested.limit_errors import LimitBarrier, numbered
@@ -52,15 +56,20 @@ _ROWS_A_BUDGET = 50_000  # the number of queued rows for one more budget of an e
 class Outermost(Fixpoint):
     """Input: deltas from outside. Output: the deltas of the bindings, and last the deltas of a block's errors."""
 
+    inputs_apart = True
     queue: Queue
     given: Given
+    care: Care
     limits: LimitBarrier | None = None
     ownership: Ownership
 
-    def keep(self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership) -> "Outermost":
+    def keep(
+        self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership, care: Care
+    ) -> "Outermost":
         """Set the states of queued input, of the bindings' rows and of the limit's errors."""
-        self.queue, self.given, self.limits, self.ownership = queue, given, limits, ownership
+        self.queue, self.given, self.limits, self.ownership, self.care = queue, given, limits, ownership, care
         self._wait = self._waited = 0
+        self._checks_changes = self._queues_failing = False
         self._most: int | None = None
         self._ahead = self.body.ahead() if self._seeded else None
         self._lookups = [self.body.lookups(external) for external in range(queue.inputs)]
@@ -111,6 +120,43 @@ class Outermost(Fixpoint):
         homes = self.queue.partitions(list(notes))
         return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
 
+    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+        """Set aside the input rows that no state can write, and queue the input that fails otherwise."""
+        asides = (aside, *aside.others)
+        batches = [netted(one, one.without_kept(batch)) for one, batch in zip(asides, inputs, strict=True)]
+        if not aside.care.on:
+            return self.step(context, *batches)
+        self._checks_changes = True
+        try:
+            return self.step(context, *batches)
+        except EndlessError:
+            raise
+        except Exception as error:
+            if not is_of_data(error):
+                raise
+            self._undo()
+            self.forget_waves()
+            for state in self.own_states():
+                state.rollback()
+            for index, one in enumerate(asides):
+                batches[index] = one.without(batches[index], self.queue.refused(index, batches[index]))
+            self._queues_failing = True
+            return self.step(context, *batches)
+        finally:
+            self._checks_changes = self._queues_failing = False
+
+    def _processed(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
+        """Run the iterations. In an epoch that sets rows aside, check that the states can write the changes."""
+        totals, over = self.run_iterations(inputs)
+        if self._checks_changes:
+            self.given.take(totals)
+            try:
+                check_changes([*self.body.states(), *self.given.states()])
+            finally:
+                for state in self.given.states():
+                    state.rollback()
+        return totals, over
+
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Process the input together with the queued input of its units, or queue it."""
         queued = {unit for unit, note in self.queue.notes().items() if note.queued}
@@ -125,7 +171,7 @@ class Outermost(Fixpoint):
                 tried = set()
             return self._work(delta, queued, tried, time)
         try:
-            totals, over = self.run_iterations(inputs)
+            totals, over = self._processed(inputs)
         except EndlessError as error:
             if context.divisible and error.of_work:
                 raise
@@ -134,6 +180,12 @@ class Outermost(Fixpoint):
             delta = numbered(enumerate(inputs))
             alone = error.is_sure and not context.divisible
             return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, alone))
+        except Exception as error:
+            if not (self._queues_failing and is_of_data(error)):
+                raise
+            self._undo()
+            delta = numbered(enumerate(inputs))
+            return self._work(delta, queued, set(), time, self._refused(error, self._units(delta), time))
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
 
     def _note_asked(self, error: EndlessError) -> None:
@@ -145,7 +197,8 @@ class Outermost(Fixpoint):
         if error.of_work or self.queue.keyed:
             return
         ahead: set[Any] = set() if self._ahead is None else set().union(*self._ahead.asked.values())
-        joins = [step.operator for step in self.body.steps if isinstance(step.operator, NestedLookupJoin)]
+        operators = (unguarded(step.operator) for step in self.body.steps)
+        joins = [operator for operator in operators if isinstance(operator, NestedLookupJoin)]
         self._asked = {join: join.changed_keys() | ahead for join in joins}
 
     def _touched(self, inputs: Sequence[Batch]) -> bool:
@@ -197,7 +250,7 @@ class Outermost(Fixpoint):
         while active := self._without(rows, (queued - tried) | failed.keys()):
             self._budget.begin(1 + len(active) // _ROWS_A_BUDGET)
             try:
-                totals, over = self.run_iterations(self._batches(active, time))
+                totals, over = self._processed(self._batches(active, time))
                 break
             except EndlessError as error:
                 self._note_asked(error)
@@ -205,11 +258,11 @@ class Outermost(Fixpoint):
                 dearest = max(dearest, self._budget.rows)
                 failed |= self._blamed(error, self._units(active), time, alone)
             except Exception as error:
-                if not _of_data(error):
+                if not is_of_data(error) or (self.care.possible and not self.care.on):
                     raise
                 self._undo()
-                waiting = self._without(back, set(failed))
-                if not waiting or (delta and not self._fails(waiting, time)):
+                waiting = active if self._queues_failing else self._without(back, set(failed))
+                if not waiting or (delta and not self._queues_failing and not self._fails(waiting, time)):
                     raise
                 failed |= self._refused(error, self._units(waiting), time)
         self._pace(tried, failed, dearest)
@@ -229,7 +282,7 @@ class Outermost(Fixpoint):
         except EndlessError:
             return True
         except Exception as error:
-            if not _of_data(error):
+            if not is_of_data(error):
                 raise
             return True
         finally:
@@ -237,11 +290,12 @@ class Outermost(Fixpoint):
         return False
 
     def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
-        """Return notes for the units on whose queued rows the author's function raised.
+        """Return notes for the units whose rows cannot be processed.
 
         If there are several units, all get a note, and are tried again in smaller groups to find the failing ones.
         """
-        why = f"{self.bound.where(self.name)}: the function raised {describe_exception(error)}"
+        why = str(error) if isinstance(error, EddyError) else f"the function raised {describe_exception(error)}"
+        why = f"{self.bound.where(self.name)}: {why}"
         if len(units) > 1:
             self._halve(units)
         return dict.fromkeys(units, Note(why, len(units) > 1, time))
@@ -261,9 +315,7 @@ class Outermost(Fixpoint):
 
     def _undo(self) -> None:
         """Undo the iterations, so that the states inside are as before the epoch."""
-        self.body.forget_waves()
-        for state in self.body.states():
-            state.rollback()
+        self.body.undo()
 
     def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
         """Return notes for the units that met a bound: the processed units with new rows in the last iteration.
@@ -352,11 +404,6 @@ class Outermost(Fixpoint):
         if errors and not self._seeded:
             batches.append(Batch.of(errors, time))
         return Results(batches, time)
-
-
-def _of_data(error: Exception) -> bool:
-    """Whether rows are the cause of an error, because an author's function raised, or an operator refused them."""
-    return isinstance(error, DataError) or not isinstance(error, EddyError)
 
 
 class _Worked(NamedTuple):

@@ -17,10 +17,13 @@ bound, the older rows remain downstream; they are correct again when the data is
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eddy.operators.batch import Row, ZSet
+from eddy.errors import DataError
+from eddy.operators.batch import Batch, Row, ZSet
+from eddy.operators.errors.row_sizes import RowSizes
 from eddy.operators.operator import State
 from eddy.state.arrangement import Arrangement, pairs_of, weight_in
 from eddy.state.iteration_trace import Trace
+from eddy.state.row_layout import changelog_refusals
 
 __all__ = ["Given", "Note", "Queue"]
 
@@ -42,10 +45,11 @@ class Note(NamedTuple):
 
 
 class Queue:
-    """Queued rows and notes, in one arrangement. `inputs` is the loop's number of inputs; `keyed`: units are keys."""
+    """Queued rows and notes, in one arrangement. `keyed`: units are keys. `sizes` checks the rows of each input."""
 
-    def __init__(self, arrangement: Arrangement[Any, Any], inputs: int, keyed: bool) -> None:
-        self._arrangement, self.inputs, self.keyed = arrangement, inputs, keyed
+    def __init__(self, arrangement: Arrangement[Any, Any], sizes: Sequence[RowSizes], keyed: bool) -> None:
+        self._arrangement, self._sizes, self.keyed = arrangement, sizes, keyed
+        self.inputs = len(sizes)
         self._notes: dict[Unit, Note] | None = None
         self._homes: dict[Unit, int] = {}
         self.moved = 0
@@ -108,6 +112,26 @@ class Queue:
         """Add numbered rows to the queue, or, with sign -1, remove them."""
         if delta:
             self._arrangement.integrate(delta if sign == 1 else {row: -weight for row, weight in delta.items()})
+
+    def refused(self, index: int, batch: Batch) -> dict[int, Exception]:
+        """Return the errors of the rows of input `index` that no state of the loop can write, by the row's index.
+
+        A row that is retracted more often than inserted is in the states.
+        """
+        sizes, name = self._sizes[index], self._arrangement.spec.name
+        found: dict[int, Exception] = {}
+        for place, row in enumerate(batch.rows):
+            try:
+                hash(row)
+                reason = sizes.refused(row)
+            except TypeError as error:
+                reason = f"it cannot be hashed ({error})"
+            if reason and batch.weights[place] > 0:
+                found[place] = DataError(f"state '{name}': the row of key {row[0]!r:.80} cannot be written: {reason}")
+        kept = [place for place, weight in enumerate(batch.weights) if place not in found and weight > 0]
+        rows = [((index, key), (index, value)) for key, value in map(batch.rows.__getitem__, kept)]
+        refused = changelog_refusals(self._arrangement.spec, rows)
+        return found | {kept[place]: error for place, error in refused.items()}
 
     def partitions(self, units: Sequence[Unit]) -> list[int]:
         """The partition of each unit."""

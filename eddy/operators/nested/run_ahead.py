@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, keys_of
+from eddy.operators.errors.guarded import unguarded
 from eddy.operators.errors.row_sizes import RowSizes
 from eddy.operators.nested.operators import NestedLookupJoin
 from eddy.operators.operator import Step
@@ -32,9 +33,9 @@ class RunAhead:
 
     def __init__(self, steps: Sequence[Step], result: int) -> None:
         self._steps, self._result = steps, result
-        self.possible = all(step.operator.follows_rows for step in steps)
+        self.possible = all(unguarded(step.operator).follows_rows for step in steps)
         self.asked: dict[int, set[Any]] = {}
-        readers = [step.operator for step in steps if 0 in step.inputs]
+        readers = [unguarded(step.operator) for step in steps if 0 in step.inputs]
         self._first = readers[0] if len(readers) == 1 and isinstance(readers[0], NestedLookupJoin) else None
         self._dead: set[Any] = set()
 
@@ -85,7 +86,7 @@ class RunAhead:
         for step in self._steps:
             batches = [values.get(slot, EMPTY) for slot in step.inputs]
             if any(batch.rows for batch in batches):
-                if isinstance(step.operator, NestedLookupJoin):
+                if isinstance(unguarded(step.operator), NestedLookupJoin):
                     self.asked.setdefault(step.output, set()).update(keys_of(batches[0].rows), self.asked.get(0, ()))
                 values[step.output] = step.operator.explore(*batches)
         return values.get(self._result, EMPTY).rows

@@ -92,7 +92,7 @@ class _PlanCompiler:
         self._placements = place(plan, environment.topic_partitions)
         self.scopes = Scopes(plan)
         self._inside = self.scopes.around
-        self._guarding = Guarding(plan, self._placements, environment.ownership, environment.partitioner)
+        self.guarding = Guarding(plan, self._placements, environment.ownership, environment.partitioner)
         self._scope = Slots()
         self._inputs: dict[str, int] = {}
         self._tables: dict[Node, Table[Any, Any]] = {}
@@ -116,7 +116,7 @@ class _PlanCompiler:
         """Compile a step outside loops; if the step can set rows aside, wrap its operators in `Guarded`."""
         start = len(self._scope.steps)
         self._compile(node)
-        self._guarding.guard(node, self._scope.steps, start)
+        self.guarding.guard(node, self._scope.steps, start)
 
     def part(self, node: Node) -> Circuit:
         """Compile one step as a separate circuit, whose inputs are the steps that it reads."""
@@ -137,7 +137,7 @@ class _PlanCompiler:
     def _circuit(self) -> Circuit:
         scope, world = self._scope, self.world
         budgets = (world.budget, world.guard)
-        care = self._guarding.care
+        care = self.guarding.care
         circuit = Circuit(
             scope.steps, scope.count, self._inputs, world.ownership, budgets, world.max_cells, care, world.clock
         )
@@ -195,6 +195,11 @@ class _PlanCompiler:
     def ownership(self) -> Ownership:
         """The partitions that this worker owns."""
         return self.world.ownership
+
+    @property
+    def refusals(self) -> Refusals:
+        """Tells which records the internal topics do not accept."""
+        return self.world.refusals
 
     @property
     def peeks(self) -> bool:
@@ -275,7 +280,7 @@ class _PlanCompiler:
 
     def aside(self, sink: Node) -> Aside | None:
         """Return the memory in which a sink keeps rows that cannot be written; None if it rejects records instead."""
-        return self._guarding.sink(sink)
+        return self.guarding.sink(sink)
 
     def waves(self, node: Recursion) -> int:
         """Compile `op` with slots of its own: slot 0 is X, and the next slots are the steps outside that it reads."""
@@ -303,7 +308,7 @@ class _PlanCompiler:
     def loop(self, node: Loop) -> int:
         """Compile a loop by nested time; return the slot of its result."""
         compiler = LoopCompiler(self, node)
-        operator = compiler.fixpoint()
+        operator = self.guarding.loop(compiler.fixpoint(), compiler.externals)
         return self._scope.emit(operator, *map(self.slot_of, compiler.externals))
 
     def _prepare_lookups(self, body: list[Node]) -> None:

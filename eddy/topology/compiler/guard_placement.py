@@ -5,7 +5,8 @@ can be rejected for it, and the row is set aside. Upstream of these steps the re
 (docs/adr/0006-isolation.md).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from eddy.operators.errors.guarded import Guarded
 from eddy.operators.errors.set_aside import Aside, Care
@@ -52,26 +53,38 @@ class Guarding:
         self._ownership, self._partitioner = ownership, partitioner
         self.care = Care()
 
-    def guard(self, node: Node, steps: list[Step], start: int) -> None:
-        """Wrap the operators of a step, which are in `steps` from index `start` on, so that they can set rows aside."""
+    def guard(self, node: Node, steps: list[Step], start: int, nested: bool = False) -> None:
+        """Wrap the operators of a step, which are in `steps` from index `start` on, so that they can set rows aside.
+
+        `nested`: the step is inside a loop by nested time.
+        """
         if node not in self._after or not node.inputs:
             return
         for index, step in enumerate(steps[start:], start):
             if type(step.operator).step_apart is not Operator.step_apart:
-                guarded = Guarded(step.operator, self._aside(node, step.operator.name))
+                guarded = self._guarded(step.operator, node.inputs, nested)
                 steps[index] = step._replace(operator=guarded)
+
+    def loop(self, operator: Operator, inputs: Sequence[Node]) -> Operator:
+        """Wrap a loop by nested time, which reads `inputs`, if their rows may be made from no record of the epoch."""
+        return operator if self._after.isdisjoint(inputs) else self._guarded(operator, inputs)
 
     def sink(self, node: Node) -> Aside | None:
         """Return the memory for rows set aside of a table's sink or a sink after an exchange; None for other sinks."""
-        return self._aside(node, node.name) if node.kind == "table" or node in self._after else None
+        return self._aside(node.inputs[0], node.name) if node.kind == "table" or node in self._after else None
 
-    def _aside(self, node: Node, name: str) -> Aside:
-        source = node.inputs[0]
+    def _guarded(self, operator: Operator, inputs: Sequence[Node], nested: bool = False) -> Guarded:
+        apart = inputs if operator.inputs_apart else inputs[:1]
+        aside, *others = (self._aside(source, operator.name, index) for index, source in enumerate(apart))
+        aside.others = others
+        return Guarded(operator, aside, nested)
+
+    def _aside(self, source: Node, step: str, index: int = 0) -> Aside:
+        """Return the memory of a step for rows of `source`, its input with this index."""
         place = self._placements[source]
-        count, facts = place.partitions, source.kind == "stream"
-        return Aside(
-            name, count, self._home(count, place.key.tail), place.key, source.value or Native, self.care, facts
-        )
+        count, facts, value = place.partitions, source.kind == "stream", source.value or Native
+        aside = Aside(step, count, self._home(count, place.key.tail), place.key, value, self.care, facts)
+        return replace(aside, rows=b"i" + index.to_bytes(2, "big")) if index else aside
 
     def _home(self, count: int, tail: int) -> Callable[[bytes], int]:
         owners, partitioner = self._ownership, self._partitioner

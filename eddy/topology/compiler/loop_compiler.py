@@ -22,6 +22,7 @@ from eddy.state.arrangement import Arrangement
 from eddy.state.iteration_trace import Trace
 from eddy.state.spec import StateSpec
 from eddy.state.store import Store
+from eddy.topology.compiler.guard_placement import Guarding
 from eddy.topology.plan.compilers import States
 from eddy.topology.plan.plan import Loop, Node
 from eddy.topology.plan.scopes import Scopes
@@ -29,11 +30,15 @@ from eddy.topology.plan.slots import Slots, with_time
 
 __all__ = ["LoopCompiler", "Outside"]
 
+_ITERATION_BYTES = bytes(4)
+"""The iteration of a row in a trace."""
+
 
 class Outside(States, Protocol):
     """The interface of the compiler around a loop: the compiler of the plan, or of an enclosing loop."""
 
     scopes: Scopes
+    guarding: Guarding
 
     @property
     def peeks(self) -> bool:
@@ -65,7 +70,9 @@ class LoopCompiler:
         for node in (*loop.variables, *self.externals):
             inner.slots[node] = inner.slot()
         for node in self._scopes.body[loop]:
+            start = len(inner.steps)
             inner.slots[node] = node.build_nested(self)
+            self._outside.guarding.guard(node, inner.steps, start, nested=True)
         results = [inner.slots[result] for result in loop.results]
         body = NestedBody(inner.steps, inner.count, len(loop.variables), results)
         names = [variable.label for variable in loop.variables]
@@ -76,7 +83,8 @@ class LoopCompiler:
             return Fixpoint(loop.name, names, body, self._depth, iterations, bound, guard, limit, seeded, sizes)
         operator = Outermost(loop.name, names, body, 1, iterations, bound, guard, None, seeded, sizes)
         limits = self._limit_barrier() if loop.error_limit is not None or self._errors else None
-        return operator.keep(self._queue(), self._given(), limits, self._outside.ownership)
+        outside = self._outside
+        return operator.keep(self._queue(), self._given(), limits, outside.ownership, outside.guarding.care)
 
     def _queue(self) -> Queue:
         """Return the state in which the loop's inputs wait while a limit is exceeded, with the reasons."""
@@ -85,7 +93,8 @@ class LoopCompiler:
         key = self._key(loop.variables[0]) if keyed else Native
         keys, values = [*map(self._key, inputs), key], [*(step.value or Native for step in inputs), Native]
         spec = self._beside(f"{loop.name}-queued", keys, values)
-        return Queue(Arrangement(spec, self._store), len(inputs), keyed)
+        sizes = [self._row_sizes(self._key(step), step.value or Native, _ITERATION_BYTES) for step in inputs]
+        return Queue(Arrangement(spec, self._store), sizes, keyed)
 
     def _given(self) -> Given:
         """Return the traces that have the rows of the bindings, and a state if a binding has no trace."""
@@ -175,8 +184,10 @@ class LoopCompiler:
         """Return the checks of the size of a binding's rows, if a trace stores these rows as they are; else None."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
-        key, value = variable.key or Native, variable.value or Native
-        return RowSizes(lambda row: key.encode(row[0]) + value.encode(row[1]), self._outside.max_row_bytes)
+        return self._row_sizes(variable.key or Native, variable.value or Native)
+
+    def _row_sizes(self, key: Serde[Any], value: Serde[Any], more: bytes = b"") -> RowSizes:
+        return RowSizes(lambda row: more + key.encode(row[0]) + value.encode(row[1]), self._outside.max_row_bytes)
 
     def _limit_barrier(self) -> LimitBarrier:
         loop, found = self._loop, self._scopes.withheld(self._loop)

@@ -16,7 +16,7 @@ from eddy.state.arrangement import Arrangement
 from eddy.state.global_rows import GlobalRows
 from eddy.state.iteration_trace import Trace
 from eddy.state.partitioned_map import PartitionedMap
-from eddy.state.spec import StateSpec
+from eddy.state.spec import Refusals, StateSpec
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 
@@ -40,6 +40,10 @@ class States(Protocol):
     @property
     def ownership(self) -> Ownership:
         """The partitions that this worker owns."""
+
+    @property
+    def refusals(self) -> Refusals:
+        """Tells which records the internal topics do not accept."""
 
     def spec(self, node: Node, name: str, kind: str, value: Serde[Any] | None) -> StateSpec:
         """Return the spec of a state."""

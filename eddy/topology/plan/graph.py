@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from eddy.operators.endless import path_text
 from eddy.operators.exchange import Ownership
@@ -20,7 +20,7 @@ from eddy.serde import Int64, Native, Serde, Tuple
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import Arrangement
 from eddy.state.ranks import Ranks
-from eddy.state.spec import StateSpec
+from eddy.state.spec import Refusals, StateSpec, refuses_none
 from eddy.state.store import Store
 from eddy.state.table_state import Table
 from eddy.topology.plan.bags import Bag, Row, Way, Weighted, identity
@@ -82,7 +82,7 @@ class Reachable(Node):
 
     def operator(self, states: States) -> Operator:
         """Return the operator by ranked supports."""
-        return reachable(self, states.application, states.store, states.ownership)
+        return reachable(self, states.application, states.store, states.ownership, states.refusals)
 
     def on_spark(self, spark: Spark) -> None:
         """Compute the nodes by rising distance."""
@@ -175,7 +175,7 @@ class TreeTotals(Node):
 
     def operator(self, states: States) -> Operator:
         """Return the operator in which nodes report sums to their parents."""
-        return tree_totals(self, states.application, states.store)
+        return tree_totals(self, states.application, states.store, states.refusals)
 
     def on_spark(self, spark: Spark) -> None:
         """Compute the sums from the leaves up."""
@@ -231,20 +231,34 @@ def _home(key: bytes, count: int) -> int:
     return 0
 
 
-def _spec(application: str, name: str, kind: str, key: Serde[Any], value: Serde[Any]) -> StateSpec:
-    return StateSpec(name, kind, key, value, 1, _home, f"{application}-{name}-changelog")
+class _Specs(NamedTuple):
+    """Makes the specs of an application's states in a single partition."""
+
+    application: str
+    refusals: Refusals
+
+    def spec(self, name: str, kind: str, key: Serde[Any], value: Serde[Any]) -> StateSpec:
+        changelog = f"{self.application}-{name}-changelog"
+        return StateSpec(name, kind, key, value, 1, _home, changelog, refusals=self.refusals)
 
 
-def reachable(node: "Reachable", application: str, store: Store | None, ownership: Ownership | None = None) -> Ranked:
+def reachable(
+    node: "Reachable",
+    application: str,
+    store: Store | None,
+    ownership: Ownership | None = None,
+    refusals: Refusals = refuses_none,
+) -> Ranked:
     """Return the operator of reachability. Its links are `PlainLinks` if each edge is the child, else `TiedLinks`."""
     name, of = node.name, node.node
     roots, edges = node.inputs
+    spec = _Specs(application, refusals).spec
 
     def adjacency(suffix: str, value: Serde[Any]) -> Adjacency:
-        return Adjacency(_spec(application, f"{name}-{suffix}", "arrangement", of, value), store)
+        return Adjacency(spec(f"{name}-{suffix}", "arrangement", of, value), store)
 
     def table(suffix: str, value: Serde[Any]) -> Table[Any, Any]:
-        return Table(_spec(application, f"{name}-{suffix}", "table", of, value), store)
+        return Table(spec(f"{name}-{suffix}", "table", of, value), store)
 
     out, inn = adjacency("out", of), adjacency("in", of)
     links: Links
@@ -252,25 +266,25 @@ def reachable(node: "Reachable", application: str, store: Store | None, ownershi
         links = PlainLinks(name, out, inn)
     else:
         rows = adjacency("edges", edges.value or Native)
-        ties: Arrangement[Any, Any] = Arrangement(
-            _spec(application, f"{name}-ties", "arrangement", Tuple(of, of), Native), store
-        )
+        ties: Arrangement[Any, Any] = Arrangement(spec(f"{name}-ties", "arrangement", Tuple(of, of), Native), store)
         links = TiedLinks(name, out, inn, rows, ties, node.expand, node.weight)
-    ranks = Ranks(_spec(application, name, "ranks", of, cell_serde(of)), of, store)
+    ranks = Ranks(spec(name, "ranks", of, cell_serde(of)), of, store)
     sizes = None if node.max_nodes is None else table("sizes", Int64)
     depths = Depths(name, links, ranks, node.max_depth, node.limit, node.counted, node.max_nodes, sizes)
     cycles = Cycles(table("cycles", Tuple(of, ...)), links, ranks, node.max_depth) if node.cycles else None
     beyond = None
     if sizes is not None or (node.limit is not None and node.max_depth is None):
-        spec = replace(_spec(application, f"{name}-beyond", "table", of, Tuple(Int64, Int64)), optional=True)
-        beyond = Beyond(Table(spec, store), depths, sizes, ownership or Ownership())
+        bounds = replace(spec(f"{name}-beyond", "table", of, Tuple(Int64, Int64)), optional=True)
+        beyond = Beyond(Table(bounds, store), depths, sizes, ownership or Ownership())
     return Ranked(name, adjacency("roots", roots.key or Native), links, ranks, depths, cycles, sizes, beyond)
 
 
-def tree_totals(node: "TreeTotals", application: str, store: Store | None) -> TreeTotalsOperator:
+def tree_totals(
+    node: "TreeTotals", application: str, store: Store | None, refusals: Refusals = refuses_none
+) -> TreeTotalsOperator:
     """Return the operator of tree totals."""
     (parents,) = node.inputs
     of = parents.key or Native
     kept = Tuple(Native, of, Native, Native, Native, Native)
-    table: Table[Any, Any] = Table(_spec(application, node.name, "table", of, kept), store)
+    table: Table[Any, Any] = Table(_Specs(application, refusals).spec(node.name, "table", of, kept), store)
     return TreeTotalsOperator(node.name, table, node.parent, node.own, node.include_self)

@@ -53,6 +53,7 @@ final class Interpreter {
     private final List<Object> made = new ArrayList<>();
     private final List<Integer> stores = new ArrayList<>();
     private GlobalKTable<String, Long> global;
+    private boolean maintained;
 
     Interpreter(JsonNode steps, Properties settings) {
         builder = new StreamsBuilder(new TopologyConfig(new StreamsConfig(settings)));
@@ -95,6 +96,17 @@ final class Interpreter {
         }
         int of = step.get("of").asInt();
         return made.get(of) instanceof KTable ? ofTable(op, step, table(of), number) : ofStream(op, step, stream(of), number);
+    }
+
+    /** The table that a processor of its own maintains, from the records of its topic. */
+    private void maintained() {
+        if (!maintained) {
+            maintained = true;
+            builder.addGlobalStore(
+                Stores.timestampedKeyValueStoreBuilder(
+                    Stores.inMemoryKeyValueStore("g-rows"), Serdes.String(), Serdes.Long()).withLoggingDisabled(),
+                "g", Consumed.with(Serdes.String(), Serdes.Long()), Processors.Maintains::new);
+        }
     }
 
     private GlobalKTable<String, Long> global() {
@@ -164,6 +176,7 @@ final class Interpreter {
             case "to_stream" -> in.toStream();
             case "process" -> process(step, in.toStream(), number);
             case "process_values" -> processValues(step, in.toStream(), number);
+            case "transform_values" -> transformed(step, in, number);
             case "count" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).count(store(number));
             case "reduce" -> in.groupBy((k, v) -> pair(step, k, v), by(number)).reduce(
                 (total, v) -> Functions.pair(f, total, v),
@@ -216,8 +229,8 @@ final class Interpreter {
             case "count" -> groups.count(store);
             case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
             case "cogroup" -> (step.get("op").asText().equals("sliding")
-                ? cogrouped(step, records).windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
-                : cogrouped(step, records).windowedBy(TimeWindows.ofSizeAndGrace(size, grace).advanceBy(millis(step, "advance")))
+                ? cogrouped(step, records, number).windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(size, grace))
+                : cogrouped(step, records, number).windowedBy(TimeWindows.ofSizeAndGrace(size, grace).advanceBy(millis(step, "advance")))
             ).aggregate(() -> step.get("start").asLong(), store);
             default -> groups.aggregate(
                 () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v), store);
@@ -237,7 +250,7 @@ final class Interpreter {
         KTable<Windowed<String>, Long> table = switch (step.get("fold").asText()) {
             case "count" -> groups.count(store);
             case "reduce" -> groups.reduce((total, v) -> Functions.pair(f, total, v), store);
-            case "cogroup" -> cogrouped(step, records).windowedBy(windows).aggregate(() -> step.get("start").asLong(),
+            case "cogroup" -> cogrouped(step, records, number).windowedBy(windows).aggregate(() -> step.get("start").asLong(),
                 (k, total, later) -> Functions.pair(step.get("merge").asText(), total, later), store);
             default -> groups.aggregate(
                 () -> step.get("start").asLong(), (k, v, total) -> Functions.pair(f, total, v),
@@ -311,15 +324,31 @@ final class Interpreter {
 
     /** The name of a processor's store, which is added unless it is another one's. */
     private String store(JsonNode step, int number) {
-        if (step.path("looks").asBoolean()) {
-            global();
-        }
+        lookUp(step);
         if (step.has("shares")) {
             return "s" + step.get("shares").asInt();
         }
         builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
             Stores.inMemoryKeyValueStore("s" + number), Serdes.String(), Serdes.Long()));
         return "s" + number;
+    }
+
+    /** Add the global table, if the processors of a step look rows of it up. */
+    private void lookUp(JsonNode step) {
+        if (step.path("maintained").asBoolean()) {
+            maintained();
+        } else if (step.path("looks").asBoolean()) {
+            global();
+        }
+    }
+
+    private KTable<String, Long> transformed(JsonNode step, KTable<String, Long> in, int number) {
+        lookUp(step);
+        String sums = "q" + number;
+        builder.addStateStore(
+            Stores.timestampedKeyValueStoreBuilder(Stores.inMemoryKeyValueStore(sums), Serdes.String(), Serdes.Long()));
+        return in.transformValues(
+            () -> new Processors.SumsOfRows(sums, step), store(number), Named.as("p" + number), sums);
     }
 
     private Object split(JsonNode step, KStream<String, Long> in) {
@@ -345,8 +374,15 @@ final class Interpreter {
         return all.aggregate(() -> step.get("start").asLong(), store(number));
     }
 
-    private static CogroupedKStream<String, Long> cogrouped(JsonNode step, KGroupedStream<String, Long> records) {
-        return records.cogroup((k, v, total) -> Functions.pair(step.get("f").asText(), total, v));
+    /** A stream, and perhaps a second one, for a windowed fold. */
+    private CogroupedKStream<String, Long> cogrouped(JsonNode step, KGroupedStream<String, Long> records, int number) {
+        CogroupedKStream<String, Long> one =
+            records.cogroup((k, v, total) -> Functions.pair(step.get("f").asText(), total, v));
+        if (!step.has("with")) {
+            return one;
+        }
+        return one.cogroup(group(step, stream(step.get("with").asInt()), number + "-with"),
+            (k, v, total) -> Functions.pair(step.get("g").asText(), total, v));
     }
 
     private KGroupedStream<String, Long> grouped(JsonNode step, KStream<String, Long> in, int number) {

@@ -3,6 +3,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKey;
 import org.apache.kafka.streams.processor.Cancellable;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
@@ -103,6 +104,52 @@ final class Processors {
                 context.forward(made, child(name, made.key(), made.value()));
             } else {
                 context.forward(made);
+            }
+        }
+    }
+
+    /** Makes of a table's rows the sums of all values that their keys have had. */
+    static final class SumsOfRows implements ValueTransformerWithKey<String, Long, Long> {
+        private final String store;
+        private final JsonNode step;
+        private org.apache.kafka.streams.processor.ProcessorContext context;
+        private TimestampedKeyValueStore<String, Long> sums;
+        private ReadOnlyKeyValueStore<String, ValueAndTimestamp<Long>> table;
+
+        SumsOfRows(String store, JsonNode step) {
+            this.store = store;
+            this.step = step;
+        }
+
+        @Override
+        public void init(org.apache.kafka.streams.processor.ProcessorContext context) {
+            this.context = context;
+            sums = context.getStateStore(store);
+            table = step.path("looks").asBoolean() ? context.getStateStore("g-rows") : null;
+        }
+
+        @Override
+        public Long transform(String key, Long value) {
+            return sum(sums, table, key, value, context.timestamp());
+        }
+
+        @Override
+        public void close() {}
+    }
+
+    /** Maintains the rows of a global table. */
+    static final class Maintains implements Processor<String, Long, Void, Void> {
+        private TimestampedKeyValueStore<String, Long> rows;
+
+        @Override
+        public void init(ProcessorContext<Void, Void> context) {
+            rows = context.getStateStore("g-rows");
+        }
+
+        @Override
+        public void process(Record<String, Long> record) {
+            if (record.key() != null) {
+                rows.put(record.key(), ValueAndTimestamp.make(record.value(), record.timestamp()));
             }
         }
     }

@@ -4,11 +4,12 @@ A step is a dict: `op` is the name of a method of the DSL, `of` and `with` are t
 `value` and `undo` the names of functions. `stored` says that Kafka Streams keeps the table in a store; eddy decides
 that by itself. `timed` sources have a function of event times. A processor that is `bare` forwards no headers, one that
 `shares` has the store of that step, one with a `child` forwards even sums to its child 0 and others to its child 1, of
-which it is the one; `once`: it cancels its schedule when it is called. A `keyed` joiner has the key. The records of a
-`routed` step are written to a topic of even values and to one of others, by a function. An input record is
-(topic, key, value, time in ms); without a topic the wall clock advances by the time. The topic `GLOBAL` is that of a
-global table, which all steps of `GLOBAL_JOINS` look up, and processors that do: they add its value to a sum that they
-forward.
+which it is the one; `once`: it cancels its schedule when it is called. A `keyed` joiner has the key. A windowed cogroup
+may have a second stream, `with`, whose records are folded by `g`. The records of a `routed` step are written to a topic
+of even values and to one of others, by a function. An input record is (topic, key, value, time in ms); without a topic
+the wall clock advances by the time. The topic `GLOBAL` is that of a global table, which all steps of `GLOBAL_JOINS`
+look up, and processors that do: they add its value to a sum that they forward. If they are `maintained`, the table's
+rows are those that a processor of its own puts into a store.
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ GLOBAL_JOINS = ("global_join", "global_left_join")
 WINDOWED = ("windowed", "sessions", "sliding")
 ROUTES = ("out", "odd")
 MAKE_STREAMS = ("stream", "to_stream", "process", "process_values", *WINDOWED)
-MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup")
+MAKE_TABLES = ("table", "to_table", "count", "reduce", "aggregate", "cogroup", "transform_values")
 
 
 class Case(NamedTuple):

@@ -40,6 +40,7 @@ class Node:
         self.cancelled = False
         self.event_times: dict[str, int] = {}
         self.sessions: dict[tuple[str, int, int], Value] = {}
+        self.sums: dict[Key, int] = {}
         self.windows: dict[tuple[int, str], Value] = {}
         self.gone: set[tuple[int, str]] = set()
         self.slid: list[tuple[str, int, int, int]] = []

@@ -37,9 +37,11 @@ from tests.streams_oracle.meaning import (
     is_child,
     looked_up,
     pair_of,
+    part_of,
     put,
     records_of,
     told_sum,
+    transformed,
     value_of,
 )
 
@@ -69,7 +71,7 @@ def answer(case: Case) -> Answer:
         for at, node in enumerate(nodes):
             node.now = epoch.time
             if node.table:
-                node.change(_table(node, epoch))
+                node.change(_table(node, epoch, shared))
             else:
                 node.records = _stream(node, epoch, at in keyless, shared)
             node.out += [(record.key, record.value, record.time, record.headers) for record in node.shown()]
@@ -77,7 +79,8 @@ def answer(case: Case) -> Answer:
     stores = {
         number: {str(key): value for key, value in node.rows.items()}
         for number, node in enumerate(nodes)
-        if node.step["op"] in ("table", "to_table", *AGGREGATES, *PROCESSED) and "shares" not in node.step
+        if node.step["op"] in ("table", "to_table", "transform_values", *AGGREGATES, *PROCESSED)
+        and "shares" not in node.step
     }
     return Answer(out, stores)  # type: ignore[arg-type]
 
@@ -156,7 +159,7 @@ def _is_rekeyed(node: Node) -> bool:
     return op in (*REKEYS, "process", *WINDOWED)
 
 
-def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:
+def _table(node: Node, epoch: Epoch, shared: Mapping[str, int]) -> dict[Key, tuple[Value, int]]:
     """The values of the keys that an epoch may change, with headers."""
     step, op, inputs = node.step, node.step["op"], node.inputs
     if op in ("table", "to_table"):
@@ -167,6 +170,11 @@ def _table(node: Node, epoch: Epoch) -> dict[Key, tuple[Value, int]]:
         return _groups(node) if inputs[0].table else _folded(node)
     if op in FOREIGN:
         return _by_foreign_key(node)
+    if op == "transform_values":
+        return {
+            key: (transformed(step, node.sums, key, value, shared), headers)
+            for key, value, headers, *_ in inputs[0].shown()
+        }
     headers = {key: number for table in reversed(inputs) for key, number in table.headers.items()}
     touched = [key for table in inputs for key in table.olds]
     return {key: (value_of(step, key, [table.rows.get(key) for table in inputs]), headers[key]) for key in touched}
@@ -177,7 +185,7 @@ def _folded(node: Node) -> dict[Key, tuple[Value, int]]:
     step = node.step
     found: dict[Key, tuple[Value, int]] = {}
     for at, taken in enumerate(node.inputs):
-        part = step["parts"][at] if step["op"] == "cogroup" else step
+        part = part_of(step, at)
         for key, value, headers, *_ in taken.shown():
             group = group_key(part, key, value)
             if group is not None and value is not None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 
+from tests.streams_oracle.case import Step
 from tests.streams_oracle.eddy_nodes import NO_HEADERS, Epoch, Node, Record
 from tests.streams_oracle.functions import Value
-from tests.streams_oracle.meaning import fold, group_key, merged, session_key, window_key, windows_of
+from tests.streams_oracle.meaning import fold, group_key, merged, part_of, session_key, window_key, windows_of
 
 __all__ = ["sessions", "sliding", "windows"]
 
@@ -15,7 +16,7 @@ def windows(node: Node, epoch: Epoch) -> list[Record]:
     if epoch.topic in node.topics:
         node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
     found: dict[tuple[int, str], Record] = {}
-    for record in node.inputs[0].shown():
+    for part, record in _records(node):
         group = group_key(step, record.key, record.value)
         if group is None or record.value is None:
             continue
@@ -23,7 +24,7 @@ def windows(node: Node, epoch: Epoch) -> list[Record]:
             if start + size > node.event_times[str(epoch.topic)] - step["grace"]:
                 window = start, group
                 total = found[window].value if window in found else node.windows.get(window)
-                total = fold(step, step, total, record.value)
+                total = fold(step, part, total, record.value)
                 found[window] = record._replace(key=window_key(step, group, start), value=total, placed=False)
     changed = [(window, record) for window, record in found.items() if node.windows.get(window) != record.value]
     changed.sort(key=lambda change: change[1].value is not None)
@@ -41,13 +42,18 @@ def windows(node: Node, epoch: Epoch) -> list[Record]:
     ]
 
 
+def _records(node: Node) -> list[tuple[Step, Record]]:
+    """The records of all inputs, with the part of the step that folds them."""
+    return [(part_of(node.step, at), record) for at, taken in enumerate(node.inputs) for record in taken.shown()]
+
+
 def sliding(node: Node, epoch: Epoch) -> list[Record]:
     """As `windows`: those that records have made, each with all records of its time; none is late for its window."""
     step, size = node.step, node.step["size"]
     if epoch.topic in node.topics:
         node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
     touched: dict[str, Record] = {}
-    for record in node.inputs[0].shown():
+    for _, record in _records(node):
         group, over = group_key(step, record.key, record.value), node.event_times[str(epoch.topic)] - step["grace"]
         if group is not None and record.value is not None and record.time + size >= over:
             node.slid.append((group, record.time, record.value, over))
@@ -98,7 +104,7 @@ def sessions(node: Node, epoch: Epoch) -> list[Record]:
         node.event_times[epoch.topic] = max(node.event_times.get(epoch.topic, -1), epoch.time)
     before = dict(node.sessions)
     touched: dict[tuple[str, int, int], None] = {}
-    for record in node.inputs[0].shown():
+    for part, record in _records(node):
         key, time = group_key(step, record.key, record.value), record.time
         if key is None or record.value is None or time < node.event_times[str(epoch.topic)] - lag:
             continue
@@ -107,7 +113,7 @@ def sessions(node: Node, epoch: Epoch) -> list[Record]:
         for number, row in enumerate(near):
             total = merged(step, total, node.sessions[row]) if number else node.sessions[row]
             del node.sessions[row]
-        total = fold(step, step, total, record.value)
+        total = fold(step, part, total, record.value)
         session = key, min([time, *(row[1] for row in near)]), max([time, *(row[2] for row in near)])
         touched |= dict.fromkeys([*near, session])
         if total is not None:

@@ -59,7 +59,10 @@ def _route(topics: list[str]) -> Callable[[Key, Value], str]:
     return lambda key, value: topics[not is_even(value)]
 
 
-STORED = ("table", "to_table", "count", "reduce", "aggregate", "cogroup", "process", "process_values")
+STORED = (
+    *("table", "to_table", "count", "reduce", "aggregate", "cogroup"),
+    *("process", "process_values", "transform_values"),
+)
 
 
 def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> Any:
@@ -76,6 +79,8 @@ def _make(topology: eddy.Topology, made: list[Any], step: Step, number: int) -> 
         return _looked_up(topology, of, step, f"s{number}")
     if step["op"] == "operations":
         return _operating(topology, of, step, f"s{number}")
+    if step["op"] == "transform_values":
+        return _transformed(topology, of, step, f"s{number}")
     if step["op"].startswith("process"):
         return _processed(topology, of, step, f"s{number}")
     return (_of_table if isinstance(of, eddy.KTable) else _of_stream)(made, of, step, f"s{number}")
@@ -96,6 +101,17 @@ def _processed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
     else:
         made = of.process_values(factory, stores, f"p{name}", value=eddy.Int64, children=children)
     return made if children is None else made[children[step["child"]]]
+
+
+def _transformed(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
+    """A table's transformer is a processor, whose records are a table again."""
+    topology.store(f"q{name}", **SERDES)
+    stores = [f"q{name}"]
+    if step.get("looks"):
+        _global_table(topology)
+        stores.append(GLOBAL)
+    factory = lambda: Sums(f"q{name}", step, None)  # noqa: E731
+    return of.process_values(factory, stores, f"p{name}", value=eddy.Int64).to_table(name)
 
 
 def _operating(topology: eddy.Topology, of: Any, step: Step, name: str) -> Any:
@@ -131,7 +147,7 @@ def _of_stream(made: list[Any], of: Any, step: Step, name: str) -> Any:
         case "merge":
             return of.merge(made[step["with"]])
         case "windowed" | "sessions" | "sliding":
-            return _windowed(of, step, name)
+            return _windowed(made, of, step, name)
         case "repartition":
             return of.repartition(name=name)
         case "to_table":
@@ -176,7 +192,7 @@ def _without_state(of: Any, step: Step) -> Any:
     return of.split(**branches)[f"b{step['take']}"]
 
 
-def _windowed(of: Any, step: Step, name: str) -> Any:
+def _windowed(made: list[Any], of: Any, step: Step, name: str) -> Any:
     """A stream of the changes of a windowed fold: a key "k" and its window are the key "k@start-end", or its bytes."""
     span = {part: timedelta(milliseconds=step[part]) for part in ("size", "advance", "gap", "grace") if part in step}
     if step["op"] == "windowed":
@@ -191,6 +207,8 @@ def _windowed(of: Any, step: Step, name: str) -> Any:
     groups = _group(of, step)
     if step["fold"] == "cogroup":
         groups = groups.cogroup(_aggregator(PAIRS[step["f"]]))
+        if "with" in step:
+            groups = groups.cogroup(_group(made[step["with"]], step), _aggregator(PAIRS[step["g"]]))
     groups = groups.windowed_by(windows, emit="close" if step["emit"] == "close" else "update")
     table = _fold(groups, step["fold"], step, name)
     changes = (table.suppress() if step["emit"] == "suppress" else table).to_stream()

@@ -23,10 +23,12 @@ __all__ = [
     "looked_up",
     "merged",
     "pair_of",
+    "part_of",
     "put",
     "records_of",
     "session_key",
     "told_sum",
+    "transformed",
     "value_of",
     "window_key",
     "windows_of",
@@ -85,6 +87,14 @@ def told_sum(step: Step, key: Key, total: Value, table: Mapping[str, int]) -> Va
     return total + table.get(key, 0)
 
 
+def transformed(step: Step, sums: dict[Key, int], key: Key, value: Value, table: Mapping[str, int]) -> Value:
+    """The value that a table's transformer makes of a row, or of None, and adds to its sums."""
+    if value is None:
+        return None
+    sums[key] = sums.get(key, 0) + value
+    return told_sum(step, key, sums[key], table)
+
+
 def is_child(step: Step, value: Value) -> bool:
     """Whether a processor passes a sum on to the child that the step is."""
     return "child" not in step or is_even(value) is (step["child"] == 0)
@@ -119,6 +129,13 @@ def put(table: dict[str, int], key: Key, value: Value) -> None:
 def pair_of(step: Step, key: Key, value: Value) -> tuple[Key, Value]:
     """A key and a value of `map`, `flat_map` and a table's `group_by`."""
     return KEYS[step["key"]](key, value), VALUES[step["value"]](key, value)
+
+
+def part_of(step: Step, at: int) -> Step:
+    """The part of a step that folds the records of its input with this number."""
+    if step["op"] == "cogroup":
+        return step["parts"][at]  # type: ignore[no-any-return]
+    return {**step, "f": step["g"]} if at else step
 
 
 def group_key(part: Step, key: Key, value: Value) -> Key:

@@ -33,7 +33,7 @@ OF_STREAM = (
 WITHOUT_STATE = ("filter", "filter_not", "map", "map_values", "flat_map", "flat_map_values", "select_key", "split")
 OF_TABLE = (
     "filter", "filter_not", "map_values", "to_stream", "count", "reduce", "aggregate", "join", "left_join",
-    "outer_join", "foreign_key_join", "foreign_key_left_join", "process", "process_values",
+    "outer_join", "foreign_key_join", "foreign_key_left_join", "process", "process_values", "transform_values",
 )  # fmt: skip
 
 
@@ -51,8 +51,12 @@ def case(seed: int) -> Case:
     for number, step in enumerate(steps):
         if dice.random() < 0.2 and not is_table(steps, number):
             step["routed"] = True
-    if any(reads_global_table(step) for step in steps):
+    reading = [step for step in steps if reads_global_table(step)]
+    if reading:
         topics.append(GLOBAL)
+        if dice.random() < 0.5 and not any(step["op"] in GLOBAL_JOINS for step in reading):
+            for step in reading:
+                step["maintained"] = True
     clock = any(step.get("by") == "wall clock" for step in steps)
     return Case(steps, [_record(dice, topics, clock) for _ in range(dice.randint(1, 16))])
 
@@ -89,6 +93,9 @@ def _of_stream(dice: random.Random, steps: list[Step], of: int, streams: list[in
             step["with"] = dice.choice(streams)
         case "windowed" | "sliding" | "sessions":
             step |= _windows(dice, op)
+            others = [number for number in streams if are_records_of_sources(steps, number)]
+            if step["fold"] == "cogroup" and dice.random() < 0.7:
+                step |= {"with": dice.choice(others), "g": "plus" if op == "sliding" else dice.choice(FOLDS)}
         case "global_join" | "global_left_join":
             step |= {"f": dice.choice(JOINERS), "key": dice.choice([*KEYS]), "keyed": dice.random() < 0.3}
         case "process" | "process_values":
@@ -138,6 +145,8 @@ def _of_table(dice: random.Random, steps: list[Step], of: int, tables: list[int]
             step |= {"with": dice.choice(tables), "f": dice.choice(JOINERS), "stored": dice.random() < 0.5}
         case "process" | "process_values":
             step |= _processor(dice, steps, of, op)
+        case "transform_values":
+            step |= {"looks": dice.random() < 0.3, "stored": True}
         case "foreign_key_join" | "foreign_key_left_join":
             step |= {
                 "with": dice.choice(tables),

@@ -12,7 +12,8 @@
   with the subtractor's result; while a total is None, no row is subtracted.
 - *Clocks.* A punctuation by stream time is due after the first record, and after the record that reaches it. The stream
   time is the latest of all records of the task, also of those in topics between steps.
-- *Windows.* A record is late, and a window closes, by the latest time of the records that the step has seen. A record
+- *Windows.* A record is late, and a window closes, by the latest time of the records that the step has seen, of a
+  cogroup for each stream by itself. A record
   without a value is in its windows. A session is late by its end, with the record in it; it is passed on again if it
   changes after it has closed. Aggregates that merge begin with the initial value.
 - *Merge.* A stream that is merged with itself has each record once.
@@ -46,9 +47,11 @@ from tests.streams_oracle.meaning import (
     is_rekeyed,
     looked_up,
     pair_of,
+    part_of,
     put,
     records_of,
     told_sum,
+    transformed,
     value_of,
 )
 from tests.streams_oracle.streams_tables import Change, Node
@@ -144,12 +147,12 @@ class Model:
         step = node.step
         op = step["op"]
         if op in AGGREGATES:
-            part = step["parts"][at] if op == "cogroup" else step
+            part = part_of(step, at)
             group = group_key(part, key, value)
             self._by_key(node, at, part["of"], group, value, time, "key" in part, self._fold)
         elif op in WINDOWED:
             group = group_key(step, key, value)
-            self._by_key(node, at, step["of"], group, value, time, "key" in step, self._change_windows)
+            self._by_key(node, at, inputs_of(step)[at], group, value, time, "key" in step, self._change_windows)
         elif op == "to_table":
             self._by_key(node, at, step["of"], key, value, time, False, self._put)
         elif op in JOINS:
@@ -181,7 +184,7 @@ class Model:
         if key is None or value is None:
             return
         step = node.step
-        part = step["parts"][at] if step["op"] == "cogroup" else step
+        part = part_of(step, at)
         row = node.look(key)
         total = row and row[0]
         if row:
@@ -216,7 +219,7 @@ class Model:
         if key is not None:
             change = {"windowed": windows, "sessions": sessions, "sliding": sliding}[node.step["op"]]
             current = self.number
-            for window, total, since, number in change(node, key, value, time, current):
+            for window, total, since, number in change(node, at, key, value, time, current):
                 self.number = number
                 self._pass(node, window, total, since)
             self.number = current
@@ -249,6 +252,8 @@ class Model:
             self._pass(node, key, change.new, time)
         elif op in PROCESSED:
             self._sum(node, key, change.new, time)
+        elif op == "transform_values":
+            self._put(node, at, key, transformed(step, node.sums, key, change.new, self.shared), time)
         elif op in AGGREGATES:
             self._regroup(node, key, change, time)
         elif op in FOREIGN:

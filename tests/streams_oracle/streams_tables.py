@@ -34,12 +34,14 @@ class Node:
         self.out: list[tuple[Key, Value, int, int]] = []
         self.old = self.asked = self.cancelled = False
         self.rows: dict[Key, Found] | None = {} if step.get("stored") or step["op"] in AGGREGATES else None
+        self.sums: dict[Key, int] = {}
         self.windows: dict[tuple[int, str], tuple[Value, int]] = {}
         self.emitted: set[tuple[int, str]] = set()
         self.suppressed: dict[tuple[int, str], tuple[Value, int, int]] = {}
         self.sessions: dict[tuple[int, str, int], Value] = {}
         self.held: dict[tuple[int, str, int], Value] = {}
-        self.latest = self.latest_change = self.closed = -1
+        self.latest: dict[int, int] = {}
+        self.latest_change = self.closed = -1
         self.subscribed: dict[tuple[Key, Key], Value] = {}
 
     @property

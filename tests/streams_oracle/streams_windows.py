@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.streams_oracle.functions import Value
-from tests.streams_oracle.meaning import fold, merged, session_key, window_key, windows_of
+from tests.streams_oracle.meaning import fold, merged, part_of, session_key, window_key, windows_of
 from tests.streams_oracle.streams_tables import Node
 
 __all__ = ["sessions", "sliding", "windows"]
@@ -14,15 +14,14 @@ Change = tuple[str, Value, int, int]
 """The key with its window, the total, the time, and the number of the input record whose headers it has."""
 
 
-def windows(node: Node, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
-    """Add a record to its windows; what is passed on. A record without a value counts."""
+def windows(node: Node, at: int, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
+    """Add a record of input `at` to its windows; what is passed on. A record without a value counts."""
     step, rows = node.step, node.windows
-    node.latest = max(node.latest, time)
-    closed = node.latest - step["grace"]
+    closed = _latest(node, at, time) - step["grace"]
     for start in windows_of(step, time):
         if start + step["size"] > closed:
             total, since = rows.pop((start, key), (None, time))
-            total, since = fold(step, step, total, value), max(since, time)
+            total, since = fold(step, part_of(step, at), total, value), max(since, time)
             if total is not None:
                 rows[start, key] = total, since
             if step["emit"] == "update":
@@ -36,7 +35,13 @@ def windows(node: Node, key: str, value: Value, time: int, number: int) -> Itera
             yield window_key(step, group, start), total, since, number
 
 
-def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
+def _latest(node: Node, at: int, time: int) -> int:
+    """The latest time of the records of an input, with this one."""
+    node.latest[at] = max(node.latest.get(at, -1), time)
+    return node.latest[at]
+
+
+def sliding(node: Node, at: int, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
     """Add a record to the windows with its time; make the one behind the record before it, its own, and the one behind
     it.
 
@@ -45,8 +50,7 @@ def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Itera
     step, rows, size = node.step, node.windows, node.step["size"]
     if value is None:
         return
-    node.latest = max(node.latest, time)
-    closed = node.latest - step["grace"]
+    closed = _latest(node, at, time) - step["grace"]
     if time + size < closed:
         return
     own = max(0, time - size)
@@ -62,7 +66,7 @@ def sliding(node: Node, key: str, value: Value, time: int, number: int) -> Itera
         if start == own and start in made and near.left is not None and near.left[1] >= own:
             total, latest = near.left
         if start + size >= closed:
-            rows[start, key] = fold(step, step, total, value), max(latest, time)
+            rows[start, key] = fold(step, part_of(step, at), total, value), max(latest, time)
             yield from _of_sliding(node, key, start, number)
     if behind is not None and behind[1] > time and time + 1 not in near.there:
         rows[time + 1, key] = behind
@@ -122,11 +126,10 @@ def _suppressed(node: Node, window: tuple[int, str], total: Value, time: int, nu
             yield window_key(step, key, start), value, since, of
 
 
-def sessions(node: Node, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
+def sessions(node: Node, at: int, key: str, value: Value, time: int, number: int) -> Iterator[Change]:
     """Merge a record with the sessions near it. A change has the time of the end of its session, and no headers."""
     step, rows, gap = node.step, node.sessions, node.step["gap"]
-    node.latest = max(node.latest, time)
-    closed = node.latest - step["grace"] - gap
+    closed = _latest(node, at, time) - step["grace"] - gap
     near = sorted(row for row in rows if row[1] == key and row[0] >= time - gap and row[2] <= time + gap)
     total: Value = {"count": 0, "reduce": None}.get(step["fold"], step["start"])
     for row in near:
@@ -136,7 +139,7 @@ def sessions(node: Node, key: str, value: Value, time: int, number: int) -> Iter
         for row in near if (start, end) != (time, time) else []:
             del rows[row]
             yield from _changed(node, row, None)
-        total = fold(step, step, total, value)
+        total = fold(step, part_of(step, at), total, value)
         rows.pop((end, key, start), None)
         if total is not None:
             rows[end, key, start] = total

@@ -41,7 +41,7 @@ def test_all_steps_are_drawn_and_write_records() -> None:
                 chosen |= {part for part, value in step.items() if value is not False}
                 folds.add((step["op"], step.get("fold")))
     assert {*random_cases.OF_STREAM, *random_cases.OF_TABLE} <= written
-    assert {"bare", "child", "keyed", "looks", "once", "routed", "shares", "timed"} <= chosen
+    assert {"bare", "child", "g", "keyed", "looks", "maintained", "once", "routed", "shares", "timed"} <= chosen
     assert {("windowed", "cogroup"), ("sessions", "cogroup"), ("sliding", "cogroup")} <= folds
 
 

@@ -79,7 +79,7 @@ _MEMBER: dict[str, object] = {
 _PRODUCER: dict[str, object] = {
     "linger.ms": 5,
     "compression.type": "lz4",
-    "queue.buffering.max.messages": 2_000_000,
+    "queue.buffering.max.messages": 100_000,  # each takes 0.2 kB in addition to its bytes
     "queue.buffering.max.kbytes": 262_144,
     "message.max.bytes": 100_000_000,
     "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,

@@ -211,29 +211,30 @@ class KafkaProducer:
 
     def _produce(self, topic: str, columns: list[Sequence[Any]]) -> None:
         """Pass records to the client, in a loop without Python bytecode; wait while its queue is full."""
-        count = len(columns[0])
-        deadline, start = time.monotonic() + PATIENCE_S, 0
-        while start < count:
-            first, *others = (iter(column[start:]) if start else iter(column) for column in columns)
-            try:
-                deque(map(self._client.produce, repeat(topic), first, *others), maxlen=0)
+        count, left = len(columns[0]), [iter(column) for column in columns]
+        try:
+            while True:
+                try:
+                    deque(map(self._client.produce, repeat(topic), *left), maxlen=0)
+                    return
+                except BufferError:  # the iterators are after the record that the full queue has refused
+                    refused = count - length_hint(left[0]) - 1
+                    self._produce_after_waiting(topic, [column[refused] for column in columns])
+        except KafkaException as exception:
+            raise self._error(exception, f"send to '{topic}'") from exception
+
+    def _produce_after_waiting(self, topic: str, record: list[Any]) -> None:
+        """Pass a record to the client once its queue has room."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self._client.poll(_FULL_QUEUE_PAUSE_S)
+            with contextlib.suppress(BufferError):
+                self._client.produce(topic, *record)
                 return
-            except BufferError:
-                taken = (
-                    count - length_hint(first) - 1
-                )  # the full queue has refused the last record, which is sent again
-                if taken > start:
-                    deadline = time.monotonic() + PATIENCE_S
-                start = taken
-                self._client.poll(_FULL_QUEUE_PAUSE_S)
-                if time.monotonic() > deadline:
-                    raise ConnectorError(
-                        f"{self._where}: the queue has been full for {PATIENCE_S:.0f} s; the broker does not accept "
-                        "the records",
-                        retriable=True,
-                    ) from None
-            except KafkaException as exception:
-                raise self._error(exception, f"send to '{topic}'") from exception
+        raise ConnectorError(
+            f"{self._where}: the queue has been full for {PATIENCE_S:.0f} s; the broker does not accept the records",
+            retriable=True,
+        )
 
     def flush(self) -> dict[TopicPartition, int]:
         """As `Producer.flush`."""

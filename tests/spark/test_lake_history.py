@@ -1,5 +1,6 @@
 """History as lakes have it: ORC, columns by name, an order by a column, Debezium's events; and what is refused."""
 
+import gzip
 import json
 import random
 from collections.abc import Iterator
@@ -207,6 +208,12 @@ def test_bad_files_are_named_and_nothing_is_written(rig: Rig, tmp_path: Path) ->
         (lake / f"b.{form}").write_bytes(whole[: len(whole) // 2])
         assert f"b.{form}" in refused(rig, f"{lake}/b.{form}")
         (lake / f"b.{form}").unlink()
+    for form in ("jsonl", "csv"):  # half a compressed file beside a whole one
+        write(lake / f"a.{form}", ROWS, names)
+        whole = gzip.compress((lake / f"a.{form}").read_bytes())
+        (lake / f"a.{form}.gz").write_bytes(whole)
+        (lake / f"b.{form}.gz").write_bytes(whole[: len(whole) // 2])
+        assert f"/b.{form}.gz: Unexpected end of input stream;" in refused(rig, f"{lake}/*.{form}.gz")
     said = refused(rig, f"{lake}/day=2026-01-02/*.parquet")
     assert "day=2026-01-02" in said
     for form in ("parquet", "orc"):  # another schema

@@ -71,7 +71,7 @@ def test_byte_order_mark_is_no_part_of_the_first_row(rig: Rig, tmp_path: Path) -
             r"old.csv for topic 'amounts': b'caf\\xe9' is not UTF-8: byte 0xe9 at 3",
         ),
         ("old.jsonl", b'{"key": "caf\xe9", "value": 1}\n', r"old.jsonl: a line is not a JSON object: Invalid UTF-8"),
-        ("old.jsonl", b'{"key": "a", "value": 1\n', "old.jsonl: a line is not a JSON object: "),
+        ("old.jsonl", b'{"key": "a", "value": 1\n', "old.jsonl: a line is not a JSON object: Unexpected end-of-input"),
         ("old.jsonl", b'{"key": "a", "value": 1, "timestamp": "now"}\n', "a field is of another type"),
     ],
 )

@@ -52,8 +52,8 @@ _CHAINED = re.compile(
 _MALFORMED = re.compile(
     r"FAILED_READ_FILE.*? reading file (\S+?)\.\s.*?MALFORMED_RECORD_IN_PARSING.*?: (\[.*?\])\.", re.S
 )
-_JSON_REASON = re.compile(r"JsonParseException: (.+)")
-"""Finds, in Spark's error for a line that does not fit the schema, the file and the fields that were read."""
+_JSON_REASON = re.compile(r"Json(?:Parse|EOF)Exception: (.+?)(?: \(start marker.*)?$", re.M)
+"""Find, in Spark's error for a line that does not fit the schema, the file with the fields that were read, and why."""
 _RAISED_IN_A_WORKER = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ ]{2}[^\n]*\n)*(.*?)"
     r"(?=\n\s*(?:\tat (?:org\.apache|java|scala)|SQLSTATE: \w+$|JVM stacktrace|Driver stacktrace)|\s*\Z)",

@@ -41,6 +41,7 @@ Columns = Mapping[str, Mapping[str, str]]
 _PLACE_BITS = 40
 """The number of low bits in the offset of a file's row that have its place; the high bits have the file's number."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*?)(?=\n\tat )", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"FAILED_READ_FILE.*? reading file (\S+?)\.\s")
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,14 @@ def _named_errors(topic: str) -> Iterator[None]:
     except ConfigurationError:
         raise
     except ConnectorError as error:
-        found = _CAUSE.findall(str(error.__cause__))
+        text = str(error.__cause__)
+        causes, file = _CAUSE.findall(text), _FILE.search(text)
+        reason = " ".join(causes[-1].split()) if causes else str(error)
+        if file and file[1] not in reason:
+            reason = f"{file[1]}: {reason}"
         raise ConnectorError(
-            f"files for topic '{topic}': {' '.join(found[-1].split()) if found else error}; files that Spark can read, "
-            "with the same columns, are needed. Mend the files"
+            f"files for topic '{topic}': {reason}; files that Spark can read, with the same columns, are needed. Mend "
+            "the files"
         ) from error
 
 

@@ -16,7 +16,7 @@ from eddy.operators.batch import Batch, keys_of
 from eddy.operators.context import Context, Moment
 from eddy.operators.operator import ClocksRead, State
 from eddy.operators.row_clocks import ExpiryClock, RowClock, homes_of
-from eddy.operators.upsert import Upsert, by_key, replacement
+from eddy.operators.upsert import Upsert, by_key, replacement, settled
 from eddy.operators.windows.due_keys import MOST_A_STEP, DueKeys
 from eddy.state.calendar import MOST_MS, Calendar
 from eddy.state.table_state import Table
@@ -101,6 +101,7 @@ class ExpiringTable(Upsert):
         self._replace_deadlines(dict.fromkeys(expired))
         news = latest | dict.fromkeys(expired)
         olds = self.table.get_many(list(news))
+        news = settled(news, olds, news.items())
         self.table.put_many(news, olds)
         times = dict(zip(keys_of(batch.rows), batch.times_of_rows(), strict=True))
         time = max(chain([batch.time], expired.values()))

@@ -124,7 +124,8 @@ class OneRow(Keyed):
         if olds != values + [None] * len(absent) or any(self.several.get_many(absent)):
             return None
         self.table.put_many(news, olds)
-        return Batch(goes + comes, [-1] * len(goes) + [1] * len(comes), time)
+        went = list(zip(keys, olds[: len(goes)], strict=False))  # as they were inserted: 1 for 1.0
+        return Batch(went + comes, [-1] * len(goes) + [1] * len(comes), time)
 
     def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
         """Replace values in `news` by the delta. Returns the keys whose new values depend on rows in `several`, too."""

@@ -1,6 +1,6 @@
 """From facts to tables: the last record of a key wins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eddy.errors import DataError
@@ -11,14 +11,18 @@ from eddy.operators.keyed import Keyed
 from eddy.operators.operator import State
 from eddy.state.table_state import Table
 
-__all__ = ["Upsert", "by_key", "replacement"]
+__all__ = ["Upsert", "by_key", "replacement", "settled"]
+
+_ONE_FORM = frozenset({bool, bytes, int, str})
+"""Types whose equal values have one form, unlike floats (0.0 and -0.0), decimals, and containers of numbers."""
 
 
 class Upsert(Keyed):
     """Input: records (K, V or None). Output: the delta of the table of their latest values; None deletes.
 
-    Invariant: the table has the last value of each key so far. A record whose value equals the old one has no effect.
-    Nor has a record without a key.
+    Invariant: the table has the last value of each key so far. A record whose value equals the old one has no effect:
+    of equal values in a row, such as 1 and 1.0, the first one counts, for any cut into epochs. So a row is retracted as
+    it was inserted. A record without a key has no effect either.
     """
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
@@ -40,8 +44,9 @@ class Upsert(Keyed):
         if len(keys) == len(batch) and olds.count(None) == len(olds) and None not in latest.values():
             self.table.put_many(latest, olds)
             return Batch(batch.rows, [1] * len(keys), batch.time, batch.times, batch.headers)
-        self.table.put_many(latest, olds)
-        return replacement(latest, olds, batch.time, by_key(batch, batch.times), by_key(batch, batch.headers))
+        news = settled(keys, olds, latest.items() if len(keys) == len(batch) else batch.rows)
+        self.table.put_many(news, olds)
+        return replacement(news, olds, batch.time, by_key(batch, batch.times), by_key(batch, batch.headers))
 
     def latest(self, batch: Batch) -> dict[Any, Any]:
         """The last value of each key. Raises: DataError for a key that cannot be hashed."""
@@ -68,6 +73,25 @@ def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:
     return None if column is None else dict(zip(keys_of(batch.rows), column, strict=True))
 
 
+def settled(keys: Iterable[Any], olds: Sequence[Any], rows: Iterable[Row]) -> dict[Any, Any]:
+    """Return the values of a table's keys after `rows`, in their order. `olds` are the values of `keys` before.
+
+    A value that equals the one before it, such as 1.0 after 1, does not replace it.
+    """
+    values = dict(zip(keys, olds, strict=True))
+    for key, value in rows:
+        if values[key] != value:
+            values[key] = value
+    return values
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Return whether two values are equal, and of one form: 1 and 1.0 are not."""
+    if old is new or old != new:
+        return old is new
+    return (type(old) in _ONE_FORM and type(old) is type(new)) or repr(old) == repr(new)
+
+
 def replacement(
     news: Mapping[Any, Any],
     olds: Sequence[Any],
@@ -77,7 +101,8 @@ def replacement(
 ) -> Batch:
     """Return the delta of a table whose values change from `olds` to `news`; None is no value.
 
-    A retraction precedes the row that replaces it. An unchanged value makes no row. `time_of` and `headers_of` have the
+    A retraction precedes the row that replaces it. An unchanged value makes no row. A value that is only equal, such as
+    1.0 after 1, is a change, because the next retraction has this form. `time_of` and `headers_of` have the
     time and the headers of each key, if rows have their own.
     """
     deletes: list[Row] = []
@@ -86,7 +111,7 @@ def replacement(
         if old is None:
             if row[1] is not None:
                 inserts.append(row)
-        elif old != row[1]:
+        elif not _is_same(old, row[1]):
             deletes.append((row[0], old))
             if row[1] is not None:
                 inserts.append(row)

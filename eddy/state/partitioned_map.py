@@ -10,7 +10,7 @@ Invariant: for each key that the epoch has changed, `_olds` has its cell before 
 new value. So `rollback` is exact, and the store never has rows of an open epoch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eddy.errors import DataError
@@ -245,14 +245,14 @@ class PartitionedMap(Generic[K, V]):
             self._partitions[number] = MapPartition(self.spec, number, self._store)
         return self._partitions[number]
 
-    def get(self, key: K) -> V | None:
-        """The value of a key in the first partition that has one, or None."""
-        found = (self.partition(number).value(key) for number in range(self.spec.partitions))
+    def get(self, key: K, partitions: Collection[int]) -> V | None:
+        """The value of a key in the first of some partitions that has one, or None."""
+        found = (self.partition(number).value(key) for number in sorted(partitions))
         return next((value for value in found if value is not None), None)
 
-    def items(self) -> Iterator[tuple[K, V]]:
-        """Yield every (key, value), including the current epoch, by partition and key bytes."""
-        for number in range(self.spec.partitions):
+    def items(self, partitions: Collection[int]) -> Iterator[tuple[K, V]]:
+        """Yield every (key, value) of some partitions, including the current epoch, by partition and key bytes."""
+        for number in sorted(partitions):
             yield from self.partition(number).between(b"", None)
 
     @property

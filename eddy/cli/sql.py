@@ -1,11 +1,12 @@
 """`eddy sql`: queries over files and topics, from a file, a pipe or a prompt."""
 
 import csv
+import math
 import pathlib
 import shlex
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -17,7 +18,7 @@ from eddy.cli.printed_tables import new_table, print_table
 from eddy.cli.sql_sources import parse_source
 from eddy.connectors.csv_rows import Cell, csv_line
 from eddy.errors import EddyError
-from eddy.topology.sql.answer import Answer
+from eddy.topology.sql.answer import SEVERAL_COLUMNS, Answer, repeated_name
 from eddy.topology.sql.display import shown
 
 if TYPE_CHECKING:
@@ -175,8 +176,10 @@ def _meta(session: "Session", text: str) -> None:
 
 def _print(answer: Answer, form: str) -> None:
     if form == "jsonl":
+        if name := repeated_name(answer.columns):
+            raise click.UsageError(SEVERAL_COLUMNS.format(name))
         for row in answer.rows:
-            line = dict(zip(answer.columns, row, strict=True))
+            line = dict(zip(answer.columns, map(_json_value, row), strict=True))
             sys.stdout.write(_encoder.encode(line).decode() + "\n")
         return
     cells = [[shown(value, type) for value, type in zip(row, answer.types, strict=True)] for row in answer.rows]
@@ -190,6 +193,13 @@ def _print(answer: Answer, form: str) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n", delimiter="\t")
     writer.writerow(answer.columns)
     writer.writerows(["" if cell is None else cell for cell in row] for row in cells)
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value for JSON, which has no infinite numbers and no NaN. -0 is 0, as in the other formats."""
+    if not isinstance(value, float):
+        return value
+    return value + 0.0 if math.isfinite(value) else shown(value, "double")
 
 
 def _csv_line(cells: list[Cell]) -> str:

@@ -12,7 +12,6 @@ import sys
 
 import pytest
 
-import eddy
 from eddy.connectors.local import LocalLog
 from eddy.connectors.log import TopicSpec
 from tests.cli.conftest import Command
@@ -171,7 +170,10 @@ def test_prompt_reads_until_the_semicolon_and_goes_on_after_a_mistake(edges: pat
 def test_jsonl_is_json(run: Command, folder: pathlib.Path) -> None:
     line = run("sql", "-c", "SELECT 1.5 AS n, '2024-01-01 00:00:00'::timestamp AS t", "--format", "jsonl").stdout
     assert json.loads(line) == {"n": 1.5, "t": "2024-01-01T00:00:00"}
-    assert eddy.__name__ == "eddy"
+    floats = "SELECT 'nan'::double AS a, '-inf'::double AS b, -0.0::double AS c, NULL::double AS d"
+    assert run("sql", "-c", floats, "--format", "jsonl").stdout == '{"a":"NaN","b":"-Infinity","c":0.0,"d":null}\n'
+    told = run("sql", "-c", "SELECT 1 AS a, 2 AS a", "--format", "jsonl", status=2).stderr
+    assert "several columns are called 'a'" in told
 
 
 def test_parquet_has_its_own_types(run: Command, folder: pathlib.Path) -> None:

@@ -147,6 +147,14 @@ def test_view_keyed_by_a_column_becomes_a_table_and_a_topic() -> None:
         ]
 
 
+def test_an_object_has_one_value_of_each_name() -> None:
+    topology = eddy.Topology("test")
+    orders = topology.table("orders", key=eddy.Int64, value=eddy.Int64)
+    view = topology.sql("SELECT key, value, value FROM orders", {"orders": orders}, name="pairs", key="key")
+    with pytest.raises(eddy.TopologyError, match=r"view 'pairs': several columns are called 'value'.*AS value_1"):
+        view.map_values(view.as_object)
+
+
 @pytest.mark.parametrize("columns", [[], ["id"], ["total", "id"], ["id", "customer", "total"]])
 def test_the_key_has_the_columns_that_are_named(columns: list[str]) -> None:
     topology = eddy.Topology("test")

@@ -7,7 +7,10 @@ from typing import Any
 
 from eddy.topology.sql.algebra import NamedColumn
 
-__all__ = ["Answer", "AnswerTable"]
+__all__ = ["SEVERAL_COLUMNS", "Answer", "AnswerTable", "repeated_name"]
+
+SEVERAL_COLUMNS = "several columns are called '{0}'; an object has one value of each name. Name them: SELECT … AS {0}_1"
+"""The refusal of objects, to be formatted with a name."""
 
 _SHOWN = 100
 """How many rows a notebook shows."""
@@ -69,6 +72,11 @@ class Answer:
         rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows[:_SHOWN])
         more = f"<p>{len(self.rows) - _SHOWN:,} more rows</p>" if len(self.rows) > _SHOWN else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+
+def repeated_name(columns: Sequence[str]) -> str:
+    """Return the first name that several columns have; empty if each has its own."""
+    return next((name for place, name in enumerate(columns) if name in columns[:place]), "")
 
 
 def _cell(value: Any) -> str:

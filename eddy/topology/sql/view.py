@@ -1,15 +1,16 @@
 """A view: the rows of a statement, kept up to date as its tables change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from eddy.errors import DataError
+from eddy.errors import DataError, TopologyError
 from eddy.topology.arguments import name_or
 from eddy.topology.dsl.builder import serdes
 from eddy.topology.dsl.relation import Relation
 from eddy.topology.dsl.table import KTable
 from eddy.topology.plan import plan
 from eddy.topology.sql.algebra import NamedColumn
+from eddy.topology.sql.answer import SEVERAL_COLUMNS, repeated_name
 
 __all__ = ["View"]
 
@@ -32,9 +33,20 @@ class View(Relation[Any, Row]):
         self.errors = errors
         """Rows (binding, row as text) beyond an ERROR AT RECURSION LIMIT; None if the statement has no such limit."""
 
-    def as_object(self, row: Row) -> dict[str, Any]:
-        """Return a row as a dict from column to value, for JSON."""
-        return dict(zip(self.columns, row, strict=True))
+    @property
+    def as_object(self) -> Callable[[Row], dict[str, Any]]:
+        """A function that returns a row as a dict from column to value, for JSON.
+
+        Raises: TopologyError if several columns have one name.
+        """
+        columns = self.columns
+        if name := repeated_name(columns):
+            raise TopologyError(f"view '{self._name}': {SEVERAL_COLUMNS.format(name)}")
+
+        def as_object(row: Row) -> dict[str, Any]:
+            return dict(zip(columns, row, strict=True))
+
+        return as_object
 
     def to_table(self, name: str | None = None) -> KTable[Any, Row]:  # type: ignore[override]  # two rows are an error
         """Return the view as a table, which has the one row of each key as its value.

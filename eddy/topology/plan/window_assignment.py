@@ -152,7 +152,7 @@ class AssignWindows(Node):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OrderedRecords(AssignWindows):
-    """Records that also get their places in the order of the records of all source partitions."""
+    """Assigns windows to records, and gives each record its place in the order of all source partitions' records."""
 
     record: tuple[Serde[Any], Serde[Any]]
     """The serdes of the keys and values."""

@@ -148,7 +148,7 @@ class Planner:
 
 
 class _Chain:
-    """The joins of one product. `places` maps a column of the product to its place in the rows joined so far."""
+    """Joins the inputs of a product, one after another. `places`: a column's index in the rows joined so far."""
 
     def __init__(
         self, node: Product, inputs: list[Node], starts: list[int], owner: list[int], conditions: list[Expr]

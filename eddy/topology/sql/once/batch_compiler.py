@@ -155,7 +155,7 @@ class BatchCompiler:
         return RowCode(columns, stream.times(f"{row}[-1]" if weighted else ""))
 
     def _cut(self, function: RowFunction, stream: RowCode, scope: _Scope) -> RowCode:
-        """Make a table of the rows so far, and begin the function again with a loop over this table."""
+        """Put the rows that the loops make so far into a table, and begin the function again with a loop over it."""
         places = list(stream.columns)
         function.line(f"add({_with_weight(row_of([stream.columns[i] for i in places]), stream.weight)})")
         table = scope.make(function.function("", _ADDED, _GIVEN))

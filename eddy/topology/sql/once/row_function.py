@@ -44,7 +44,7 @@ class RowCode:
 
 
 class RowFunction:
-    """A function that is being written, line by line."""
+    """The code of a Python function while it is written, line by line."""
 
     def __init__(self) -> None:
         self.loops = 0
@@ -76,7 +76,7 @@ class RowFunction:
         return row, weight
 
     def begin_again(self) -> None:
-        """Forget the loops, because another function has them now."""
+        """Remove the loops from this function, because they are now in another function."""
         self.loops = 0
         self._names, self._before, self._lines, self._there = {}, [], [], []
 

@@ -26,7 +26,7 @@ _GLANCE, _LONG = 8, 10_000
 
 
 class UndecidedError(Exception):
-    """The waves may not end, so the circuit has to answer the statement."""
+    """Raised if the waves of a recursion may not end; then the circuit has to answer the statement."""
 
 
 def set_of_waves(

@@ -64,7 +64,7 @@ class OrderRecords(OrderedRecords):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deduplicate(Node):
-    """Keeps a record if no record with its `by` value was kept within the span. Input rows contain their order."""
+    """Keeps a record if no record with its `by` value was kept within the span. Input rows have their order in them."""
 
     drops = True
     linear = False

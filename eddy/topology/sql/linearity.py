@@ -69,7 +69,7 @@ class _Step:
         return [reference for found in below for reference in found]
 
     def _product(self, node: Product) -> list[Variable]:
-        """Return the references in a product, which is linear in one input while the others do not change."""
+        """Return the recursive references in a product, which is linear in one input while the others do not change."""
         first, *others = [found for found in map(self.references, node.inputs) if found] or [[]]
         if others:
             raise self._refuse(others[0][0], "named twice in its step")

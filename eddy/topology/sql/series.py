@@ -19,7 +19,7 @@ class SeriesBounds:
 
 
 def series_function(bounds: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[Any], Iterator[Any]]:
-    """Return a function that yields a row once for each number of its series, appended; no row if a bound is null."""
+    """Return a function that yields a row with each number of its series appended; no row if a bound is null."""
 
     def series(row: Any) -> Iterator[Any]:
         first, last, step = bounds(row)

@@ -272,7 +272,7 @@ class StatementCompiler:
         return (left if node.all else left.distinct(f"{name}-left")).minus(right, name)
 
     def _intersect(self, node: algebra.Intersect) -> Rows:
-        """Return the left side minus the rows that it has more often than the right side."""
+        """Return the rows of an INTERSECT: the left rows minus those that the left has more often than the right."""
         left, right, name = self._set(node.left), self._set(node.right), self._names.take(node.name)
         left = left if node.all else left.distinct(f"{name}-left")
         return left.union(_negated(left.minus(right, name)))

@@ -15,7 +15,10 @@ _ACLS = "kafka-acls.sh --bootstrap-server $BOOTSTRAP --add --allow-principal Use
 
 
 def commands(application: str, sources: Iterable[str], sinks: Iterable[str], missing: Iterable[TopicSpec]) -> list[str]:
-    """Shell commands that create the missing topics and grant the rights, with $BOOTSTRAP and $USER left to fill in."""
+    """Return shell commands that create the missing topics and grant the rights.
+
+    The administrator sets $BOOTSTRAP and $USER before the commands are run.
+    """
     return [
         *(_creation(spec) for spec in missing),
         *(_grant(["Read", "Describe"], f"--topic {topic}") for topic in sources),

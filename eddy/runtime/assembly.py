@@ -76,7 +76,7 @@ class Assembly:
     """The topics that match patterns now."""
 
     def calling(self, consumer: Consumer) -> Consumer:
-        """Return `consumer`, or a consumer around it that withholds records until their asynchronous calls end."""
+        """Return `consumer`; if steps make asynchronous calls, wrapped so that records wait for their calls' ends."""
         paths = CallPath.all_of(*self.circuit.layout)
         return CallingConsumer(consumer, self.decoder, paths) if paths else consumer
 
@@ -97,9 +97,10 @@ def assemble(
     wall: Callable[[], float],
     complete: Callable[[], bool] = lambda: True,
 ) -> Assembly:
-    """Check, compile and create topics.
+    """Check and compile a topology for a log, create its internal topics, and return the parts of a worker.
 
-    `elapsed` returns the seconds since the epoch began, `wall` the seconds since 1970; `complete` is for `Positions`.
+    `elapsed` returns the seconds since the epoch began, `wall` the seconds since 1970. `complete` tells whether the
+    worker reads all topics that match a pattern now.
 
     Raises: ConnectorError for missing topics or unsuitable settings; TopologyError; PlanChangedError.
     """
@@ -210,7 +211,7 @@ def _check_states(topology: Topology, metadata: Metadata, lines: list[str], conf
 
 
 def _is_only_rekeyed(topology: Topology, source: Node) -> bool:
-    """Whether the partitions of a source's records do not matter, because all steps by key repartition the records."""
+    """Whether all steps that read a source repartition its records, so that the records may be in any partition."""
     if source.rekeyed:
         return True
     users = [node for node in topology.plan.nodes if source in node.inputs]
@@ -231,7 +232,7 @@ def _sink_topics(topology: Topology, log: Log, counts: dict[str, int]) -> dict[s
 
 
 def _is_final(table: Node) -> bool:
-    """Whether a table has each row sent once: final rows of windows, perhaps filtered and mapped by their values."""
+    """Whether a table's rows never change: they are the final rows of windows, or made from these row by row."""
     while not table.final and table.kind == "table" and not table.rekeys and not table.keeps and len(table.inputs) == 1:
         (table,) = table.inputs
     return table.final

@@ -20,7 +20,10 @@ _CLOSE_S = 5.0
 
 
 class OpenCall:
-    """A call for a row of a record. `ended` is None until it has ended; a cancelled call never ends."""
+    """A call of an author's coroutine function for one row of a record.
+
+    `ended` is the result or the error of the call. It is None until the call has ended, and for ever if it is
+    cancelled."""
 
     __slots__ = ("ended", "operator", "record", "row", "task")
 
@@ -31,7 +34,7 @@ class OpenCall:
 
     @property
     def turn(self) -> object:
-        """Calls with an equal turn are made one after the other; a call with the turn None waits for no other call."""
+        """The name of the queue in which the call waits for earlier calls; None if it waits for no other call."""
         order = self.operator.limits.order
         if order == "none":
             return None
@@ -49,7 +52,7 @@ class AsyncCalls:
         self._last: dict[object, asyncio.Task[None]] = {}
 
     def begin(self, calls: Sequence[OpenCall]) -> None:
-        """Begin calls. Calls with an order begin in the order given."""
+        """Begin calls. Calls with an equal `turn` are made one after the other, in the order of `calls`."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="eddy-calls", daemon=True)
@@ -62,7 +65,7 @@ class AsyncCalls:
             self._loop.call_soon_threadsafe(self._cancel, calls)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until a call has ended since the last wait."""
+        """Wait at most `timeout_s` seconds until a call ends; do not wait if one has ended since the last wait."""
         self._some_ended.wait(timeout_s)
         self._some_ended.clear()
 
@@ -104,7 +107,7 @@ class AsyncCalls:
 
 
 async def _result(call: OpenCall) -> EndedCall:
-    """Make a call, and retry it if it fails; return the row that it has made, or the error of the last try."""
+    """Make a call, and retry it if it fails. Returns the function's result, or the error of the last try."""
     limits, (key, value), pause_s = call.operator.limits, call.row, _FIRST_PAUSE_S
     for tries_left in range(limits.retries, -1, -1):
         try:
@@ -122,7 +125,8 @@ async def _result(call: OpenCall) -> EndedCall:
 def _failure(error: BaseException, timeout_s: float | None) -> Exception:
     """Return the reason why a call has failed. Raises: CancelledError if this task itself is cancelled.
 
-    A function's own SystemExit would end the loop, and its own CancelledError would leave the call open for ever.
+    SystemExit and CancelledError that the function itself has raised become a RuntimeError: otherwise SystemExit would
+    end the loop, and the call with a CancelledError would never end.
     """
     task = asyncio.current_task()
     if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

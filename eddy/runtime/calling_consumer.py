@@ -2,8 +2,9 @@
 
 For each polled record it computes the rows that reach a `map_async`, and begins a call for each row. `poll` returns the
 first records of each partition whose calls have ended. So an epoch never waits for a call, its transaction is not open
-meanwhile, and the group's position never passes a record with an open call. A partition with too many waiting records
-is paused; other partitions are not. A seek forgets the calls of a partition, and they are made again.
+meanwhile, and the group's position never passes a record whose calls have not ended. A partition with too many waiting
+records is paused; other partitions are not. A seek cancels the calls of a partition; they are made again when its
+records are polled again.
 """
 
 from collections import deque
@@ -64,13 +65,13 @@ class CallPath(NamedTuple):
 
 
 class _Unfinished(NamedTuple):
-    """Records of a partition, and the calls of each."""
+    """Consecutive records of a partition that wait for their calls. `calls` has a list of calls for each record."""
 
     records: Records
     calls: list[list[OpenCall]]
 
     def ended(self) -> int:
-        """Return the number of records before the first one with an open call."""
+        """Return the number of records before the first record that has a call which has not ended."""
         return sum(1 for _ in takewhile(lambda calls: all(call.ended for call in calls), self.calls))
 
     def after(self, count: int) -> "_Unfinished":
@@ -94,7 +95,7 @@ class CallingConsumer:
         self._held: set[TopicPartition] = set()
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
-        """Poll for records, and return those without a call and those whose calls have ended."""
+        """Poll for records, begin their calls, and return the records that wait for no call any more."""
         self._forget_returned()
         polled = self._consumer.poll(max_records, 0.0 if self._waiting else timeout_s, max_bytes)
         if polled.revoked:
@@ -165,9 +166,10 @@ class CallingConsumer:
         queue.append(_Unfinished(records, found))
 
     def _ready(self, max_records: int, max_bytes: int) -> list[Records]:
-        """Take, from each partition, the records before the first one with an open call, up to the limits.
+        """Remove from the waiting records, and return, those that wait for no call any more, up to the limits.
 
-        The last records taken may exceed `max_bytes`.
+        In each partition these are the records before the first one with a call that has not ended. The last records
+        may exceed `max_bytes`.
         """
         found: list[Records] = []
         for partition, queue in list(self._waiting.items()):
@@ -188,7 +190,7 @@ class CallingConsumer:
         return found
 
     def _note(self, calls: Sequence[list[OpenCall]]) -> None:
-        """Give the results of ended calls to the operators, by the topic, partition and offset of each record."""
+        """Give each operator the results of its ended calls, by the topic, partition and offset of the record."""
         for call in (call for of_record in calls for call in of_record):
             place, ended = call.record[:3], call.ended
             assert ended is not None
@@ -203,14 +205,14 @@ class CallingConsumer:
         self._returned = []
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Cancel and forget the calls of partitions."""
+        """Cancel the calls of partitions, and forget their waiting records."""
         for partition in partitions:
             queue = self._waiting.pop(partition, ())
             self._calls.cancel([call for waiting in queue for calls in waiting.calls for call in calls])
         self._hold()
 
     def _hold(self) -> None:
-        """Pause the partitions with too many waiting records, and resume the partitions that have fewer again."""
+        """Pause the partitions with too many waiting records, and resume paused partitions that have fewer now."""
         full = {
             partition
             for partition, queue in self._waiting.items()

@@ -1,8 +1,8 @@
 """Restore: updates the store from changelogs to the group's committed positions.
 
-A changelog has a state's latest rows, so a replay from any earlier offset ends with the same rows. A table whose
-source topic is compacted is replayed from that topic, up to the group's committed position: later records belong to the
-next epochs.
+A changelog has a state's latest rows, so a replay that begins at an earlier offset ends with the same rows. A table
+whose source topic is compacted is replayed from that topic, up to the group's committed position: later records belong
+to the next epochs.
 
 A changelog drops its tombstones after a while. A store that was not written for half of that time may hold rows whose
 deletion it would never see, so its outdated states are restored from empty.

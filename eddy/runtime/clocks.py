@@ -26,7 +26,7 @@ _NO_OFFSET = -1
 
 
 class Clocks:
-    """The clocks of one worker; `wall` returns the seconds since 1970."""
+    """The event times and the tick of one worker's epochs; `wall` returns the seconds since 1970."""
 
     def __init__(
         self, circuit: Circuit, positions: Positions, wall: Callable[[], float], idle: IdlePartitions | None = None
@@ -56,7 +56,10 @@ class Clocks:
             self._moved, self._to_ms = {}, -1
 
     def context(self, part: Part, rejected: Collection[Rejected] = (), **others: Any) -> Context:
-        """Return the context of an epoch: its clocks after the records of `part`, without the rejected records."""
+        """Return the context in which an epoch computes `part`: its event times and its tick.
+
+        The event times include the records of `part`, without the rejected records. `others` are further fields of the
+        context."""
         if not self.read:
             return Context(**others)
         if self._reads_wall and self._tick is None:
@@ -83,7 +86,7 @@ class Clocks:
         return Context(event_time=times, tick=self._tick, read=read, **others)
 
     def due(self) -> bool:
-        """Whether an epoch has work without records."""
+        """Whether the next epoch has work even without records: rows expire, windows close, or a partition is idle."""
         if not self.read:
             return self._circuit.due()
         if self._idle_times():
@@ -92,7 +95,7 @@ class Clocks:
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
     def left(self) -> bool:
-        """Whether work that is due is left for another epoch: no epoch since the last poll has used a tick."""
+        """Whether work is due that no epoch since the last poll has done, because none of them has used a tick."""
         return self._tick is None and self.due()
 
     def wait_s(self, timeout_s: float) -> float:
@@ -108,7 +111,7 @@ class Clocks:
         return timeout_s if tick is None else min(timeout_s, max(0.0, tick / 1000 - self._wall()) + 0.001)
 
     def _idle_times(self) -> dict[TopicPartition, int]:
-        """Return this poll's new event times of idle partitions, and of partitions that `advance` moves."""
+        """Return the event times, in milliseconds, to which this poll moves idle partitions, or all after `advance`."""
         if self._idle is None and self._to_ms < 0:
             return {}
         if self._moved is None:

@@ -44,7 +44,10 @@ class UserTopics:
 
     @classmethod
     def of(cls, topology: Topology, log: Log) -> "UserTopics":
-        """Look the topics up. Raises: NoTopicMatchesError; ConfigurationError naming missing ones."""
+        """Look the topics of a topology up in a log.
+
+        Raises: NoTopicMatchesError; ConfigurationError naming missing topics.
+        """
         matching = find_topics(topology, log)
         names = [*named_topics(topology), *sorted(matching.names)]
         specs = partition_counts(log, names, f"application '{topology.name}'")

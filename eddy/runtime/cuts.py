@@ -16,7 +16,10 @@ __all__ = ["Cuts"]
 
 
 class Cuts:
-    """Decides when one worker writes a cut. It looks for a quiescent moment at most every `interval_s` seconds."""
+    """Decides when a worker writes a cut, and makes the cut.
+
+    If several workers share the partitions, it looks for a quiescent moment at most once in `interval_s` seconds.
+    """
 
     def __init__(self, positions: Positions, circuit: Circuit, interval_s: float, clock: Callable[[], float]) -> None:
         self._positions, self._circuit, self._interval_s, self._clock = positions, circuit, interval_s, clock
@@ -30,19 +33,23 @@ class Cuts:
         return all(map(self._circuit.ownership.all_of, self._circuit.ownership.partitions))
 
     def leads(self) -> bool:
-        """Whether this worker leads: it does the tasks of the whole group."""
+        """Whether this worker does the tasks that one worker does for the group, such as reports of global tables."""
         return self.owns_all or self._positions.leads()
 
     def after(self, entry: EpochEntry, ends: Mapping[TopicPartition, int]) -> Cut | None:
-        """Return the cut at `entry` if this worker owns all partitions, and otherwise None.
+        """Return the cut to write in the transaction of `entry`; None if its outputs may not be exact.
 
-        `ends` are the offsets at which the records of the transaction end.
+        They are exact if this worker owns all partitions and no loop has rows or other unfinished work. `ends` are the
+        offsets at which the records of the transaction end.
         """
         exact = self.owns_all and not entry.in_loops and not self._circuit.unsettled
         return self._positions.cut(entry, ends) if exact else None
 
     def quiescent(self) -> Cut | None:
-        """Return a cut of a quiescent moment among several workers; None if there is none, or no look is due here."""
+        """Return a new cut of a quiescent moment among several workers, or None.
+
+        It is None if this worker does not lead, if the interval has not passed, or if something is not processed yet.
+        """
         due = self._clock() - self._last >= self._interval_s and not self._circuit.unsettled
         if not due or self.owns_all or not self._positions.leads():
             return None
@@ -51,7 +58,7 @@ class Cuts:
         return None if cut == self._cut else cut
 
     def owed(self, entry: EpochEntry) -> bool:
-        """Whether a cut is possible now, and the last transaction has none, as far as is known."""
+        """Whether a cut is possible now, and the last transaction is not known to have one."""
         return self._owed and self.owns_all and not entry.in_loops and not self._circuit.unsettled
 
     def commit(self, cut: Cut | None) -> None:
@@ -61,5 +68,5 @@ class Cuts:
             self._last, self._cut = self._clock(), cut
 
     def lose(self) -> None:
-        """Note that the application's last transaction is unknown, or not known to have committed: a cut is owed."""
+        """Note that the last transaction may have no cut, because it is unknown or may not have committed."""
         self._owed = True

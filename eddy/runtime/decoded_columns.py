@@ -20,7 +20,7 @@ def decoded(
     *,
     headers: Sequence[Headers] | None,
 ) -> list[Any]:
-    """Decode a column; null is decoded as null. `headers` has the headers of the records; None if they have none.
+    """Decode a column of bytes with `serde`; null is decoded as None. `headers` are the records' headers, or None.
 
     Failures are stored in `problems` by index. If a later attempt may succeed, the error is in `causes`, too.
     Raises: ConnectorError if an outside system that the serde needs does not answer: no record is to blame.

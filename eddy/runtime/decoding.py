@@ -57,7 +57,8 @@ class Rejected(NamedTuple):
 class Decoder:
     """Decodes polled records into a batch for each topic.
 
-    `internal` has the gates by internal topic. `placed`: rows carry the topic, partition and offset of their records.
+    `internal` has the gate that reads each internal topic. With `placed` each row carries
+    the topic, partition and offset of its record.
     """
 
     sources: dict[str, Source]
@@ -170,7 +171,7 @@ def reject(
 
 
 def joined(batches: list[Batch]) -> Batch:
-    """Merge the batches of a topic's partitions into one."""
+    """Return one batch with the rows of the batches of a topic's partitions."""
     if len(batches) == 1:
         return batches[0]
     whole = concat(batches)

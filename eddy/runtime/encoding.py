@@ -52,7 +52,10 @@ class SinkTopic:
         self.partitioner, self._refusals = partitioner, refusals
 
     def batch(self, batches: Sequence[Batch]) -> Batch:
-        """Return a row for each record to write: a fact as often as its weight, or the new value of a table's key."""
+        """Return one row for each record to write.
+
+        A fact is repeated as often as its weight; a table's key has its new value.
+        """
         batch = concat(batches)
         return repeated(batch) if self.facts else latest_of(batch)
 
@@ -131,7 +134,7 @@ class SinkTopic:
         return {}
 
     def apart(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
-        """Return keys, values and headers as they are written: the serdes may move the ids of schemas into headers."""
+        """Return keys, values and headers in the form that is written: serdes may move schema ids into headers."""
         found: Sequence[Headers] | None = self.forwarded(headers)
         keys, found = self.key.ids_apart(keys, found)
         values, found = self.value.ids_apart(values, found)
@@ -183,7 +186,7 @@ class Encoder:
         self._producer, self._partitioner, self._latest_ms = producer, partitioner, latest_ms
 
     def own_time(self, time: int) -> int:
-        """Return the timestamp for a record of an internal topic whose rows have the time `time`."""
+        """Return the timestamp for a record in an internal topic: `time`, or the latest one that the topic accepts."""
         return time if self._latest_ms is None else min(time, self._latest_ms)
 
     def sink(self, sink: SinkTopic, output: Output) -> int:
@@ -279,8 +282,9 @@ class Encoder:
     ) -> None:
         """Write a dead letter. A timestamp that its topic may not accept is written in a header instead.
 
-        If the topic refuses the letter as too large, it is written without key, value and the headers `passed_on`, with
-        their sizes in a header and only the beginning of the error, because one record must not end the worker.
+        If the topic refuses the letter as too large, a smaller one is written, because one record must not end the
+        worker. It has no key, no value and none of the headers `passed_on`. A header has their sizes, and the error is
+        cut short.
         """
         own = self.own_time(time)
         if own < time:
@@ -293,7 +297,7 @@ class Encoder:
             self._producer.send(topic, 0, [None], [None], [own], [(*told, ("eddy.left_out_bytes", sizes.encode()))])
 
     def cut_rows(self, topic: str, gate: Gate, batch: Batch, loop: str, limit: int) -> None:
-        """Write rows that a recursion would have made beyond its limit."""
+        """Write to `topic`, as dead letters, the rows that the recursion `loop` would have made beyond its limit."""
         keys = encoded(list(keys_of(batch.rows)), gate.key, f"recursively '{loop}': key")
         values = encoded([row[1] for row in batch.rows], gate.value, f"recursively '{loop}': value")
         reason = f"recursively '{loop}': beyond limit {limit}".encode()

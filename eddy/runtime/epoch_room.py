@@ -1,8 +1,8 @@
 """The number of records that the next epoch takes: it grows while a backlog fills epochs that end quickly.
 
 Most of an epoch's cost is shared by its records: rows that cancel or meet inside it are made, stored and sent once, and
-it has one transaction. So a backlog is read in ever larger epochs, of at most twice the last one's size, until one
-takes most of `max_epoch_s`; an epoch that took longer is followed by a smaller one.
+it has one transaction. So a backlog is read in ever larger epochs, each of at most twice the size of the last one,
+until an epoch takes most of `max_epoch_s`. An epoch that took longer is followed by a smaller one.
 """
 
 from eddy.config import Config
@@ -16,14 +16,14 @@ _SHARE = 0.8
 
 
 class EpochRoom:
-    """Adapts the size of epochs. `records` is the most records of the next one, up to `max_epoch_records`."""
+    """Adapts the size of epochs. `records` is the most records that the next epoch takes, up to `max_epoch_records`."""
 
     def __init__(self, config: Config) -> None:
         self._most, self._s = config.max_epoch_records, _SHARE * config.max_epoch_s
         self._least = self._learnt = self.records = min(_FIRST, self._most)
 
     def begin_anew(self) -> None:
-        """Forget what was learnt: other partitions are owned, or an epoch was lost."""
+        """Forget the number that `learn` has found, since other partitions are owned, or an epoch was lost."""
         self._learnt = self.records = self._least
 
     def narrow(self, records: int) -> None:

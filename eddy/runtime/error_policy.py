@@ -16,7 +16,7 @@ _NEEDED = f"one of {', '.join(map(repr, DECISIONS))}, or an eddy.Retry, is neede
 
 
 class ErrorPolicy:
-    """The decisions about records that fail: one decision for all, or the author's function, called for each.
+    """Decides about each record that fails, as `Config.on_error` says or the author's function returns.
 
     A record that is to be tried again fails the epoch. The worker undoes it, waits, and retries it as it retries any
     temporary failure.
@@ -39,7 +39,7 @@ class ErrorPolicy:
         return self._on_error == "dead-letter"
 
     def records(self, rejected: Sequence[Rejected]) -> list[Rejected]:
-        """Decide about rejected records. Return those to write as dead letters; the remaining ones are skipped.
+        """Decide about rejected records. Returns the records to write as dead letters; the other records are skipped.
 
         Raises: DataError for a record that may not be left out; a retriable ConnectorError for one to be tried again.
         """
@@ -47,7 +47,10 @@ class ErrorPolicy:
         return [record for record in rejected if self._decided(_failed(record), record.error)]
 
     def rows(self, dead: Sequence[DeadRow]) -> list[DeadRow]:
-        """Decide about rows that were set aside. Return those to write as dead letters. Raises: as `records` does."""
+        """Decide about rows that were set aside.
+
+        Returns the rows to write as dead letters. Raises: as `records` does.
+        """
         return [row for row in dead if self._decided(_failed_row(row), partial(_error_of, row))]
 
     def global_record(self, rejected: Rejected) -> bool:

@@ -17,9 +17,10 @@ __all__ = ["FailingRecords"]
 
 
 class FailingRecords:
-    """The parts of one worker's failed epoch that are still to be committed; false if there are none.
+    """The parts of a worker's failed epoch that are not committed yet; false if no part remains.
 
-    After `max_epoch_s` the remaining records are polled again, as many at a time as the next part has (`room.narrow`).
+    After `max_epoch_s` seconds their records are polled again. Each of the next epochs then takes at most as many
+    records as the next part has (`room.narrow`).
     """
 
     def __init__(self, parts: Parts, room: EpochRoom) -> None:
@@ -49,15 +50,16 @@ class FailingRecords:
         return None
 
     def check(self, error: DataError) -> None:
-        """Raise the error of a record if the policy has decided that it ends the worker."""
+        """Raise `error` if the error policy has decided that this record ends the worker."""
         if self._parts.rejections.policy.refused:
             raise error
 
     def narrow(self, error: DataError, part: Part) -> None:
-        """Let the next attempt be without the failing records, or in parts.
+        """After `part` has failed, prepare the next attempt: without the failing records, or in smaller parts.
 
-        Raises: DataError naming the record, if it may not be rejected. If later records may remove the cause, the next
-        attempt is made together with them.
+        If records that follow may remove the cause, the next attempt is made together with these records.
+
+        Raises: DataError naming the record, if it may not be rejected.
         """
         circuit, policy = self._parts.circuit, self._parts.rejections.policy
         if self._isolation is None:

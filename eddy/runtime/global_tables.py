@@ -100,7 +100,9 @@ class GlobalTables:
         return taken
 
     def look(self) -> None:
-        """Begin anew if a topic was deleted and made anew, because no record of the new topic removes the old rows.
+        """Make the tables anew if one of their topics was deleted and created again.
+
+        No record of the new topic would remove the rows of the former topic.
 
         Raises: ConnectorError.
         """
@@ -111,7 +113,10 @@ class GlobalTables:
             self._positions, self._ends = {}, {}
 
     def advance(self, max_records: int) -> None:
-        """Take the records that have arrived since the last call. Raises: DataError; ConnectorError."""
+        """Update the tables with the records that have arrived since the last call.
+
+        Raises: DataError; ConnectorError.
+        """
         if self._positions:
             for _ in range(_POLLS):
                 if not self._read(max_records, 0.0):
@@ -128,7 +133,7 @@ class GlobalTables:
         return [record for record, is_letter in self._left_out.values() if is_letter]
 
     def reported(self, places: Iterable[Place]) -> None:
-        """Note the records that are reported already, by the application's metadata."""
+        """Note that these records are reported already, as the application's metadata say."""
         self._reported.update(place for place in places if place[0] in self._tables)
         for place in self._reported & self._left_out.keys():
             del self._left_out[place]

@@ -1,9 +1,9 @@
-"""Records the messages about data without a finite answer in the application's metadata topic; operators hold the rows.
+"""Writes the messages about data without a finite answer to the metadata topic; the rows themselves are in operators.
 
     circuit.held()   the messages of this worker's operators, a function of their states
     noted            the messages in the topic for this worker's partitions, as of the last commit
 
-The two differ only within an epoch, because the difference is written in the epoch's transaction. So the committed
+These two sets of messages differ only within an epoch, because its transaction writes the difference. So the committed
 records up to some positions determine the parts that are held at these positions, on any worker. A worker starts with
 the topic's messages for its newly assigned partitions.
 
@@ -28,7 +28,7 @@ Place = tuple[str, int]
 
 
 class Holding:
-    """The held parts of one worker.
+    """The messages about the parts of recursions that one worker holds, and their changes in each epoch.
 
     Args:
         circuit: its `held` is read after each epoch.
@@ -52,7 +52,9 @@ class Holding:
         self.noted = ours
 
     def changes(self) -> dict[Place, str | None]:
-        """Return the messages that the next transaction writes; None removes one, as there is a finite answer again.
+        """Return the messages that the next transaction writes, by recursion and partition; None deletes a message.
+
+        A message is deleted when its part has a finite answer again.
 
         Cost: constant if nothing is held and nothing was held.
         """

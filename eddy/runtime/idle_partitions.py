@@ -49,7 +49,7 @@ class IdlePartitions:
         return min((since + self._after[tp.topic] for tp, since in self._since.items()), default=None)
 
     def _own(self, now_ms: int, positions: Collection[TopicPartition]) -> None:
-        """Start the idle times of newly assigned partitions, and forget revoked partitions."""
+        """Begin to measure the idle times of newly assigned partitions, and forget revoked partitions."""
         owned = {tp for tp in positions if tp.topic in self._after}
         if owned != self._since.keys():
             self._since = {tp: self._since.get(tp, now_ms) for tp in owned}

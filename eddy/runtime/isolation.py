@@ -81,7 +81,7 @@ class Part:
 
 
 class Isolation:
-    """The remaining parts of one poll. `began_s` is the time of its failure."""
+    """The parts of one poll's records that are not committed yet. `began_s` is the time of the first failure."""
 
     def __init__(self, part: Part, began_s: float) -> None:
         self.began_s = began_s
@@ -105,9 +105,10 @@ class Isolation:
             self._halve()
 
     def narrow(self, errors: Mapping[int, Exception], may_leave_out: bool) -> bool:
-        """Continue after the next part has failed; `errors` has the error of each known failing record, by its number.
+        """After the next part has failed, remove its failing records or divide it.
 
-        Returns False if the part has no record, or only one, which may not be rejected.
+        `errors` has the error of each known failing record, by its number. Returns False if there is nothing to divide:
+        the part has no record, or only one, which may not be rejected.
         """
         part, numbers = self.next, self.next.numbers()
         if len(self._parts) > 1:

@@ -6,14 +6,14 @@
                                               event time of the deleted topics
     a topic that was created again            joins as a new topic
 
-So the event time of a pattern's partition never decreases: a topic that joins opens no window that has closed, and a
-record of it is late by the time at which it joined. The first transaction of the partition's owner commits that time
-with the topic's positions, as input ([ADR 90](../../docs/adr/0090-joining-topics.md)).
+So the event time of a pattern's partition never decreases: a topic that joins opens no window again that has closed.
+The first transaction of the partition's owner commits the time at which the topic has joined, with the topic's
+positions ([ADR 90](../../docs/adr/0090-joining-topics.md)).
 
-A topic that is created or deleted causes work without a record: it joins, or windows that have waited for it close, and
-marks tell this to other workers. So each owner commits a hash of the topics with its positions, at the earliest in the
-epoch that does the work. Nothing is quiescent until all positions have the hash of the topics that match now
-([ADR 105](../../docs/adr/0105-committed-topics.md)).
+A topic that is created or deleted causes work without a record: it joins, or windows that have waited for its records
+close, and marks tell this to other workers. Each owner commits a hash of the matching topics with its positions, but
+not before the epoch that does this work. So the application is quiescent only when all positions have the hash of the
+topics that match now ([ADR 105](../../docs/adr/0105-committed-topics.md)).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -78,7 +78,7 @@ class JoiningTopics:
         return times
 
     def _greatest_of_gone(self, pattern: Pattern[str], partitions: Sequence[int]) -> dict[int, int]:
-        """Return the greatest event time of each partition number in a pattern's topics that are no longer read."""
+        """Return the greatest event time, by partition number, of the topics of a pattern that were deleted."""
         application, topic = self._application, cuts_topic(self._application)
         names = recorded_topics(self._log, application) - set(self._sources)
         gone = [name for name in names if pattern.fullmatch(name) and not is_internal(application, name)]

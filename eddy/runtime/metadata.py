@@ -52,7 +52,8 @@ _NO_OFFSET = -1
 
 
 class FilesRead(msgspec.Struct, frozen=True):
-    """Describes the files that a backfill read before a topic's records: the options, and a fingerprint of the rows.
+    """Describes the files whose rows a backfill read as the earlier records of a topic, so that they are recognized
+    later.
 
     `first` and `last` are the first and the last file in their order, `digest` is a hash of their rows. `empty` is the
     stated meaning of CSV's empty cells, `columns` are the columns that were named by their roles.
@@ -68,7 +69,7 @@ class FilesRead(msgspec.Struct, frozen=True):
     columns: dict[str, str] = {}
 
     def same_rows(self, other: "FilesRead") -> bool:
-        """Whether both have the same rows, even if the files are at different paths."""
+        """Whether `other` describes the same rows, even if its files are at other paths."""
         return (self.rows, self.digest) == (other.rows, other.digest)
 
 
@@ -98,9 +99,11 @@ class Finished(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Metadata:
-    """The metadata: plans, the latest one last; rejected records, as (topic, partition, offset); incarnations.
+    """The metadata of an application, as read from its topic.
 
-    The last backfill is either unfinished or finished. `held` has messages by recursion and partition.
+    `plans` has the latest plan last. `left_out` are rejected records, as (topic, partition, offset). The last backfill
+    is in `backfill` until it has finished, and in `finished` after that. `held` has messages by recursion and
+    partition.
     """
 
     plans: list[list[str]] = field(default_factory=list)
@@ -113,7 +116,7 @@ class Metadata:
 
     @property
     def files(self) -> Mapping[str, FilesRead]:
-        """The files that the states were made from, by topic, besides the topics."""
+        """The files that a backfill has read in addition to records, by topic."""
         return self.finished.files if self.finished else {}
 
     @property

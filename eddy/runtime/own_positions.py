@@ -1,13 +1,13 @@
 """The positions that belong to an application's states, and positions of its group that others have written.
 
-Anybody may write positions of a consumer group: an operator who resets offsets, a consumer that joins under the
-application's name, the broker that forgets a group without members. So each transaction that moves positions writes
-them twice: to the group, with a note as metadata, and as records of the topic of cuts, with the states' changes.
+Others may change the positions of a consumer group: an operator who resets offsets, a consumer that joins under the
+application's name, or the broker, which forgets a group without members. So each transaction writes new positions
+twice: to the group, with a note as metadata, and to the topic of cuts.
 
     the group's position has our note             the group's position
     the topic of cuts has a record of it          the recorded position, which belongs to the states
-    neither, and no partition has a record        the group's position, or none: the application starts
-    neither, and other partitions have a record   the group's position, or none, if the last cut agrees; otherwise the
+    no note and no record, nor has any partition  the group's position, or none: the application starts
+    no note and no record, other partitions have  the group's position, or none, if the last cut agrees; otherwise the
                                                   position is lost
 
 A note has the id of the source topic. A topic that was deleted and created again has another id and counts as a new
@@ -49,7 +49,7 @@ _FIRST_SPAN = 256
 
 
 class _Inputs(msgspec.Struct):
-    """A cut's positions in sources."""
+    """The part of a cut that is decoded here: its offsets of the inputs."""
 
     inputs: dict[str, list[int]]
 
@@ -114,7 +114,7 @@ def own_positions(log: Log, application: str, partitions: Iterable[TopicPartitio
 
 
 def _whatever_topic(log: Log, application: str, wanted: Sequence[TopicPartition]) -> OwnPositions:
-    """Find the positions by the names of topics. Some may be positions in former topics of the same names."""
+    """Find the positions without a look at topic ids, so a position may be from a deleted topic of the same name."""
     found = log.committed(application, wanted)
     trusted = {tp: position for tp, position in found.items() if is_ours(position)}
     others = {tp: None if (at := found.get(tp)) is None else at.offset for tp in wanted if tp not in trusted}

@@ -35,7 +35,7 @@ _NAMED = 3
 
 @dataclass(slots=True)
 class EpochEntry:
-    """Positions and counters after an epoch; `tables` are the offsets of global tables that it has read, by topic."""
+    """The positions and counters that an epoch commits; `tables` are its offsets in global tables, by topic."""
 
     positions: dict[TopicPartition, int]
     counters: dict[TopicPartition, Counters]
@@ -43,7 +43,7 @@ class EpochEntry:
 
     @property
     def in_loops(self) -> int:
-        """Rows sent to internal topics and not yet read from them, and overdue work, as counted on these partitions."""
+        """The number of rows sent to internal topics and not read yet, plus overdue work, as these partitions count."""
         return sum(count.under_way for count in self.counters.values())
 
     @property
@@ -130,9 +130,10 @@ class Positions:
         return positions
 
     def _counters(self, tp: TopicPartition, own: OwnPositions) -> Counters:
-        """Return the counters of a partition. If its topic was made anew, they are the former topic's, with the new id.
+        """Return the counters of a partition; after its topic was made anew, the former counters with the new topic's
+        id.
 
-        So the event time does not decrease, since windows were closed by the former event time.
+        The former event time is kept because windows were closed by it.
         """
         found = Counters.of(own.trusted.get(tp))
         if tp.topic in self._sources:
@@ -142,7 +143,7 @@ class Positions:
         return found
 
     def same_topics(self, records: Sequence[Records], tables: Mapping[str, int]) -> Callable[[], None]:
-        """Request the ids of the topics, and return a function that waits for the answer and checks the ids.
+        """Request the ids of the topics. Returns a function that waits for the answer and checks the ids.
 
         If the function raises nothing, `records` are from the topics whose positions were read, and global tables'
         topics have the ids `tables`. Without records nothing is requested.
@@ -165,7 +166,7 @@ class Positions:
         return check
 
     def _check(self, own: OwnPositions, begins: Mapping[TopicPartition, int]) -> None:
-        """Warn, once, of topics that were made anew, and of positions of the group that are not used.
+        """Warn, once, of topics that were made anew, and of positions of the group that are ignored.
 
         Raises: StateError if the positions of the states are unknown, or a table's topic was made anew, or any with
         another number of partitions.
@@ -276,7 +277,7 @@ class Positions:
         return EpochEntry(positions, counters, read)
 
     def _note_tables(self, counters: Mapping[TopicPartition, Counters], tables: Mapping[str, list[int]]) -> None:
-        """Note new offsets of global tables on each partition, with the position of the first record that sees them."""
+        """Note new offsets of global tables in each partition's counters, with the position from which they apply."""
         if not tables:
             return
         read = summed(tables)
@@ -296,7 +297,7 @@ class Positions:
         ]
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
-        """Return the positions to commit: those with a new offset or new counters, and those that the group lacks."""
+        """Return the positions that have a new offset or new counters, or that the group lacks: those to commit."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}
@@ -310,10 +311,11 @@ class Positions:
         return Cut(Cut.by_topic(inputs), Cut.by_topic(outputs), tables=dict(entry.tables)).with_clocks(entry.counters)
 
     def quiescent_cut(self) -> Cut | None:
-        """Return the cut of a quiescent moment, or None.
+        """Return the cut of a quiescent moment; None if the application is not quiescent.
 
-        The ends of outputs are read between two checks. If the log is quiescent in both, at the same positions and with
-        the same clocks, nothing was written in between, so at these ends the outputs are exactly f(inputs).
+        The ends of outputs are read between two checks. If the log is quiescent in both checks, at the same positions
+        and with the same clocks, nothing was written in between. So up to these ends the outputs are exactly the
+        results of the inputs.
         """
         before = self._quiescent_at()
         if before is None:
@@ -345,9 +347,10 @@ class Positions:
         self._sent |= {tp: end for tp, end in ends.items() if tp in self._sent}
 
     def draining(self, records: Sequence[Records]) -> dict[str, frozenset[int]]:
-        """Return the owned partitions of each internal topic that still have rows of earlier owners after `records`.
+        """Return, by internal topic, the owned partitions in which rows of earlier owners follow after `records`.
 
-        No later row may bypass these partitions in memory until the rows in them are read.
+        Until these rows are read, a new row has to be sent through such a partition, and must not overtake them in
+        memory.
         """
         if all(self.entry.positions.get(tp, end) >= end for tp, end in self._sent.items()):
             return dict.fromkeys(self._exchanges, frozenset())

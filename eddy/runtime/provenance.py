@@ -47,7 +47,7 @@ def records_to_blame(
 def rows_set_aside(
     circuit: Circuit, decoder: Decoder, sinks: Mapping[str, SinkTopic], part: Part, context: Context
 ) -> dict[tuple[str, bytes], set[int]]:
-    """Find the source records of each row that a step sets aside (it could not process the row).
+    """Find the source records of each row that a step sets aside because it cannot process the row.
 
     Returns the numbers of the records in `part`, by step and the row's identity. A row is missing if its records cannot
     be determined. Called between two epochs: the circuit computes `part` once more and is rolled back afterwards.

@@ -5,9 +5,9 @@ visible. So read the positions C first and the ends E after that:
 
     C(t1) ≤ C(τ) ≤ E(τ) ≤ E(t2)  for every τ between;   C(t1) = E(t2)  ⇒  nothing was in flight at τ
 
-Positions are compared, never counts, because control records take offsets, too. As a second witness, every
-commit counts the rows sent to and read from each internal topic, in the metadata of its
-positions. Both counts have to be equal.
+Positions are compared, never counts of records, because control records take offsets, too. As a second witness, the
+metadata of the positions count the rows sent to each internal topic and the rows read from it. These two counts have to
+be equal.
 
 Work that no record announces is noted with the positions, too: due work that an epoch has not finished, the offsets of
 global tables, and the topics that the owner reads, because windows may close when a topic is created or deleted.
@@ -33,22 +33,32 @@ _TABLE = "@table:"
 
 
 class Counters(msgspec.Struct):
-    """Rows sent to and read from an internal topic since it was created, as counted on one partition.
+    """The counts and clocks that are committed with the position of one partition.
 
-    `elsewhere` counts, by topic, rows sent to internal topics of which the sender owned no partition.
+    Rows sent to internal topics, and rows read from them, since the topics were created:
 
-    They include the clocks at the position, if an operator reads them. `event_time` is the greatest timestamp of the
-    partition's records before the position, `tick` the wall-clock time of the last epoch, in milliseconds, -1 for none.
-    `overdue` is 1 while the last epoch has not finished the due work of this partition number. `epoch` is the number of
-    the last epoch if a state store has no changelog, -1 otherwise.
+    - `emitted`, `consumed`: rows sent to, and read from, the partition's topic.
+    - `elsewhere`: by topic, rows sent to internal topics of which the sender owned no partition.
+    - `overdue`: 1 while the last epoch has not finished the due work of this partition number, otherwise 0.
+    - `epoch`: the number of the last epoch if a state store has no changelog, otherwise -1.
 
-    `tables` has, by topic, the offsets before which the worker has read global tables, as a sum over partitions.
-    `offsets_hash` is a hash of all these offsets, since different offsets may have equal sums. `versions` numbers the
-    changes of these offsets, `since` is the partition's position at the last change: see `table_versions`.
+    Clocks at the position, if an operator reads them, in milliseconds, -1 for none:
 
-    `topic` is the id of the source topic, -1 if it is not known; `anew` counts how often the topic was deleted and made
-    anew after records of it were read. `matching` is a hash of the topics of patterns that the owner reads, -1 if their
-    event times are not read. The owner has done the work that new and deleted topics among them have caused.
+    - `event_time`: the greatest timestamp of the partition's records before the position.
+    - `tick`: the wall-clock time of the last epoch.
+
+    Global tables, see `table_versions`:
+
+    - `tables`: by topic, the sum of the offsets up to which the worker has read the table's partitions.
+    - `offsets_hash`: a hash of all these offsets, since different offsets may have equal sums.
+    - `versions`, `since`: the number of changes of these offsets, and the partition's position at the last change.
+
+    Source topics:
+
+    - `topic`: the id of the partition's topic, -1 if it is not known.
+    - `anew`: how often the topic was deleted and created again after records of it were read.
+    - `matching`: a hash of the topics of patterns that the owner reads, -1 if their event times are not read. The owner
+      has done the work that new and deleted topics among these have caused.
     """
 
     emitted: int = 0
@@ -105,7 +115,7 @@ class Counters(msgspec.Struct):
 
 
 def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
-    """Add up the counters of all partitions, by topic."""
+    """Return, by topic, the rows sent, the rows read and the overdue work, each added up over all partitions."""
     sums: dict[str, Counters] = {}
     for partition, position in committed.items():
         here = Counters.of(position)
@@ -120,12 +130,13 @@ def tally(committed: Mapping[TopicPartition, Position]) -> dict[str, Counters]:
 
 
 class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input offsets, and the output offsets at which outputs and changelogs are exactly f(inputs).
+    """Offsets of inputs and of outputs: up to them, outputs and changelogs are exactly the results of the inputs.
 
-    Offsets are by topic, one for each partition: a cut includes all records before the offset, and no record from the
-    offset on. If an operator reads a clock, a cut has the clocks in milliseconds, -1 for none: event times by topic,
-    and, by number of partitions, one tick for each partition. `tables` has the offsets in the topics of global tables
-    up to which all workers have read them, and no further.
+    Offsets are by topic, one for each partition. A cut includes the records before an offset.
+
+    If an operator reads a clock, a cut has the clocks, in milliseconds, -1 for none: event times by topic, and ticks by
+    number of partitions, one for each partition. `tables` has the offsets in the topics of global tables up to which
+    all workers have read them, and no further.
     """
 
     inputs: dict[str, list[int]]
@@ -248,9 +259,10 @@ def table_lags(
 
 
 def behind_topics(own: OwnPositions, partitions: Iterable[TopicPartition], matching: int) -> list[TopicPartition]:
-    """Return the partitions whose owners have not noted the topics that match now, or that their topic was made anew.
+    """Return the partitions whose owners still have to react to topics that were created or deleted.
 
-    `own` are the positions of these partitions. `matching` is the hash of the topics that match, see `quiescent_at`.
+    These owners have not noted the topics that match patterns now, or that the partition's topic was made anew. `own`
+    are the positions of `partitions`; `matching` is the hash of the topics that match, see `quiescent_at`.
     """
     if matching < 0:
         return sorted(own.made_anew)

@@ -61,7 +61,7 @@ class Rejections:
         asides: Iterable[Aside],
         polled: Sequence[Records],
     ) -> int:
-        """Report rejected records and rows set aside, within the open transaction. Returns the number of rows.
+        """Report rejected records and rows set aside, within the open transaction. Returns the number of these rows.
 
         Raises: as `ErrorPolicy.rows` does.
         """
@@ -104,7 +104,7 @@ class Rejections:
             out.dead_letters(self._internal.dead_letter, letters)
 
     def _is_noted(self, record: Rejected) -> bool:
-        """Whether the metadata has to note the record: its bytes alone do not tell a restore or Spark to reject it."""
+        """Whether the metadata has to note the record: from its bytes alone a restore or Spark would not reject it."""
         if isinstance(record.cause, RecordRefusedError | UnknownSchemaError):
             return True
         return record.topic in self._restorable and record.cause is not None

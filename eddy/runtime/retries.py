@@ -36,7 +36,7 @@ class Retries:
     until: float = 0.0
 
     def after(self, error: ConnectorError, computed: bool, now: float, retry_s: float) -> Self:
-        """Return the attempts with one more failed attempt; `computed`: the attempt had computed its records.
+        """Return these attempts and one more that failed with `error`; `computed`: it had computed its records.
 
         The last attempt is made `retry_s` after the first one, even if the error asks to wait for longer.
         """
@@ -45,7 +45,10 @@ class Retries:
         return type(self)(self.since, str(error), self.fenced or fenced, self.owing or computed, until)
 
     def waited(self, now: float) -> bool:
-        """Wait for a tenth of a second at most, so that a stop is obeyed. Returns False if the next attempt is due."""
+        """Wait a tenth of a second at most, so that the worker can stop.
+
+        Returns False, at once, if the next attempt is due.
+        """
         if now >= self.until:
             return False
         time.sleep(min(_SLICE_S, self.until - now))

@@ -34,7 +34,7 @@ class TableVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 def summed(tables: Mapping[str, list[int]]) -> tuple[dict[str, int], int]:
-    """Return offsets of global tables in the form of a position's note: the sum for each topic, and a hash of all."""
+    """Return the sum of the offsets of each global table, by topic, and a hash of all offsets: the form in a note."""
     return {topic: sum(offsets) for topic, offsets in tables.items()}, crc32(
         msgspec.json.encode(tables, order="sorted")
     )

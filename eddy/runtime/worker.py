@@ -96,7 +96,10 @@ class Worker:
         return assemble(self.topology, self.log, self.config, self.local_store, *clocks, self._watch.complete)
 
     def _assembled(self) -> tuple[Assembly, Consumer]:
-        """Make the worker's parts and its member of the group. The store is closed if one of them cannot be made."""
+        """Make the worker's parts, and join the group.
+
+        Returns the parts and the consumer. Closes the store if this fails.
+        """
         try:
             made = self._assemble()
             self._tenure = Tenure(self.log, self.group, made.internal.plan, self.member)
@@ -135,7 +138,7 @@ class Worker:
 
     @property
     def state(self) -> WorkerState:
-        """The state of its lifecycle."""
+        """The state of the worker."""
         return self.lifecycle.state
 
     def step(self, timeout_s: float = 0.0) -> int:
@@ -214,12 +217,12 @@ class Worker:
 
     @property
     def _busy(self) -> bool:
-        """Whether there is work to do without records."""
+        """Whether the next step has to take over partitions or restore states, and need not wait for records."""
         due = self.state is WorkerState.JOINING and self._has_joined and self.trouble is None
         return due or self.state is WorkerState.RESTORING
 
     def _on(self, event: Event) -> None:
-        """Change the state. Records are kept in memory only while they are isolated."""
+        """Change the worker's state; forget the records of a failed epoch unless they are isolated in the new state."""
         self.lifecycle.on(event)
         if self.state is not WorkerState.ISOLATING:
             self._failing.drop()
@@ -229,7 +232,7 @@ class Worker:
         return self._epoch
 
     def _undo(self) -> None:
-        """Undo the attempt. The consumer's position remains."""
+        """Undo the open epoch, if there is one. The consumer's position does not change."""
         self.doing = "undo"
         self.statistics.aborts += 1
         epoch, self._epoch = self._epoch, None
@@ -437,7 +440,7 @@ class Worker:
         return bool(self.positions.entry.positions) and self.clocks.due()
 
     def _idle(self, records: list[Records]) -> None:
-        """Work without input: commit positions that control records have moved, write a cut, purge consumed rows.
+        """Do the work of a step without input: commit positions moved by control records, write a cut, purge rows.
 
         Raises: NoFiniteAnswerError if a recursion demands it and the group is quiescent.
         """

@@ -23,7 +23,7 @@ __all__ = ["Surroundings", "parts_of"]
 
 
 class Surroundings(NamedTuple):
-    """The objects that a worker keeps for as long as it runs, whichever topics it reads.
+    """The objects that a worker keeps as long as it runs, even if the topics that it reads change.
 
     `restored` is called with the progress of a restore, `observe` with the name of each step of an epoch.
     """

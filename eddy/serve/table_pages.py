@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -54,6 +55,15 @@ __all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize
 _log = logging.getLogger("eddy.tables")
 METHODS = ["GET", "POST"]
 """The methods that web pages of other origins may use. POST changes the queries of a stream, but no table."""
+
+
+class _KeyConvertor(PathConvertor):
+    """The rest of a path, also with line breaks: a `path` ends before one, and would be another key."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("key", _KeyConvertor())
 
 Row = tuple[Any, Any]
 Allowed = Callable[[Any, Any], Any]
@@ -90,7 +100,7 @@ def tables_app(
             Route("/metrics", pages.metrics),
             Route("/v1/tables", pages.tables),
             Route("/v1/tables/{name}", pages.rows),
-            Route("/v1/tables/{name}/{key:path}", pages.row),
+            Route("/v1/tables/{name}/{key:key}", pages.row),
             *live.routes(),
             *sql.routes(),
         ],

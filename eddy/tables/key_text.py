@@ -18,6 +18,8 @@ from eddy.tables.catalog import ServedTable
 
 __all__ = ["form_of_keys", "key_of_text", "text_of_key"]
 
+_NO_NUMBERS = frozenset({"Infinity", "-Infinity", "NaN"})
+"""Floats that JSON cannot represent; as keys they are texts, as in the rows."""
 _hex = re.compile(r"0x((?:[0-9a-f]{2})*)").fullmatch
 
 
@@ -38,6 +40,8 @@ def key_of_text(table: ServedTable, text: str) -> Any:
         raise QueryError(f"table '{table.name}': key {text[:80]!r} is not UTF-8, which is needed") from error
     if kind is str:
         return text
+    if kind is float and text.strip('"') in _NO_NUMBERS:
+        return float(text.strip('"'))
     try:
         if kind in (None, Any):
             value = msgspec.json.decode(text)

@@ -24,6 +24,14 @@ def test_each_key_of_bytes_has_a_text_of_its_own(key: bytes) -> None:
     assert key_of_text(BYTES, text_of_key(BYTES, key)) == key
 
 
+@given(st.floats(allow_nan=False))
+def test_each_float_has_a_text(key: float) -> None:
+    table = ServedTable("t", "source", "t", 1, eddy.Float64, eddy.Bytes)
+    assert key_of_text(table, text_of_key(table, key)) == key
+    assert key_of_text(table, text_of_key(table, key).strip('"')) == key
+    assert repr(key_of_text(table, text_of_key(table, float("nan")))) == "nan"
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [("ann", b"ann"), ("0xff00", b"\xff\x00"), ("0xf", b"0xf"), ("0xFF", b"0xFF"), ("0x", b""), ("\udcff", b"\xff")],
@@ -48,6 +56,9 @@ def test_pages_have_each_row_once(log: Log, name: str, stack: ExitStack) -> None
         b"0x41",
         b"A",
         b"\xc3\xa4",
+        b"\n",
+        b"A\n",
+        b"A\nA",
         *(bytes([first, last]) for first in (0, 200, 255) for last in range(250, 256)),
     ]
     topology = eddy.Topology(name)

@@ -1,7 +1,7 @@
 """Spark as a second engine: `backfill` makes the states of long histories, `verify` checks a worker's states.
 
-Both take a `SparkSession`, so that they run on a cluster as well as on this machine. PySpark is imported
-when they are called; nothing else in eddy imports it.
+These two functions take a `SparkSession`, so that they run on a cluster as well as on this machine. PySpark is imported
+when they are called. Nothing else in eddy imports PySpark.
 
     with KafkaLog(settings) as log: …
     verdict = verify(topology, spark, log, open_log)
@@ -51,7 +51,7 @@ __all__ = ["backfill", "backfill_files", "local_session", "register", "verify", 
 def backfill(
     topology: Topology, spark: "SparkSession", log: Log, open_log: Callable[[], Log], **options: Any
 ) -> "Backfilled":
-    """Write the states, outputs and positions that a worker would have after the whole input. See `Backfill`.
+    """Write the states, outputs and positions that a worker would have after the whole input. Options: see `Backfill`.
 
     `open_log` opens the same log in Spark's workers; it is pickled.
     Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
@@ -68,7 +68,7 @@ def backfill_files(
 ) -> "Backfilled":
     """Write the outputs that the whole input gives into files below `folder`, and nothing to the log.
 
-    See `BackfillFiles`. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
+    Options: see `BackfillFiles`. Raises: ConfigurationError; DataError; LoopLimitError; ConnectorError.
     """
     require_spark()
     from eddy.connectors.spark.result_files import BackfillFiles

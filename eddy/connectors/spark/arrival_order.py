@@ -8,7 +8,7 @@ The results of a plan are a function of its input alone, with these exceptions:
     folds and tables of streams     if a key's records are in several partitions, their order across partitions
                                     is not determined; within one partition offsets give the order
 
-A fold whose function gives the same result in any order is exact nevertheless; the user can declare such folds.
+A fold whose function gives the same result in any order is exact nevertheless. The user can declare such folds.
 
 A fold over a table or a relation adds and subtracts rows as changes arrive, so it has to give the same result in any
 order anyway. Sums of floats are the same except for their last digits: see `equivalence`.
@@ -44,7 +44,8 @@ def order_dependent(
 ) -> dict[str, str]:
     """Return the steps whose result the input does not determine, by name, each with the reason.
 
-    `commutes` names folds that are exact in any order. Notes of the worker determine the steps `determined`.
+    `commutes` names folds that give the same result in any order. The steps `determined` are left out: a worker's notes
+    determine their results.
     """
     found: dict[str, str] = {}
     kept = _taken_up_as_tables(plan)
@@ -96,12 +97,12 @@ def check_accepted(plan: Plan, dependent: Mapping[str, str], accepted: Collectio
 
 
 def folds_in_any_order(plan: Plan, commutes: Collection[str] = ()) -> set[str]:
-    """Return the names of steps that fold rows in an undetermined order and are compared nevertheless."""
+    """Return the names of folds whose results are compared although the order of their rows is undetermined."""
     return {node.name for node in plan.nodes if node.folds and (node.arrival is None or node.name in commutes)}
 
 
 def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
-    """Return the steps downstream of named steps, each with one of the names; for a loop also the steps inside it."""
+    """Return the steps downstream of `names`, each with one of these names. For a loop the steps inside it follow."""
     scopes = Scopes(plan)
     found: dict[Node, str] = {}
     for node in plan.nodes:
@@ -120,7 +121,7 @@ def tainted(plan: Plan, names: Collection[str]) -> dict[Node, str]:
 
 
 def _taken_up_as_tables(plan: Plan) -> set[Node]:
-    """Return the streams of table changes that only become tables again, under the same keys, and these tables."""
+    """Return the streams made of a table's changes that are only read as tables again, and these tables."""
     readers: dict[Node, list[Node]] = {}
     for node in plan.nodes:
         for source in node.inputs:
@@ -145,12 +146,12 @@ def _turns_to_facts(node: Node) -> bool:
 
 
 def in_one_order(node: Node, partitions: Mapping[str, int]) -> bool:
-    """Whether all records of a key were read from one partition of one topic, in its order."""
+    """Whether a stream has all records of a key in the order of one partition of one topic."""
     return ordered(node, partitions) != "no"
 
 
 def ordered(node: Node, partitions: Mapping[str, int]) -> Ordered:
-    """Return which records of a stream the input orders."""
+    """Return which records of a stream the input puts in order: all, only the records of each key, or none."""
     rekeyed = False
     while True:
         if node.role == "source":

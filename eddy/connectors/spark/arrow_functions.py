@@ -74,7 +74,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class BatchEntry(Protocol):
-    """Decodes the columns of a batch into rows; facts also have times, order and headers."""
+    """Decodes an Arrow batch's columns into rows. Rows of a stream also have their times, order and headers."""
 
     @property
     def facts(self) -> bool:
@@ -97,14 +97,14 @@ class Exit(Protocol):
 
 @dataclass(frozen=True)
 class ArrowFunction:
-    """The function that Spark calls with Arrow batches: `entry`, then `steps`, then `exit`."""
+    """The function that Spark calls with Arrow batches: `entry` decodes rows, `steps` apply, `exit` encodes."""
 
     entry: BatchEntry
     steps: tuple[Step, ...]
     exit: Exit
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Process Arrow batches. Raises: DataError naming the step whose function raised."""
+        """Yield a batch of results for each Arrow batch. Raises: DataError naming the step whose function raised."""
         schema = arrow_schema(self.exit.schema)
         for arrived in batches:
             rows = self.entry.rows(columns_of(arrived))
@@ -203,7 +203,10 @@ class JoinedEntry:
 
 @dataclass(frozen=True)
 class LookedUpEntry:
-    """Decodes facts, with the table's value for their key in `r` and `rc`; null if the table has no value."""
+    """Decodes facts joined with a table.
+
+    Columns `r` and `rc` have the table's value for the key, null if it has none.
+    """
 
     name: str
     key: Serde[Any]
@@ -223,7 +226,7 @@ class LookedUpEntry:
 
 @dataclass(frozen=True)
 class TablesEntry:
-    """Decodes the values of two tables for one key, in `v` and `r`; null if a table has no value."""
+    """Decodes a join of two tables: columns `v` and `r` have a key's left and right value, null for no value."""
 
     name: str
     key: Serde[Any]

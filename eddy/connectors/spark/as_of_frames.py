@@ -33,7 +33,10 @@ _BYTES = "CAST(NULL AS BINARY)"
 
 @dataclass
 class AsOfFrames:
-    """Computes a join at the event times of its sources, and its `states`: the kind and the rows of each, by name."""
+    """Computes the results of a join at the event times of its sources, and its `states`.
+
+    `states` has, by the name of a state, its kind and its rows.
+    """
 
     frames: Frames
     node: AsOfJoin
@@ -44,7 +47,7 @@ class AsOfFrames:
     states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
 
     def of(self, left: DataFrame, right: DataFrame, key: Serde[Any]) -> PendingRows:
-        """Return the pairs of values for the left records whose right value is final, and keep the states."""
+        """Return the joined rows of the left records whose right value is final, and set `states`."""
         node, (asking, answering) = self.node, self._frontiers()
         records = self._due(left, answering, self.left)
         lows = [min(both) for both in zip(asking, answering, strict=True)]

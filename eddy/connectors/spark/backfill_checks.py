@@ -1,4 +1,4 @@
-"""The checks before a backfill writes anything. Each refuses a backfill from whose results no worker could continue.
+"""The checks before a backfill writes anything. Each check refuses a backfill whose results no worker could use.
 
 `BackfillChecks.begun` lets an unfinished backfill continue, if it has the same plan, files and topics.
 """
@@ -57,7 +57,7 @@ def plan_lines(application: Application) -> list[str]:
 
 @dataclass(frozen=True)
 class BackfillChecks:
-    """The checks of one backfill into a log. `replace`: existing state is deleted first."""
+    """The checks of one backfill into a log. With `replace` the backfill first deletes existing state."""
 
     application: Application
     replace: bool
@@ -81,7 +81,8 @@ class BackfillChecks:
             )
 
     def finished(self, files: Mapping[str, FilesRead]) -> Cut | None:
-        """Return the cut of an earlier, finished run of this plan and these files; None without one.
+        """Return the cut of an earlier run of this plan and these files that has finished; None if there is no such
+        run.
 
         None also if a worker has continued since.
         """
@@ -222,7 +223,7 @@ class BackfillChecks:
                 )
 
     def held_before(self, topic: str) -> list[OffsetRange]:
-        """Return the ranges of offsets that an output had before the backfill began."""
+        """Return, for each partition of an output topic, the range of offsets that it had before the backfill began."""
         partitions = [TopicPartition(topic, p) for p in range(self.application.counts[topic])]
         begun = self.application.metadata.backfill
         ends = Cut.by_topic(self.log.end_offsets(partitions)) if begun is None or self.replace else begun.outputs
@@ -232,5 +233,5 @@ class BackfillChecks:
 
 
 def _same(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> bool:
-    """Whether two sets of files have the same rows for the same topics."""
+    """Whether the files `before` and the files `now` have the same rows for the same topics."""
     return before.keys() == now.keys() and not unlike(before, now)

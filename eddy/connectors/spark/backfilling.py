@@ -51,9 +51,10 @@ _REPLAY = "Let the worker replay the input: eddy run …"
 
 @dataclass(frozen=True)
 class Backfilled:
-    """The result of a backfill: its cut, the number of written records by topic, of rejected records, and remarks.
+    """The result of a backfill: its cut, the numbers of written records, by topic, and of rejected records, and
+    remarks.
 
-    `already`: an earlier run had finished, so that this run had nothing to do.
+    `already` is True if an earlier run had finished, so that this run had nothing to do.
     """
 
     cut: Cut
@@ -65,8 +66,10 @@ class Backfilled:
 
 @dataclass
 class Backfill:
-    """One backfill. `empty` is the meaning of empty cells in CSV files. `replace`: existing state is deleted first.
-    `stage` is called with the name of each stage; `wall` returns the seconds since 1970.
+    """One backfill of an application.
+
+    `empty` is the meaning of empty cells in CSV files. With `replace` existing state is deleted first. `stage` is
+    called with the name of each stage. `wall` returns the seconds since 1970.
     """
 
     topology: Topology
@@ -200,7 +203,7 @@ class Backfill:
         return frames.union(outputs, OUTGOING)
 
     def _gone(self, frames: Frames, topic: str, held: list[OffsetRange], rows: DataFrame) -> DataFrame:
-        """Return tombstones for keys that the topic has in the offsets `held`, and that the table does not have."""
+        """Return tombstones for keys that are in the offsets `held` of an output topic, and not in its new `rows`."""
         before = read_topics(frames, self.open_log, {topic: held}).where("k IS NOT NULL")
         last = before.groupBy("k").agg(f.max_by(f.struct("v"), "o").alias("last")).where("last.v IS NOT NULL")
         gone = last.join(rows.select("k"), "k", "left_anti")
@@ -321,6 +324,6 @@ def _positions(application: Application) -> dict[str, int]:
 
 
 def _stamps(topic: str) -> dict[str, Column]:
-    """Return the columns of an outgoing record that do not depend on the row."""
+    """Return the columns that all outgoing records of a topic have in common."""
     none = f.lit(None)
     return {"topic": f.lit(topic), "t": none.cast("long"), "s": f.lit(b""), "h": none.cast("binary")}

@@ -4,8 +4,9 @@
     arrangement  len(key)(4) key value      ->  weight(8), and the original value if it differs
     trace        len(key)(4) key time value ->  weight(8), and time and original value if it differs
 
-An arrangement by depth has the depth as its time. States of operators on a single partition are already encoded.
-All rows are made by Spark's own expressions; only the partition of a key needs a function of the log.
+The rows of a recursion with a bound of depths are stored as a trace is, with the depth as time. States of operators on
+a single partition are already encoded. All rows are made by Spark's own expressions; only the partition of a key needs
+a function of the log.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,10 @@ __all__ = ["ComputedResults", "StateRows", "changelog_rows"]
 
 @dataclass(frozen=True)
 class StateRows:
-    """The rows of a state; a trace and an arrangement by depth have a column `time`."""
+    """The rows of a state, and the step that it belongs to.
+
+    A column `time` has the iteration of a trace's row, or the depth of a row in a recursion with a bound of depths.
+    Other states have no such column."""
 
     kind: str
     frame: DataFrame
@@ -39,7 +43,7 @@ class ComputedResults:
 
 
 def changelog_rows(state: StateRows) -> DataFrame:
-    """Return a changelog's rows: the columns `key` and `value`, and `k`, the key that is hashed for the partition."""
+    """Return a state's changelog records: columns `key`, `value`, and `k`, the key whose hash gives the partition."""
     frame = state.frame
     if state.kind == "encoded":
         return frame

@@ -61,7 +61,7 @@ _TIME = slice(1, 9)
 
 @dataclass(frozen=True)
 class _Homed:
-    """Adds to `RECORDS` the partition whose clock a record moves; -1 for none."""
+    """Adds to each record the column `home`: the partition whose event time the record may advance; -1 for none."""
 
     count: int
     partitioner: Partitioner
@@ -101,13 +101,16 @@ def with_event_times(
 
 @dataclass(frozen=True)
 class WindowStep:
-    """The step that gives records their windows."""
+    """The step that puts a record under its key with each of its windows."""
 
     name: str
     windows: Windows
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Put each record with a key under each of its windows that is not over. Raises: DataError."""
+        """Return a row (key and window, value) for each window of a record that is not over; none without a key.
+
+        Raises: DataError.
+        """
         rows: list[Row] = []
         weights: list[int] = []
         stamps: list[Stamp] = []
@@ -131,7 +134,10 @@ class WindowStep:
 
 @dataclass(frozen=True)
 class _Closing:
-    """Computes which windows are over. `times` has, by partition, the event time that closes its windows."""
+    """Adds to rows of windows whether their window is over.
+
+    `times` has, by partition, the event time that closes windows.
+    """
 
     windows: Windows
     retention_ms: int
@@ -142,7 +148,7 @@ class _Closing:
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn `ROWS` of windows into `_CLOSING` rows."""
+        """Turn batches with the columns `ROWS` into batches with the columns `_CLOSING`."""
         schema = arrow_schema(_CLOSING)
         for batch in batches:
             keys = batch.column("k").to_pylist()
@@ -164,7 +170,7 @@ class _Closing:
 
 @dataclass(frozen=True)
 class ClosedWindows:
-    """Computes the windows of an aggregate that are over at the event times `times`, and its states."""
+    """Computes which windows of an aggregate are over at the event times `times`, and the states of the aggregate."""
 
     frames: Frames
     node: WindowedNode | nodes.Slide
@@ -185,13 +191,13 @@ class ClosedWindows:
 
     @property
     def grows(self) -> Any:
-        """The condition for windows to which a worker may still add: it does not know yet that they are over."""
+        """The condition that holds for the windows to which a worker may still add records."""
         return ~f.col("over" if self.node.final else "removed")
 
     def values(self, facts: DataFrame, told: DataFrame, merges: bool) -> DataFrame:
-        """Return the values of windows as a worker stores them, from facts.
+        """Return the rows of the state in which a worker stores the values of windows, computed from facts.
 
-        The rows are by window, or, if windows merge (`merges`), by key, with each value's time before the value.
+        The rows are by window. If windows merge (`merges`), they are by key, with each value's time before the value.
         """
         kept = self.beside(facts, told).where(self.grows)
         if merges:
@@ -207,7 +213,7 @@ class ClosedWindows:
         return told.where("over").select(*names(ROWS))
 
     def beside(self, rows: DataFrame, told: DataFrame) -> DataFrame:
-        """Add to rows of windows the `_CLOSING` columns of `told`, which has each of the windows once."""
+        """Add to `rows` of windows the `_CLOSING` columns that `told` has for each window."""
         columns = [name for name in names(_CLOSING) if name not in names(ROWS)]
         return rows.join(told.select("k", *columns), "k")
 
@@ -257,7 +263,10 @@ class ClosedWindows:
 def assigned(
     records: PendingRows, frames: Frames, node: nodes.AssignWindows, key: Serde[Any], value: Serde[Any]
 ) -> PendingRows:
-    """Put each record under its key with each of its windows that is not over, or with its session."""
+    """Return a row for each record and each of its windows or its session, under the key with the window.
+
+    Windows that are over are left out.
+    """
     windowed = records.then(WindowStep(node.name, node.windows))
     if not node.merges:
         return windowed
@@ -266,7 +275,7 @@ def assigned(
 
 
 def slid(facts: DataFrame, windows: SlidingWindows) -> DataFrame:
-    """Put each fact under every sliding window that contains it and that a record of its key has made.
+    """Return a row for each fact and each sliding window that contains it and that a record of its key has made.
 
     The given facts are under their key, their time and the end of their first window that is not over.
     """
@@ -291,7 +300,7 @@ def _number(data: Any) -> Any:
 
 
 def _sessions(facts: DataFrame, gap_ms: int) -> DataFrame:
-    """Merge sessions, by Spark's windows.
+    """Put each fact under the session that it belongs to, by Spark's windows.
 
     The key of each fact has a session of the fact's time alone, which is replaced by the merged session.
     """

@@ -56,7 +56,7 @@ def marks_of(
 
 
 def keys_in_partitions(count: int, partitioner: Partitioner) -> list[bytes]:
-    """Return a key for each partition, as bytes, which the partitioner puts there."""
+    """Return, for each of `count` partitions, bytes of a key that the partitioner puts into this partition."""
     found: dict[int, bytes] = {}
     number = 0
     while len(found) < count:

@@ -75,8 +75,10 @@ def _tombstones_may_be_gone(spec: TopicSpec, age_s: float | None) -> bool:
 
 @dataclass(frozen=True)
 class _Remaining:
-    """The remaining records of a partition, up to the first repeated one: their number before the cut, their number
-    after it, and the number of keys that have records only after it.
+    """Counts of a partition's remaining records, up to the first record whose key has an earlier one.
+
+    They are the number of records before the cut, the number after the cut, and the number of keys with records only
+    after the cut.
     """
 
     before: int

@@ -15,7 +15,7 @@ class SparkCompiler(StepCompiler):
     """Compiles a whole plan. A loop over relations with at most `one_task` rows is computed in one task."""
 
     def compile(self, node: Node) -> None:
-        """Compile a step. Spark's page names jobs that run meanwhile after the outermost step."""
+        """Compile a step. On Spark's page the jobs that run meanwhile have the name of the outermost step."""
         if self.scope is not self.top:
             super().compile(node)
             return
@@ -59,7 +59,7 @@ class SparkCompiler(StepCompiler):
         return True
 
     def _looked_up(self, loop: Node) -> set[str]:
-        """Return the names of states outside a loop that joins inside the loop read; they are captured outside."""
+        """Capture the states outside a loop that joins inside the loop look up, and return their names."""
         found = set()
         for step in self.scopes.deep([loop])[1:]:
             for side, name in step.looks_up:

@@ -1,6 +1,6 @@
-"""A computation: the results of one topology over one log, up to given offsets of its inputs.
+"""Computes the results of one topology from a log's records up to given offsets.
 
-It uses the plan's circuit, states, internal topics and identity, as a worker does.
+It has the circuit, the states and the internal topics that a worker of the same plan has.
 """
 
 import functools
@@ -93,7 +93,8 @@ class Application:
 
 @dataclass
 class Computation:
-    """The results from the inputs up to `ends`. `histories` are by topic and precede the topic's records.
+    """Computes the results of the inputs up to `ends`. Records of files, `histories` by topic, precede a topic's
+    records.
 
     - `global_joins`: the joins with global tables whose versions the worker has noted, or a backfill has pinned; None
       if there are no such joins
@@ -227,7 +228,10 @@ class Computation:
         return RecordsEntry(source.topic, source.key, source.value, fail, left_out, by_time, timestamp)
 
     def _raw(self, source: Source) -> list[tuple[DataFrame, Reader]]:
-        """Return the frames to read for a source, files before the topic, with readers that return `RAW` records."""
+        """Return the frames that have a source's records, files before the topic, each with the reader of its rows.
+
+        A reader turns the frame's batches into batches with the columns `RAW`.
+        """
         raw: list[tuple[DataFrame, Reader]] = []
         if source.topic in self.histories:
             raw += self.histories[source.topic].raw
@@ -274,8 +278,8 @@ class Computation:
 class Computed:
     """A computation with its results: rows and records as frames, and the event times at the ends of the inputs.
 
-    `bad` are the records that do not decode, None for none. `settled`: all results have been computed, so that no data
-    error can follow.
+    `bad` are the records that do not decode, or None if all decode. `settled` is True if all results have been
+    computed, so that no data error can follow.
     """
 
     computation: Computation

@@ -1,4 +1,4 @@
-"""The clocks of a computation, for tables whose rows expire: a worker has the same clocks at the same offsets.
+"""Computes event times and ticks as a worker has them at given offsets, for tables whose rows expire.
 
     event times    by topic, one a partition: the greatest timestamp of the records read, without rejected records
     ticks          by number of partitions, one a partition: given, since only a worker or a backfill knows them
@@ -32,7 +32,7 @@ EventTimes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class CutClocks:
-    """The clocks of one moment."""
+    """The event times, by topic, and the ticks, by number of partitions, at given offsets; one for each partition."""
 
     event_times: EventTimes = field(default_factory=dict)
     ticks: Mapping[int, Sequence[int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class CutClocks:
         return replace(self, event_times={**given, **both})
 
     def at(self, source: str | None, partitions: int) -> Sequence[int]:
-        """Return the clocks of a table's partitions: the event times of the topic `source`, or for None the ticks."""
+        """Return a clock for each partition of a table: event times of the topic `source`, or ticks if it is None."""
         return (self.event_times.get(source) if source else self.ticks.get(partitions)) or [-1] * partitions
 
     def counters(
@@ -87,7 +87,8 @@ def latest_times(
 
 
 def homes_of(places: Iterable[tuple[int, bytes | None]], count: int, partitioner: Partitioner) -> list[int]:
-    """Return the partition whose clock each record moves, for records as (partition, -1 for a file, key's identity).
+    """Return, for each record, the partition whose clock it moves. A record is (partition, -1 for a file; key's
+    identity).
 
     -1 is for a record of a file without a key, if the topic has several partitions: it moves no clock.
     """
@@ -120,20 +121,20 @@ def event_times_of(frames: Frames, records: DataFrame, count: int, partitioner: 
 
 
 def with_deadlines(rows: DataFrame, after_ms: int) -> DataFrame:
-    """Turn rows with their times `t` into `DUE` rows: see `Expiry.deadline`."""
+    """Add to rows their deadlines, in the columns `DUE`: `after_ms` after their times `t`, see `Expiry.deadline`."""
     due = f.greatest(f.least(f.col("t"), f.lit(MOST_MS - after_ms)) + f.lit(after_ms), f.lit(0).cast("long"))
     return rows.withColumn("due", due).drop("t")
 
 
 @dataclass(frozen=True)
 class Living:
-    """Keeps the rows whose deadline the clock of their key's partition has not reached."""
+    """Selects the rows whose deadline the clock of their key's partition has not reached."""
 
     clocks: Sequence[int]
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Return the `DUE` rows that have not expired."""
+        """Yield the rows, in batches with the columns `DUE`, that have not expired."""
         count = len(self.clocks)
         for batch in batches:
             dues = batch.column("due").to_pylist()

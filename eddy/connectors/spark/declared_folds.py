@@ -1,4 +1,4 @@
-"""Makes functions of all rows of a key for Spark, from the author's declarations: folds, first values, sums."""
+"""Makes Spark's functions for folds, first values and sums of a key's rows from the steps that authors declare."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ _INDEX_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """Columns of equal length; facts have stamps."""
+    """Rows with their weights; rows of a stream also have stamps: time, place in the order, and headers."""
 
     rows: list[Row]
     weights: list[int]
@@ -124,9 +124,9 @@ class RowStep:
 
 @dataclass(frozen=True)
 class KeptStep:
-    """Replaces each value by `of(value)`, if there is an `of`, and drops rows whose new value is None.
+    """Replaces each value by `of(value)`, or keeps it if `of` is None, and drops rows whose new value is None.
 
-    With `required`, None is an error.
+    With `required`, a value for which `of` returns None is an error.
     """
 
     name: str
@@ -149,6 +149,6 @@ class KeptStep:
 
 
 def _numbered(stamp: Stamp, count: int) -> list[Stamp]:
-    """Return `count` stamps for the rows that a step makes of one record. They sort in the order of the rows."""
+    """Return a stamp for each of the `count` rows that a step makes of one record, in the order of the rows."""
     time, place, headers = stamp
     return [(time, place + index.to_bytes(_INDEX_BYTES, "big"), headers) for index in range(count)]

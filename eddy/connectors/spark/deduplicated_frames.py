@@ -1,4 +1,4 @@
-"""The first records of their `by` values on Spark: from the order of all records, and their timestamps.
+"""Deduplication on Spark: selects the first record of each `by` value, from the order of all records and their times.
 
     order     (event time of the partition, number of the topic, partition, offset, number of the row), in the bytes of
               `s`; after an exchange a hash of the row in place of its number
@@ -58,10 +58,11 @@ _ORDER = Struct(">qIIqI")
 
 @dataclass(frozen=True)
 class FactOrders:
-    """Gives records their orders. `numbers` has the number of each topic, by its number in the plan.
+    """Computes, for each record, bytes that sort as the records are ordered.
 
-    `sent` has the serdes of keys and values, if records were sent through exchanges. `files`: whether records of files
-    may be among them, which have no offset.
+    `numbers` has the number of each topic, by its number in the plan. `sent` has the serdes of keys and values if
+    exchanges have sent the records, else None. `files` tells whether records of files may be among them, which have no
+    offset.
     """
 
     where: str
@@ -71,7 +72,7 @@ class FactOrders:
     counts: Counter[bytes] = field(default_factory=Counter)
 
     def of(self, row: Row, stamp: Stamp) -> tuple[bytes, Stamp]:
-        """Return the order of a row, and the row's stamp, by which Spark sorts rows in this order."""
+        """Return the bytes that order a row, and a stamp for the row by which Spark sorts rows in the same order."""
         time, place, headers = stamp
         assert time is not None
         after, number, partition = _PLACE.unpack(place[_KNOWN])
@@ -99,14 +100,18 @@ class FactOrders:
 
 @dataclass(frozen=True)
 class OrderStep:
-    """The step that gives records their order."""
+    """The step that drops late records and adds to each record the bytes that order it."""
 
     name: str
     lag_ms: int
     orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Turn rows (B, (K, V)) into rows (B, (order, timestamp, K, V)), without late rows. Raises: DataError."""
+        """Turn rows (`by` value, (key, value)) into rows (`by` value, (order, timestamp, key, value)), without late
+        rows.
+
+        Raises: DataError.
+        """
         rows: list[Row] = []
         weights: list[int] = []
         stamps: list[Stamp] = []
@@ -128,14 +133,14 @@ class OrderStep:
 
 @dataclass(frozen=True)
 class VersionsStep:
-    """The step that gives the versions of values their order, for a join as of a time."""
+    """The step that adds the order of its record to each value of a stream, to find the later of two values."""
 
     orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Turn rows (K, (V | None,)) into rows (K, (V | None, order)). Raises: DataError.
+        """Turn rows (key, (value or None,)) into rows (key, (value or None, order)). Raises: DataError.
 
-        Late rows remain: the step of windows that follows leaves them out.
+        Late rows remain, because the window step that follows drops them.
         """
         orders = replace(self.orders, counts=Counter())
         rows: list[Row] = []
@@ -156,9 +161,9 @@ class VersionsStep:
 
 @dataclass
 class DeduplicatedFrames:
-    """Computes the step at the event times of its sources, and its `states`: the kind and the rows of each, by name.
+    """Computes the results of a deduplication at the event times of its sources, and its `states`.
 
-    `numbers` has the number of each topic in the plan.
+    `states` has, by the name of a state, its kind and its rows. `numbers` has the number of each topic in the plan.
     """
 
     frames: Frames
@@ -181,7 +186,7 @@ class DeduplicatedFrames:
 
     @property
     def _own(self) -> bool:
-        """Whether records are in the partitions of their source, whatever their keys."""
+        """Whether a record is in the partition from which it was read, rather than in the partition of its key."""
         return self.node.inputs[0].role != "exchange" and not self.node.assigned.sent
 
     @property
@@ -189,7 +194,7 @@ class DeduplicatedFrames:
         return self.node.inputs[0].value or Native
 
     def _known(self) -> list[bytes]:
-        """Return, by partition, the last place in the order that all source partitions have reached."""
+        """Return, by partition, the place in the order of records that all source partitions have reached."""
         topics, count = self.node.assigned.topics_of_windows, self.place.partitions
         places = [(time + 1, self.numbers[topic], p) for topic in topics for p, time in enumerate(self.times[topic])]
         if self.node.assigned.sent:
@@ -225,9 +230,10 @@ class DeduplicatedFrames:
 
 @dataclass(frozen=True)
 class _Fates:
-    """Decides the fate of `FACTS`, sorted by key and order. `known` has the last known place of each partition.
+    """Decides whether each record passes, is a duplicate or waits. The records are sorted by `by` value and order.
 
-    `own`: records are in the partitions of their source, whatever their keys.
+    `known` has, by partition, the last place in the order up to which no earlier record can arrive. `own` tells whether
+    a record is in the partition from which it was read, rather than in the partition of its key.
     """
 
     windows: JoinSide
@@ -262,9 +268,10 @@ class _Fates:
 
 @dataclass(frozen=True)
 class _KeptMoments:
-    """Makes, from columns `k times`, the rows of a worker's table of times, and when each first time is removed.
+    """Makes, from columns `k times`, rows with each key's times as a worker stores them, and when the first one is
+    removed.
 
-    `passed` has, by partition, the event time by which old times are removed.
+    `passed` has, by partition, the event time that removes old times.
     """
 
     kept_ms: int
@@ -292,7 +299,7 @@ class _KeptMoments:
 
 @dataclass(frozen=True)
 class _WaitingRows:
-    """Turns `_FATES` of waiting records into their rows in a worker's state.
+    """Turns waiting records into the rows that a worker's state has of them.
 
     `homes` has, for each partition, a key by which a row is placed there; None if the rows' own keys place them.
     """
@@ -322,5 +329,5 @@ class _WaitingRows:
 
 
 def _plain(given: DecodedRows) -> DecodedRows:
-    """Turn rows (B, (order, timestamp, K, V)) into rows (K, V)."""
+    """Turn rows (`by` value, (order, timestamp, key, value)) into rows (key, value)."""
     return DecodedRows([(key, value) for _, (_, _, key, value) in given.rows], given.weights, given.stamps)

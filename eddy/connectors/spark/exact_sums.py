@@ -23,7 +23,10 @@ _PARTS = ("values", "floats", "decimals", "nan", "inf", "-inf")
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Computes the sum, or the mean, of `of(value)` over a key's values. None is ignored; with `required` an error."""
+    """Computes the sum, or the mean, of `of(value)` over a key's values.
+
+    None is ignored, or an error with `required`.
+    """
 
     mean: bool
     of: Callable[[Any], Any] | None
@@ -47,7 +50,10 @@ class ExactSums:
         return int(exact)
 
     def parts(self, key: Any, pairs: _Pairs) -> str | None:
-        """Return the text that a worker stores for a key, eight hexadecimal numbers; None if it stores nothing."""
+        """Return the text that a worker stores for a key: eight hexadecimal numbers.
+
+        None if a worker stores nothing.
+        """
         parts, exact = self._added(pairs)
         numbers = [*(parts[name] for name in _PARTS), exact.numerator]
         if not any(numbers):

@@ -1,7 +1,7 @@
 """The operations on DataFrames that the compiler uses, all on rows with the columns of `arrow_functions`.
 
-Spark's adaptive execution is off in the session used here: a loop is many small jobs over frames that are already
-partitioned as the next job needs them, and adaptive plans forget the partitioning.
+Spark's adaptive execution is off in the session used here. A loop is many small jobs over frames that are partitioned
+as the next job needs them, and adaptive plans forget the partitioning.
 """
 
 import logging
@@ -98,8 +98,10 @@ def activate(spark: SparkSession) -> None:
 
 
 class Frames:
-    """A session and the partition count of its shuffles. `program` is the module of the author's file; `command` begins
-    the descriptions of its `jobs`.
+    """The operations on frames of one Spark session.
+
+    `partitions` is the partition count of shuffles. `program` is the module of the author's file. `command` begins the
+    descriptions of Spark's `jobs`.
     """
 
     def __init__(self, spark: SparkSession, program: str | None = None, command: str = "eddy") -> None:
@@ -123,7 +125,7 @@ class Frames:
         self._settled: list[DataFrame] = []
 
     def fit(self, records: int | None) -> None:
-        """Adapt to the number of records: with few records, shuffle into fewer partitions, and interpret plans."""
+        """Adapt to the number of input records: if they are few, use fewer partitions, and interpret plans."""
         if records is not None:
             self._few = records <= _FEW_RECORDS
             self.partitions = min(self.partitions, records // _RECORDS_A_PARTITION + 1)
@@ -150,9 +152,9 @@ class Frames:
         schema: str,
         latest: "Maximum | None" = None,
     ) -> DataFrame:
-        """Apply a function over Arrow batches to `frame`, in Python workers.
+        """Return the batches that `function` makes of a frame's Arrow batches, as a frame; it runs in Python workers.
 
-        `latest` observes the times of `RECORDS`.
+        `latest` observes the times of records, if the result has the columns `RECORDS`.
         """
         pickled = Pickled(function, self._program)
         return frame.mapInArrow(pickled if latest is None else latest.observing(pickled), schema)
@@ -192,7 +194,7 @@ class Frames:
         return raw.coalesce(1).sortWithinPartitions("topic", "p", by_time, "o")
 
     def union(self, frames: Sequence[DataFrame], schema: str | StructType) -> DataFrame:
-        """Unite all frames. Spark checks the whole plan at each union, so first each half of them is united."""
+        """Return the rows of all frames. Halves are united first, since Spark checks the whole plan at each union."""
         if not frames:
             return self.spark.createDataFrame([], schema)
         if len(frames) == 1:
@@ -201,12 +203,12 @@ class Frames:
         return self.union(frames[:half], schema).unionByName(self.union(frames[half:], schema))
 
     def settled(self, frame: DataFrame) -> DataFrame:
-        """Compute a frame, and return it without its lineage: a checkpoint if the session has a directory for them."""
+        """Compute a frame, and return its rows without a plan, as a checkpoint if the session has a folder for them."""
         with spark_errors():
             return frame.checkpoint() if self._reliable else frame.localCheckpoint()
 
     def kept(self, frame: DataFrame) -> DataFrame:
-        """Cache a frame from its first computation until `release`.
+        """Return a frame that is cached from its first computation until `release`.
 
         With each step after a frame, Spark checks, plans and serializes the frame's whole plan, even if the frame is
         cached. So if there are few records, the frame begins a plan of its own.
@@ -224,7 +226,7 @@ class Frames:
         self.drop([*self._settled, *self._kept])
 
     def drop(self, frames: Sequence[DataFrame]) -> None:
-        """Release the cached rows of those frames that `kept` has cached. No later frame may be made from them.
+        """Release the cached rows of `frames`, as far as `kept` has cached them. No frame may be made from them later.
 
         The last frames are released first. Otherwise Spark would plan frames derived from a released frame again.
         """
@@ -237,7 +239,7 @@ class Frames:
                 frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
 
     def lazy(self, frame: DataFrame) -> DataFrame:
-        """Return the frame, which the first job that reads all of it checkpoints."""
+        """Return a frame that the first job which reads all its rows turns into a checkpoint."""
         with spark_errors():
             return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
 
@@ -312,7 +314,7 @@ class _Observing:
 
 
 class RunningUnion:
-    """A union to which frames are added, merged from time to time so that it has few frames after a long loop."""
+    """A union to which frames are added. They are merged from time to time, so that a long loop has few frames."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
@@ -325,7 +327,7 @@ class RunningUnion:
             self._parts = [self._frames.settled(self.sum().coalesce(self._frames.partitions))]
 
     def sum(self) -> DataFrame:
-        """Return all rows, not consolidated."""
+        """Return the rows of all added frames. Equal rows are not merged."""
         return self._frames.union(self._parts, ROWS)
 
 

@@ -1,4 +1,4 @@
-"""Joins with global tables, each record as of the offsets with which a worker has processed it.
+"""Joins with global tables: each record is joined with the table as it was when a worker processed the record.
 
     version     the records of a partition from a position on, with the offsets of the tables (`table_versions`); the
                 records of files belong to the first version, since a backfill has processed them
@@ -42,9 +42,9 @@ _ASKING = f"{FACTS}, g binary, at binary"
 
 @dataclass(frozen=True)
 class GlobalJoins:
-    """The versions of all records before a cut, by partition.
+    """The versions of global tables with which the records before a cut were processed, by partition of the records.
 
-    `undetermined` has the joins that the versions do not determine, by name, with reasons.
+    `undetermined` has the names of joins that the versions do not determine, each with the reason.
     """
 
     versions: Mapping[TopicPartition, Sequence[TableVersion]]
@@ -52,7 +52,7 @@ class GlobalJoins:
 
     @staticmethod
     def at(log: Log, pinned: Cut) -> "GlobalJoins":
-        """Return one version for all records before the pinned offsets, with the tables up to their pinned offsets."""
+        """Return one version for all records before the pinned offsets: the tables as of their pinned offsets."""
         inputs = {TopicPartition(topic, p) for topic, ends in pinned.inputs.items() for p in range(len(ends))}
         begins = log.begin_offsets(inputs) if pinned.tables else {}
         return GlobalJoins({tp: [TableVersion(*tp, at, FIRST, pinned.tables)] for tp, at in begins.items()}, {})
@@ -135,10 +135,10 @@ def _why_not(
 
 @dataclass(frozen=True)
 class _AskingExit:
-    """Encodes facts with the selected key, and with the offsets of their version.
+    """Encodes facts with the key that they select in a global table, and with the table's offsets in their version.
 
     `versions` has the first positions and the offsets of each version, by the bytes of the topic's number and the
-    partition. `only` are the offsets of all records, if all records have the same.
+    partition. `only` are the offsets in all versions if these are equal, otherwise None.
     """
 
     facts: RowsExit

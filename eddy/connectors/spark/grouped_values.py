@@ -1,6 +1,7 @@
-"""Functions of all values of a key, from their definitions: reduce, the first values in an order, the only value.
+"""Functions of all values of a key: reduce, the first values in an order, the only value.
 
-Each takes a key and its values with their weights, all above 0, and returns values with weights. The order of values:
+Each function takes a key and its values with their weights, all above 0, and returns values with weights. The order of
+values:
 
     None < NaN < numbers < text < bytes < dates < times < times with a zone < tuples and structs
 
@@ -54,7 +55,7 @@ class FirstValues:
         return {} if found is None else {found: 1}
 
     def of(self, values: Iterable[Any]) -> Any:
-        """Return the first of `values`, in which a value may occur several times; None if there is no result."""
+        """Return the result for `values`, in which a value may occur several times; None if there is no result."""
         there = sorted((v for v in values if v is not None), key=self._place, reverse=self.descending)
         if not there or (self.whole and self.n is not None and len(there) > self.n):
             return None

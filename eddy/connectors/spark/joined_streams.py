@@ -36,7 +36,7 @@ _BYTES = "CAST(NULL AS BINARY)"
 
 @dataclass(frozen=True)
 class MomentsDue:
-    """Turns `FACTS` under keys with moments into `CLOSING`. `frontiers` has the frontier of each partition."""
+    """Adds to facts the moment at which their windows end, and whether it is over. `frontiers` are by partition."""
 
     windows: JoinSide
     frontiers: Sequence[int]
@@ -44,7 +44,7 @@ class MomentsDue:
     tail: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Add the columns."""
+        """Turn batches with the columns `FACTS` into batches with the columns `CLOSING`."""
         schema = arrow_schema(CLOSING)
         for batch in batches:
             homes = partitions_of(batch.column("k").to_pylist(), len(self.frontiers), self.partitioner, self.tail)
@@ -56,7 +56,10 @@ class MomentsDue:
 
 @dataclass
 class JoinedStreams:
-    """Computes a join at the event times of its sources, and its `states`: the kind and the rows of each, by name."""
+    """Computes the results of a join at the event times of its sources, and its `states`.
+
+    `states` has, by the name of a state, its kind and its rows.
+    """
 
     frames: Frames
     node: StreamStreamJoin
@@ -67,7 +70,7 @@ class JoinedStreams:
     states: dict[str, tuple[str, DataFrame]] = field(default_factory=dict)
 
     def of(self, left: DataFrame, right: DataFrame, key: Serde[Any]) -> PendingRows:
-        """Return the pairs of both sides' values, and unmatched values with None, and keep the states."""
+        """Return the pairs of a left and a right value, and unmatched values paired with None, and set `states`."""
         node, windows = self.node, self.node.windows
         one = self._closing(left, windows.left, 1, self.left)
         other = self._closing(right, windows.right, 0, self.right)

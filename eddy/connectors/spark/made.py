@@ -1,4 +1,4 @@
-"""The results of a function of all rows in one task: rows of steps, states and records, in one frame.
+"""The results of a part of a plan that one task has computed: rows of steps, states and records in one frame.
 
 The column `what` has the kind of each row: `rows` of a step, rows of a `state`, records `sent` to a sink, `bad`
 records, the latest `time`, the `clock` of a partition, or `too many` rows.
@@ -44,7 +44,7 @@ def batches_of(what: str, name: str, count: int, **columns: list[Any]) -> Iterat
 
 
 class Made:
-    """The results of a task, one kind at a time."""
+    """Reads the results of a task from the frame that has all of them, one kind of result at a time."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame

@@ -48,7 +48,7 @@ class _TooManyError(EddyError):
 
 
 class _Bounded(Budget):
-    """A budget that raises `_TooManyError` after `rows` rows, instead of ending the epoch."""
+    """A budget of `rows` rows; more rows raise `_TooManyError`, and do not end the epoch as in a worker."""
 
     def spend(self, rows: int) -> bool:
         if super().spend(rows):
@@ -63,11 +63,11 @@ def _first(key: bytes, count: int) -> int:
 
 @dataclass(frozen=True)
 class OneTask:
-    """A plan, or one step of it with its whole body. `counts` are the partition counts of topics.
+    """Computes a whole plan, or only the loop `step` of it, in one task. `counts` are the partition counts of topics.
 
-    `reads` and `makes` are the serdes of the step's inputs and results, by the names of steps. A whole plan reads
-    `sources` and sends to `sinks`, by topic and by name. It moves the event times of the topics `timed`, from `clocks`.
-    States in `skips` are not returned.
+    A loop has `reads` and `makes`: the serdes of its inputs and results, by the names of steps. A whole plan has
+    `sources`, by topic, and `sinks`, by name. It advances the event times of the topics `timed`, which begin at
+    `clocks`. The states `skips` are not returned.
     """
 
     plan: Plan
@@ -204,7 +204,7 @@ def _check_ends(circuit: Circuit) -> None:
 
 
 def _taken_in(entry: RecordsEntry, raw: dict[str, list[Any]]) -> tuple[Batch, list[int], dict[str, list[Any]]]:
-    """Decode records as a worker does. Return them, their partitions, and rejected records in `RECORDS` columns.
+    """Decode records as a worker does. Returns a batch, the rows' partitions, and the rejected records' columns.
 
     Raises: DataError.
     """

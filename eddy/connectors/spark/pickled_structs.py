@@ -119,7 +119,7 @@ def _make(
 
 
 def _name(made: Any, named: dict[str, Any]) -> None:
-    """Let the names in the textual annotations of a class be resolved: put them into a module of the class's own."""
+    """Put the names that a class's textual annotations use into a module of its own, where they are resolved."""
     if named:
         made.__module__ = f"{__name__}.{_identities[made]}"
         module = sys.modules.setdefault(made.__module__, types.ModuleType(made.__module__))

@@ -17,7 +17,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Readable:
-    """Two functions that return texts: for a key, and for a key with its value."""
+    """Turns the bytes of keys and values into text for people. `of_value` gets the key's bytes, too."""
 
     of_key: Callable[[bytes], Any]
     of_value: Callable[[bytes, bytes], Any]

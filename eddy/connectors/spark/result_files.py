@@ -185,7 +185,7 @@ class _Typed:
 
 
 class _Lake:
-    """A folder, on whatever file system Spark finds it."""
+    """A folder on any file system that Spark can write."""
 
     def __init__(self, frames: Frames, folder: str) -> None:
         self._hadoop: Any = frames.spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]

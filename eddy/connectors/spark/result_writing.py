@@ -35,7 +35,7 @@ _RECORDS_A_TRANSACTION = 50_000
 
 @dataclass(frozen=True)
 class Writing:
-    """Writes rows to the target of a job: for each topic and partition, the offset at which the job began.
+    """Writes a job's rows to topics. The target has, for each topic and partition, the offset at which the job began.
 
     `time` is the timestamp of rows that have none.
     """

@@ -1,4 +1,4 @@
-"""SQL's aggregates, for the second evaluator: over all rows of a group, and as folds."""
+"""SQL's aggregates for `verify`, apart from a worker's code: over all rows of a group, and as folds."""
 
 import decimal
 import math

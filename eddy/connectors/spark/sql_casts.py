@@ -1,4 +1,4 @@
-"""SQL's casts, for the second evaluator."""
+"""SQL's casts for `verify`, apart from a worker's code."""
 
 import datetime
 import decimal

@@ -76,7 +76,7 @@ class _BoundOfRow:
 
 @dataclass(frozen=True)
 class _Tree:
-    """An expression without compiled functions: a call has the function's name as its `value`."""
+    """An expression that can be pickled: the `value` of a call is the function's name, not the compiled function."""
 
     op: str
     type: Type

@@ -1,4 +1,4 @@
-"""SQL's numbers, for the second evaluator: ranges, comparisons, arithmetic and functions.
+"""SQL's numbers for `verify`, apart from a worker's code: ranges, comparisons, arithmetic and functions.
 
 Numerics are computed exactly and rounded once, to 39 digits, halves away from 0; NaN is the greatest float.
 """

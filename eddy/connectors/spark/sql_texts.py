@@ -1,4 +1,7 @@
-"""SQL's functions of texts, for the second evaluator. Places are counted from 1; a place beyond an end is no error."""
+"""SQL's functions of texts for `verify`, apart from a worker's code.
+
+Places are counted from 1; a place beyond an end is no error.
+"""
 
 import operator
 from collections.abc import Callable, Mapping

@@ -103,7 +103,7 @@ class StepCompiler(WindowSteps, ABC):
         return self.placements[node].key, node.value or Native
 
     def kept_bindings(self, loop: Loop) -> list[int]:
-        """Return the numbers of an outermost loop's bindings whose rows a worker keeps in a state of the loop's own."""
+        """Return the numbers of the bindings of an outermost loop for which a worker has a state of the loop's own."""
         return kept_bindings(self.scopes, loop)
 
     def rows(self, node: Node) -> DataFrame:
@@ -126,7 +126,7 @@ class StepCompiler(WindowSteps, ABC):
         return rows.where(f.col("k") != f.lit(Native.encode(None))) if native else rows.where("k IS NOT NULL")
 
     def know(self, node: Node, frame: DataFrame, home: StepFrames | None = None) -> None:
-        """Set the rows of a step to `frame`, which is partitioned by key."""
+        """Note that `frame`, which is partitioned by key, has the rows of a step that is in the scope."""
         home = home or self.scope
         if home is self.top or home.captures:
             frame = self.frames.kept(frame)
@@ -134,7 +134,7 @@ class StepCompiler(WindowSteps, ABC):
         home[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
 
     def known(self, node: Node, frame: DataFrame) -> None:
-        """Add a step with its rows."""
+        """Add a step to the scope, with its rows, which are partitioned by key."""
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
         self.know(node, frame)
 
@@ -283,7 +283,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope.capture(node.name, "arrangement", node, self.rows(node))
 
     def _grouped(self, node: Node, *within: Any) -> tuple[DataFrame, Serde[Any], Serde[Any]]:
-        """Return the rows that a step groups, partitioned by key, and their serdes.
+        """Return the rows that a step groups, partitioned by key, and the serdes of their keys and values.
 
         They are the rows with a key, of a stream only those with a value, too. Rows of a relation are merged.
         """
@@ -427,7 +427,7 @@ class StepCompiler(WindowSteps, ABC):
         self.scope[node] = PendingRows(joined, entry)
 
     def look_up(self, side: Node, name: str) -> None:
-        """Capture the state that has the rows of one side of a join."""
+        """Capture the state in which a worker looks up the rows of one side of a join."""
         if side not in self.scopes.around:
             if side.kind != "table":
                 self.top.capture(name, "arrangement", side, self.keyed(side))

@@ -20,7 +20,7 @@ __all__ = ["Capture", "PendingRows", "StepFrames"]
 
 @dataclass(frozen=True)
 class PendingRows:
-    """A frame, the entry that decodes its batches, and the stateless steps to apply."""
+    """Rows that are not computed yet: a frame, the entry that decodes its batches, and stateless steps to apply."""
 
     frame: DataFrame
     entry: BatchEntry
@@ -68,7 +68,7 @@ class StepFrames:
     rows: dict[Node, DataFrame] = field(default_factory=dict)
 
     def home(self, node: Node) -> "StepFrames":
-        """Return the scope that has a step."""
+        """Return the innermost scope, this one or one around it, that has a step."""
         scope: StepFrames | None = self
         while scope is not None:
             if node in scope.pending:

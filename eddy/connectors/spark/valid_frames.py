@@ -30,9 +30,9 @@ _Bound = Callable[[Any, Any], Any] | None
 
 @dataclass(frozen=True)
 class _Spans:
-    """Adds the two moments of each row, null for no bound, and the clock of its partition.
+    """Adds to each row the two moments between which it is true, null for no bound, and its partition's clock.
 
-    The input has `ROWS`, and the bytes that decide a key's partition.
+    The input has the columns `ROWS`, and the bytes that decide a key's partition.
     """
 
     name: str

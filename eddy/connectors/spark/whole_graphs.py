@@ -3,8 +3,8 @@
     Reaching    depths from each root by rising distance (Dijkstra); of several nearest parents the least is the parent
     Totalling   sums of subtrees from the leaves up; the nodes that are not reached in this way are on cycles
 
-Both also return the states of a worker. They compute from scratch, without states and retractions, so they check the
-worker's operators, which are incremental.
+Reaching and totalling also return the states of a worker. They compute from scratch, so they check the worker's
+operators, which are incremental.
 """
 
 from collections import Counter, defaultdict
@@ -182,9 +182,10 @@ class Reaching:
         return depth, parent, node if order is None else order
 
     def _beyond(self, cells: Mapping[Any, tuple[Any, Any, Any, int]]) -> tuple[int, int] | None:
-        """Return (the number of nodes deeper than the limit, the number of all nodes if there are too many, else 0).
+        """Return a pair of numbers: the nodes deeper than `limit`, and all nodes if there are more than `max_nodes`,
+        else 0.
 
-        None if neither limit is exceeded.
+        Returns None if no limit is exceeded.
         """
         limited = self.limit is not None and self.max_depth is None
         deep = sum(limited and depth > self.limit for depth, _, _, _ in cells.values())

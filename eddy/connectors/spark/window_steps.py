@@ -101,7 +101,7 @@ class WindowSteps(ABC):
         self.scope[node] = self.scope[node.inputs[0]].then(OrderStep(node.label, node.windows.lag_ms, orders))
 
     def versions_ordered(self, node: nodes.OrderVersions) -> None:
-        """Compile a step that puts records that are not late under key and time, with the order beside the value."""
+        """Compile a step that puts records under key and time, each value with its order; late records are dropped."""
         ordered = self.scope[node.inputs[0]].then(VersionsStep(self._orders(f"join '{node.label}'", node)))
         self.scope[node] = assigned(ordered, self.frames, node, *self.serdes(node))
 
@@ -156,7 +156,7 @@ class WindowSteps(ABC):
             self.scope.capture(name, kind, join, frame)
 
     def closed(self, node: WindowedNode) -> None:
-        """Close the windows of an aggregate: capture its states, and for a final step select windows that are over."""
+        """Capture the states of an aggregate of windows, and, for a final step, select the windows that are over."""
         closed = self._closed(node)
         told = closed.told(self.rows(node))
         self._close(node, closed, told, told)

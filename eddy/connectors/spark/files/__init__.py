@@ -1,4 +1,4 @@
-"""History in files: records that precede those of a topic, in the formats that Spark reads.
+"""History in files: records that precede the records of a topic, in the formats that Spark reads.
 
 history         the files of each topic; a fingerprint of the rows is noted, and compared with the rows read later
 record_files    the files of one topic as frames of records, in order

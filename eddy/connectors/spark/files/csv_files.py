@@ -53,7 +53,7 @@ def csv_frame(frames: Frames, path: str, where: str, empty: Empty, columns: File
 
 @dataclass(frozen=True)
 class CsvFiles:
-    """Reads files: the lines of one file after the other."""
+    """Turns the lines of CSV files, one file after the other, into rows with keys, values and timestamps."""
 
     where: str
     empty: Empty

@@ -59,7 +59,7 @@ class FileColumns:
         return self.values != ("*",) and len(self.values) == 1
 
     def text_schema(self) -> str:
-        """Return the schema by which JSON lines are read: text, milliseconds, numbers."""
+        """Return the schema by which JSON lines are read: text, the timestamp and the order as whole numbers."""
         if self.envelope:
             return EVENT_TEXT
         kinds = {self.key: "string", self.values[0]: "string", self.timestamp: "bigint"}

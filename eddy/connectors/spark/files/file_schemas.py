@@ -59,7 +59,7 @@ def has_nanoseconds(
 
 
 def _parquet(spark: SparkSession, file: str, names: Collection[str]) -> dict[str, str]:
-    """Return the types of a Parquet file's columns, by its footer; empty for a column that the file does not have."""
+    """Return the types of a Parquet file's columns, from its footer; "" for a column that the file lacks."""
     jvm: Any = spark._jvm
     jsc: Any = spark.sparkContext._jsc
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
@@ -81,7 +81,7 @@ def _kind(schema: Any, name: str) -> str:
 
 
 def _orc(spark: SparkSession, file: str, names: Collection[str]) -> dict[str, str]:
-    """Return `there` for each column that an ORC file has, by its footer; empty for other columns."""
+    """Return "there" for each of the columns `names` that an ORC file has, by its footer, otherwise ""."""
     jvm: Any = spark._jvm
     jsc: Any = spark.sparkContext._jsc
     path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))

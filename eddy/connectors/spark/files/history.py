@@ -46,9 +46,10 @@ _FILE = re.compile(r"FAILED_READ_FILE.*? reading file (\S+?)\.\s")
 
 @dataclass(frozen=True)
 class History:
-    """The files of one source: frames with readers that return `RAW` columns with partition -1.
+    """The files with the earlier records of one source, as frames, each with the reader of its rows.
 
-    Offsets are in the order of the files. `by_time`: records are sorted by timestamps first.
+    A reader returns the columns `RAW`; the partition is -1, and offsets are in the order of the files. With `by_time`
+    records are sorted by timestamps first.
     """
 
     raw: list[tuple[DataFrame, Reader]]
@@ -129,7 +130,7 @@ def options(files: Mapping[str, FilesRead]) -> str:
 
 
 def unlike(before: Mapping[str, FilesRead], now: Mapping[str, FilesRead]) -> Mapping[str, str]:
-    """Return the topics whose files differ from the earlier files, each with the difference."""
+    """Return the topics whose files `now` differ from the files `before`, each with the difference as text."""
     found = {}
     for topic in sorted(before.keys() & now.keys()):
         was, is_ = before[topic], now[topic]

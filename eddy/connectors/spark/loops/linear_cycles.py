@@ -24,7 +24,7 @@ Op = Callable[[DataFrame], DataFrame]
 
 
 class TakenBackError(Exception):
-    """The recursion has rows of negative weight, so that it depends on weights whether a cycle reaches a row."""
+    """The rows that cycles reach cannot be found, because the recursion has rows of negative weight."""
 
 
 def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tuple[DataFrame, int] | None:

@@ -6,9 +6,9 @@ Each frontier is merged and checkpointed, so that an iteration's query plan cont
 of a join inside the loop is already partitioned by key, and so is a merged frontier: an iteration shuffles once.
 
 A frontier equal to an earlier one repeats for ever, since op is a function of the frontier alone. Then, and at
-iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`). The recursion runs again
-without these rows: they wait, and their keys have no row downstream, as in a worker (docs/adr/0027-held.md). No other
-row depends on them. An endless sequence of new rows is an error, and so is a cycle in a stream.
+iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`). The recursion runs again, and
+op is not applied to these rows: their keys have no row downstream, as in a worker (docs/adr/0027-held.md). An endless
+sequence of new rows is an error, and so is a cycle in a stream.
 
 If each key leads to one other key, the sum is made by doubling (`pointer_doubling.py`), without frontiers.
 
@@ -50,7 +50,7 @@ _MANY = f"cycles lead to more than {MOST_REACHED:,} rows"
 
 
 class _Remembered:
-    """The states of the body: rows summed over the iterations, by depth if the bound needs it."""
+    """Collects the states of op's steps: their rows, added up over the iterations, by depth if depths are bounded."""
 
     def __init__(self, frames: Frames, by_depth: bool) -> None:
         self._frames, self._by_depth = frames, by_depth
@@ -67,7 +67,7 @@ class _Remembered:
         return name in self._unions
 
     def give(self, compiler: StepCompiler) -> None:
-        """Capture the sums as states of the plan's steps."""
+        """Hand the sums to the compiler, as states of the plan's steps."""
         for name, (node, kind, unions) in self._unions.items():
             parts = []
             for iteration, union in unions.items():
@@ -88,10 +88,10 @@ def run(compiler: StepCompiler, node: Recursion) -> None:
 
 
 class _Loop:
-    """One run of a recursion; an object runs once.
+    """One run of a recursion by waves; for another run another object is made.
 
-    `reached` are the rows that cycles reach. If they are passed to `waves`, op is not applied to them; otherwise
-    `waves` sets them if the waves cannot end.
+    `reached` are the rows that cycles reach. Op is not applied to them. If `waves` is called without them, it finds
+    them when the waves cannot end.
     """
 
     def __init__(self, compiler: StepCompiler, node: Recursion) -> None:
@@ -108,9 +108,10 @@ class _Loop:
         self.reached: DataFrame | None = None
 
     def waves(self, reached: DataFrame | None) -> bool:
-        """Run all iterations, without the rows of `reached`.
+        """Run all iterations; op is not applied to the rows of `reached`.
 
-        Returns whether they ended; if not, `reached` has the rows that cycles reach. Raises: LoopLimitError.
+        Returns whether the iterations ended. If not, the attribute `reached` has the rows that cycles reach.
+        Raises: LoopLimitError.
         """
         frames, node, facts = self._frames, self._node, self._facts
         self.reached = reached
@@ -163,7 +164,7 @@ class _Loop:
             return scope[node.result].under(self._frames, *self._serdes, node.label)
 
     def _going_on(self, whole: DataFrame) -> DataFrame:
-        """Return the rows of a frontier to which `op` is applied; the rows of `reached` wait."""
+        """Return the rows of a frontier to which op is applied: all rows but the rows of `reached`."""
         return whole if self.reached is None else self._frames.lazy(without(whole, self.reached, "k", "v"))
 
     def _add(self, whole: DataFrame, frontier: DataFrame, iteration: int) -> None:
@@ -203,7 +204,7 @@ class _Loop:
         return True
 
     def _check(self, frontier: DataFrame, iteration: int, count: int) -> None:
-        """Check the rows that cycles reach. Raises: LoopLimitError if a worker would not, or might not, hold them."""
+        """Check that a worker would hold the rows that cycles reach. Raises: LoopLimitError if it might not."""
         assert self.reached is not None
         with spark_errors():
             taken_back = self._total.sum().where("w < 0").first() is not None

@@ -36,9 +36,9 @@ _NOT_ASKED = "traces of loops were not requested"
 
 
 class _Traces:
-    """The traces of the body: the differences of its rows between consecutive iterations.
+    """The traces of a loop's steps: the differences of their rows between consecutive iterations.
 
-    From time to time the differences are merged, and all rows of earlier iterations than the last are dropped.
+    From time to time the differences are merged, and the rows of all iterations before the last one are dropped.
     """
 
     def __init__(self, frames: Frames) -> None:

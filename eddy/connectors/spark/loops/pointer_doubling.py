@@ -144,8 +144,9 @@ def _moved(rows: DataFrame, moves: DataFrame) -> DataFrame:
 
 
 def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
-    """Join each move with the move from its end. The value is the second move's, or the first move's if the second
-    keeps the value.
+    """Join each move with the move that begins where the first one ends, so that each result moves twice as far.
+
+    The result has the second move's value, or the first move's value if the second move keeps the value.
     """
     values = {"to": "to2", "toc": "toc2", "mv": "mv2", "mvc": "mvc2", "keeps": "keeps2"}
     second = with_suffix(moves, {"k": "k2", **values})
@@ -162,7 +163,7 @@ def _twice(frames: Frames, moves: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _AskingMoves:
-    """Turns matches into `_MOVES`, without the values of the rows that move."""
+    """Finds the moves: the row that op makes for each row of the other side, whatever the value of a row of X."""
 
     entry: JoinedEntry
     left: bool
@@ -170,7 +171,7 @@ class _AskingMoves:
     value: Serde[Any]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Call the author's function with a token that no other object equals."""
+        """Call the author's function with a token, which equals no other object, in place of a value of X."""
         schema = arrow_schema(_MOVES)
         for arrived in batches:
             columns = columns_of(arrived)
@@ -197,7 +198,7 @@ class _AskingMoves:
 
 @dataclass(frozen=True)
 class _ComparingMoves:
-    """Compares the rows that the author's function makes of matches with the rows that their moves predict.
+    """Compares the rows that op really makes with the rows that moves predict, to prove that doubling is right.
 
     Yields a row, the number of differences, for each batch with differences.
     """
@@ -208,7 +209,7 @@ class _ComparingMoves:
     value: Serde[Any]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Call the author's function with the true values."""
+        """Call the author's function with the values of the rows, and compare."""
         schema = arrow_schema(_WRONG)
         for arrived in batches:
             wrong = self._wrong(columns_of(arrived))

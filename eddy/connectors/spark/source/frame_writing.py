@@ -1,7 +1,7 @@
 """Writing frames and streams of Spark to a topic.
 
 Tasks encode their rows; the driver's Python process writes the rows of all tasks, by `job_writing.py`. So a task that
-is repeated writes nothing twice, even if it has other rows then.
+Spark repeats writes nothing twice, even if its rows are others the second time.
 """
 
 import contextlib

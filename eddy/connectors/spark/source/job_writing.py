@@ -49,7 +49,7 @@ class JobNote(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class JobWriting:
-    """A job that writes to a topic. `tail` belongs to the serde of the keys, see `Serde.tail`.
+    """Writes the rows of a job to a topic. `tail` belongs to the serde of the keys, see `Serde.tail`.
 
     `batch` counts the sets of rows that the job writes one after the other, such as the batches of a stream.
     """
@@ -61,7 +61,8 @@ class JobWriting:
     records_a_transaction: int = _RECORDS_A_TRANSACTION
 
     def write(self, log: Log, tables: Sequence[Any]) -> int:
-        """Write `ENCODED` tables, except for rows that an earlier attempt has written. Returns the number written now.
+        """Write the rows of `tables`, except for rows that an earlier attempt has written. Returns the number of new
+        rows.
 
         Raises: ConfigurationError if an earlier attempt had other rows; ConnectorError; RecordRefusedError.
         """
@@ -118,7 +119,7 @@ class JobWriting:
                 raise
 
     def _note(self, log: Log) -> JobNote | None:
-        """Return the last committed note of the job, whose earlier producers are fenced by now."""
+        """Return the last committed note of the job; None if there is none. No earlier producer can add one now."""
         part, found = TopicPartition(JOBS, 0), None
         for records in committed_records(log, part, log.begin_offsets([part])[part], log.end_offsets([part])[part]):
             for key, value in zip(records.keys, records.values, strict=True):

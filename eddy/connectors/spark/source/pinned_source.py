@@ -1,4 +1,4 @@
-"""From the options of a read to its partitions, with their offsets at the call of `load()`, and to its serdes.
+"""Finds the partitions, the serdes and, at the call of `load()`, the offsets that the options of a read mean.
 
 topic   from the first record to `until`, or to the first open transaction
 table   from the first record to the last cut, or to the first open transaction

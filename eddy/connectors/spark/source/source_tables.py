@@ -3,9 +3,9 @@
 A cut names the offsets of outputs and changelogs at which these are exactly the results of its inputs. One task reads
 one partition of a table and holds its rows.
 
-In a compacted topic a record after the cut may have replaced a record before it. Compaction takes a while to do so. But
-if a reading ends long after its cut, and a key has records only after the cut, it is unknown whether the key had a row
-at the cut, so the reading is refused.
+In a compacted topic a record after the cut may have replaced a record before the cut, but not at once. If a reading
+ends long after its cut, and a key has records only after the cut, it is unknown whether the key had a row at the cut.
+So the reading is refused.
 """
 
 import contextlib
@@ -81,10 +81,11 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
 
 @dataclass(frozen=True)
 class TableReading:
-    """Reads the latest rows of partitions. `cut_s` is the time of the cut in seconds since 1970, if it matters.
+    """Reads the latest rows of a table's partitions.
 
-    `left_out` is set if the table's rows are its topic's records without those that a worker rejects: records that do
-    not decode, and the noted records, by topic, partition and offset, in `left_out`.
+    `cut_s` is the time of the cut in seconds since 1970; None if records after the cut do no harm. `left_out` is not
+    None if a worker may have rejected records of the table's topic. It has the rejected records that the worker has
+    noted, by topic, partition and offset. Records that do not decode are rejected, too.
     """
 
     records: RecordReading

@@ -32,7 +32,7 @@ _BUILTIN = (bytes, bytearray, datetime.datetime, datetime.date)
 
 @dataclasses.dataclass(frozen=True)
 class SparkColumn:
-    """A Spark type, with the conversions of values to the type and back; None if no conversion is needed."""
+    """A Spark type, with the functions that convert values to the type and back; None if values need no conversion."""
 
     ddl: str
     out: Callable[[Any], Any] | None = None

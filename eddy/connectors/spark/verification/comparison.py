@@ -39,9 +39,9 @@ _EXAMPLES = 10
 
 @dataclass(frozen=True)
 class ExpectedTopic:
-    """A topic and its expected rows (`k`, `v`): facts, or the latest value of each key.
+    """A topic and its expected rows, with the columns `k` and `v`: facts, or the latest value of each key.
 
-    Facts have `s`, too, which sorts those that are `ordered` within their key.
+    Facts also have the column `s`, by which they are sorted. `ordered` tells which of them the input puts in order.
     """
 
     what: str
@@ -199,7 +199,7 @@ class TopicComparison:
         return self.frames.kept(classified.unionByName(others))
 
     def _later(self, parts: list[ExpectedTopic]) -> DataFrame | None:
-        """Return the keys of compacted topics with records after the cut, which may have replaced earlier records."""
+        """Return the keys of compacted topics that have records after the cut, which may have replaced others."""
         specs = self.log.topics([part.topic for part in parts])
         ranges = {}
         for part in parts:

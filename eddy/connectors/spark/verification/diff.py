@@ -149,10 +149,10 @@ def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFram
 
 
 def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
-    """Join as `diff`, for tables whose equal keys may have different bytes.
+    """Join expected and found rows as `diff` does, for tables whose equal keys may have different bytes.
 
-    Both sides have a column `known`, which is equal for equal keys. If the encodings of a key are in different
-    partitions, it is undetermined which last record counts, so one of them has to be right.
+    Expected and found rows have a column `known`, which is equal for equal keys. If the encodings of a key are in
+    different partitions, it is undetermined which last record counts, so one of them has to be right.
     """
     misplaced = f.col("misplaced") == 1
     last = f.max_by(f.struct("k", "v"), f.when(~misplaced, f.col("o"))).alias("last")

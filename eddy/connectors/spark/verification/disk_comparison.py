@@ -1,4 +1,4 @@
-"""Comparison of a worker's stores on disk with its changelogs; neither Spark nor a worker is needed.
+"""Comparison of a worker's stores on disk with its changelogs. It needs no Spark and no worker.
 
 A store holds the rows of its changelogs up to the offset X that is stored with them. With E, the end of a changelog:
 
@@ -241,7 +241,7 @@ class _Replayed(RocksDBStore):
 def _starts(
     store: RocksDBStore, spec: StateSpec, topic: str, stored: Mapping[tuple[str, int], int]
 ) -> dict[TopicPartition, int]:
-    """Return the partitions of a state in a store, each with the changelog offset up to which its rows are there."""
+    """Return the partitions of a state that a store has, each with the changelog offset up to which it has the rows."""
     return {
         TopicPartition(topic, p): stored.get((topic, p), 0)
         for p in range(spec.partitions)

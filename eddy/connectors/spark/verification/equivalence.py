@@ -158,7 +158,7 @@ class Classifying:
         yield from ((row, "near" if at in near else "differs") for at, row in enumerate(lonely))
 
     def _how_row(self, form: RowFormat, row: dict[str, Any]) -> str:
-        """Classify a row of a relation that both sides have: its values are equal, so only the weights are compared."""
+        """Classify a row of a relation that is expected and found: as its value is equal, the weights are compared."""
         expected, found = row["expected"], row["found"]
         if expected[:_WEIGHT_BYTES] != found[:_WEIGHT_BYTES]:
             return "differs"
@@ -168,7 +168,7 @@ class Classifying:
 
 
 def _paired(form: RowFormat, rows: list[dict[str, Any]], tolerance: float) -> set[int]:
-    """Pair rows of one key that only one side has; return the indices of rows near to a row of the other side."""
+    """Pair rows of one key that were only expected with rows only found; return the indices of rows that are near."""
     sides: dict[Any, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for at, row in enumerate(rows):
         data = row["expected"] or row["found"]

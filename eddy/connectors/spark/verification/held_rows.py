@@ -20,16 +20,17 @@ __all__ = ["HeldRows", "key_part"]
 
 
 def key_part(row: Column) -> Column:
-    """Return the length and the key at the beginning of a row key of an arrangement or a trace."""
+    """Return the first part of the store key of a row of an arrangement or a trace: the row's key after its length."""
     length = f.least(f.conv(f.hex(f.substring(row, 1, 4)), 16, 10).cast("long"), f.lit(2**30)).cast("int")
     return row.substr(f.lit(1), length + 4)
 
 
 @dataclass(frozen=True)
 class HeldRows:
-    """The states of held rows. `reached` has, by the name of X, the keys that cycles reach, in the form of `key_part`.
+    """The states of recursions that hold rows, and of which some keys, or all, are not compared.
 
-    `skipped` has the states that are not compared.
+    `reached` has, by the name of the state of a recursion's rows, the keys that cycles reach, in the form of
+    `key_part`. `skipped` has the states that are not compared at all, with the reasons.
     """
 
     reached: Mapping[str, DataFrame]

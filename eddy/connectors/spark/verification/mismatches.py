@@ -17,7 +17,7 @@ MISMATCHES = (
 
 
 class Mismatches:
-    """A folder on any file system that Spark knows."""
+    """The folder of the rows that differ, on any file system that Spark knows."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.path = path

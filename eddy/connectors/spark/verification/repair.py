@@ -159,7 +159,7 @@ class Repair:
 
 @dataclass
 class _AsFound(Computation):
-    """The results that follow from the inputs, with some tables, by topic, as they were found."""
+    """Computes the results of the inputs, but with the tables `found`, by topic, as a worker has them."""
 
     found: Mapping[str, DataFrame] = field(default_factory=dict)
 
@@ -174,7 +174,7 @@ class _AsFound(Computation):
         return [(self.found[source.topic].withColumns({"p": f.lit(-1), "topic": f.lit(source.topic)}), iter)]
 
     def original_keys(self, source: Source) -> DataFrame:
-        """Return, by the identity `k` of a source's keys, the original bytes of the last of equal keys."""
+        """Return the original bytes of a source's keys, by the identity `k`; of equal keys the last one's bytes."""
         frames = self.frames
         raw = [(frames.through(*read, RAW).withColumn("h", f.col("k")), iter) for read in super()._raw(source)]
         entry = replace(super()._entry(source, source.timestamp), fail=False)

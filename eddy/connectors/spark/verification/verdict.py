@@ -55,7 +55,8 @@ def _duration(seconds: float) -> str:
 class Example:
     """A key that differs, with the expected and the found value as text, "nothing" for no value.
 
-    `is_expected` and `is_found`: there is such a value. `remark` ends the found text: a wrong partition, or order.
+    `is_expected` and `is_found` tell whether the key has such a value. `remark` is the end of the found text, about a
+    wrong partition or a wrong order.
     """
 
     key: str
@@ -68,7 +69,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A sink or a store: its number of keys (of a stream: of different records), and how many differ or have moved.
+    """The comparison of a sink or a store: the number of its keys, and how many of them differ or have moved.
+
+    Of a stream, different records are counted in place of keys.
 
     - `near`: the number of keys whose floats are within the tolerance but not equal
     - `misplaced`: the number of differing keys with a record in a partition other than the key's

@@ -39,7 +39,7 @@ class ApplicationTopics:
         return quiescent(log, self.name, self.inputs, self.exchanges, self.internal.anchors, self.tables, self.matching)
 
     def behind_topics(self, log: Log) -> list[TopicPartition]:
-        """Return the partitions whose owners have not noted the topics that match now, or that theirs was made anew."""
+        """Return the partitions whose owners still have to react to topics that were created or deleted."""
         read = [tp for tp in (*self.inputs, *self.exchanges) if tp not in self.internal.anchors]
         return behind_topics(own_positions(log, self.name, read), read, self.matching)
 
@@ -48,7 +48,7 @@ class ApplicationTopics:
         return table_lags(log, self.name, self.inputs, self.tables)
 
     def kind(self, topic: str) -> str:
-        """Return the purpose of a topic."""
+        """Return the purpose of a topic: "loop", "repartition" or "input"."""
         if topic in self.loops:
             return "loop"
         return "repartition" if topic in self.internal.exchanges else "input"

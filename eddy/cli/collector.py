@@ -1,4 +1,4 @@
-"""Settings of Python's garbage collector for processes that keep many small objects without reference cycles.
+"""Runs Python's garbage collector seldom, in processes that keep many small objects without reference cycles.
 
 With Python's defaults the collector visits all objects repeatedly while they are made, and no other code runs
 meanwhile.
@@ -20,7 +20,7 @@ _KEPT_AT_REST, _KEPT = 1_000_000, 20_000_000
 
 
 def collect_seldom() -> None:
-    """Collect cycles among new objects seldom, and among all objects very seldom."""
+    """Make Python collect cycles among new objects seldom, and among all objects very seldom."""
     gc.set_threshold(*_THRESHOLDS)
 
 
@@ -44,7 +44,7 @@ class OwnCollector:
         self._kept, self._last = 0, thread_time()
 
     def after_epoch(self, at_rest: bool) -> None:
-        """Do the collection that is due, if any. `at_rest`: there was no epoch."""
+        """Collect garbage, if a collection is due. `at_rest` tells that the worker's last step had no epoch."""
         if thread_time() - self._last < _EVERY_S:
             return
         self._kept += gc.get_count()[0]

@@ -35,7 +35,7 @@ class _Record(NamedTuple):
 
 
 class _Decoder:
-    """Decodes records. Warns once about values that are probably not text although they decode as text."""
+    """Decodes records. It warns once if values decode as text and are probably something else."""
 
     def __init__(self, key: FieldType, value: FieldType) -> None:
         self._key, self._value = key, value

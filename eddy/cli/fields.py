@@ -18,7 +18,10 @@ BY_REGISTRY = "schema"
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """One type. `parse` and `show` convert between values and text; `json` is its type in JSON."""
+    """A type of keys or values.
+
+    `parse` makes a value of text, `show` makes text of a value; `json` is its type in JSON.
+    """
 
     serde: Serde[Any]
     parse: Callable[[str], Any]

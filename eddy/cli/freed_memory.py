@@ -1,8 +1,8 @@
 """Gives memory that epochs have freed back to the operating system.
 
 The C library keeps freed memory for later use, in pieces between those that are used. The rows of an epoch and the
-records in a client's queues are freed at other times than they are made, many by other threads, so that the pieces that
-nobody uses grow from epoch to epoch, up to a multiple of the memory in use.
+records in a client's queues are freed later than other memory, many by other threads. So the unused pieces grow from
+epoch to epoch, up to a multiple of the memory in use.
 """
 
 import ctypes
@@ -27,13 +27,13 @@ def _trim() -> Callable[[int], Any] | None:
 
 
 class FreedMemory:
-    """The freed memory of a process that does nothing but run a worker."""
+    """Returns freed memory to the operating system, in a process that only runs a worker."""
 
     def __init__(self) -> None:
         self._trim, self._last, self._took = _trim(), thread_time(), 0.0
 
     def after_epoch(self, at_rest: bool) -> None:
-        """Give it back if a call is due; `at_rest`: there was no epoch. Other threads run meanwhile."""
+        """Return freed memory if this is due; `at_rest` tells that there was no epoch. Other threads run meanwhile."""
         waits_s = max(_AT_REST_S if at_rest else _EVERY_S, _SHARE * self._took)
         if self._trim is not None and (began := thread_time()) - self._last >= waits_s:
             self._trim(0)

@@ -1,6 +1,6 @@
 """A pipe between a supervisor and its workers: the workers stop when its write end is closed.
 
-The supervisor closes it, or the system does when the supervisor dies for any reason; so no worker outlives the
+The supervisor closes its end, or the system does when the supervisor dies for any reason. So no worker outlives the
 supervisor. Unlike a signal, the end of the pipe counts once, even if a service manager sends signals to workers as
 well.
 """
@@ -18,7 +18,7 @@ PATIENCE_S = 35.0
 
 
 class Lifeline:
-    """The supervisor's end."""
+    """The supervisor's end of the pipe."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()

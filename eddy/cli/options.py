@@ -169,5 +169,5 @@ empty_option = click.option(
 
 
 def empty_of(is_null: bool | None) -> Empty:
-    """Return the meaning that `empty_option` states."""
+    """Return the meaning of an empty cell, "null" or "text", by the value of `empty_option`; None if not given."""
     return None if is_null is None else "null" if is_null else "text"

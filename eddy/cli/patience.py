@@ -1,4 +1,4 @@
-"""Starts a worker while brokers may be away: retries for the worker's retry time, until a stop is requested.
+"""Retries the start of a worker while brokers are away, for the worker's retry time or until a stop is requested.
 
 A request that no broker answers waits for ten seconds without handling signals. So the cluster is first checked with a
 short request, of less than a second.

@@ -57,7 +57,7 @@ class Reader(Protocol):
 
 
 class _Columns:
-    """Columns by number from 1, or by the names in the first line. `rows` are (line number, row)."""
+    """Makes records from columns, named by number from 1 or by the first line. `rows` are pairs (line number, row)."""
 
     def __init__(self, rows: Iterator[tuple[int, list[Cell]]], fields: Fields, tabs: bool) -> None:
         self._rows, self._fields, self._tabs = rows, fields, tabs
@@ -110,7 +110,7 @@ def _cell(row: Sequence[Cell], column: int, what: str) -> Cell:
 
 
 class _Objects:
-    """One JSON object a line; null is no value."""
+    """Makes records from JSON objects, one a line; a value of null means no value."""
 
     def __init__(self, lines: Iterable[str], fields: Fields) -> None:
         self._lines, self._fields = lines, fields
@@ -138,7 +138,7 @@ def _field(found: dict[str, Any], name: str) -> Any:
 
 
 class _Lines:
-    """Each line a value without a key."""
+    """Makes a record from each line: the line is the value, and there is no key."""
 
     def __init__(self, lines: Iterable[str], fields: Fields) -> None:
         self._lines, self._type = lines, fields.value_type

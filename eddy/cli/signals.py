@@ -101,7 +101,7 @@ class StopRequest:
             raise Stopped
 
     def interrupt(self, signum: int, frame: FrameType | None) -> None:
-        """The handler of signals in the main thread."""
+        """Handle a signal in the main thread: raise `Stopped` if a stop was requested inside `interrupts`."""
         if signum in _SIGNALS:
             self.ask(signal.Signals(signum).name)
         if self._may_raise:
@@ -153,7 +153,7 @@ class StopRequest:
         os._exit(status)
 
     def wakes(self, descriptor: int | None) -> None:
-        """Name the descriptor that wakes `listen`."""
+        """Set the descriptor to which `ask` writes a byte, so that `listen` wakes up; None for none."""
         self._wake = descriptor
 
 

@@ -150,7 +150,7 @@ def _statements() -> Iterator[str]:
 
 
 def _meta(session: "Session", text: str) -> None:
-    """A command of the prompt's own."""
+    """Do a command of the prompt, such as the list of tables."""
     word, _, rest = text.partition(" ")
     if word == "\\t" and rest:
         source = parse_source(rest.strip())

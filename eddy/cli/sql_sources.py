@@ -162,7 +162,7 @@ _TEXT_TYPES: list[tuple[re.Pattern[str], Type]] = [
 
 
 def _text_type(values: Iterable[Cell]) -> Type:
-    """Return the first type as which all values, except empty ones, can be read; text if there is no other."""
+    """Return the first of SQL's types that can read all values that are not empty; text if no other type can."""
     there = [value for value in values if value]
     for pattern, type in _TEXT_TYPES:
         if there and all(pattern.fullmatch(value) for value in there):

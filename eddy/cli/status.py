@@ -49,7 +49,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """A part without a finite answer: the recursion, the partition of its keys, and the reason."""
+    """A part of a recursion without a finite answer: the recursion, the partition of the keys, and the reason."""
 
     step: str
     partition: int
@@ -57,8 +57,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class _OpenWindows(msgspec.Struct, frozen=True):
-    """A step whose windows cannot close beyond the event time of one source partition, although other partitions are
-    ahead.
+    """A step with windows, and the source partition whose lower event time keeps them open.
 
     `event_time_ms` is None while no record of the partition was read.
     """

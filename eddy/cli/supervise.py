@@ -33,7 +33,7 @@ _LAST_WORDS_S = 2.0
 
 
 class _Child:
-    """One worker: its current process, if any, and the time of its next start."""
+    """A worker of the supervisor: its current process, if it runs, and the time of its next start."""
 
     def __init__(self, number: int, command: Sequence[str], backoff_s: float) -> None:
         self.number, self.command, self.backoff_s = number, command, backoff_s

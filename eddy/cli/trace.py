@@ -131,7 +131,7 @@ def _asked_of(
     as_json: bool,
     timeout_s: float,
 ) -> None:
-    """Show the trace of a server."""
+    """Show the trace that a table server computes."""
     parameters = [("key", key), *(("open", part) for part in path), *([] if since is None else [("since", since)])]
     found = asked(server, f"/v1/trace/{quote(step, safe='')}", parameters, token_file, timeout_s)
     if not isinstance(found, dict) or not found.keys() >= {"application", "text", "agrees"}:

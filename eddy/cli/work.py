@@ -105,7 +105,7 @@ class Work:
         _log.info("tables on http://%s/v1/tables", replace(self.endpoint, port=monitor.port or self.endpoint.port))
 
     def _started(self, log: Log, topology: Topology, stop: StopRequest) -> Worker:
-        """Start the worker, once topics match the patterns of the topology, and return it.
+        """Return a started worker. If no topic matches a pattern of the topology yet, wait for one.
 
         Raises: Stopped if a stop was requested before, or while brokers were away.
         """

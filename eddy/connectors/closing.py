@@ -1,8 +1,8 @@
 """Closing with a deadline, for clients whose close may wait for ever.
 
 A call that has not ended in time is left to its thread. The thread also keeps the client alive, because freeing a
-client that cannot be closed may take for ever, too. Such a process may not end when its main program returns, so the
-command line then ends it without cleaning up (`os._exit`).
+client that cannot be closed may take for ever, too. A process with such a thread may not end when its main program
+returns. So the command line then ends the process without cleaning up (`os._exit`).
 """
 
 import logging
@@ -45,14 +45,14 @@ def close_within(close: Callable[[], object], what: str, patience_s: float = CLO
 
 
 def free_within(held: list[T], what: str, patience_s: float = CLOSE_S) -> bool:
-    """Free the objects to which only `held` refers, with the deadline of `close_within`."""
+    """Empty the list `held`, which frees its objects. Returns whether this has ended within `patience_s` seconds."""
     return close_within(held.clear, what, patience_s)
 
 
 def keep(client: object, until: "Future[Any] | None" = None) -> None:
-    """Free `client`, in a thread of its own, once the future `until` is done; never if `until` is None.
+    """Keep `client` alive in a thread of its own until the future `until` is done; for ever if `until` is None.
 
-    A waiting thread refers to the client, so that the client is not freed at the end of the interpreter either.
+    The waiting thread refers to the client, so that the client is not freed at the end of the interpreter either.
     """
     _abandoned.set()
     threading.Thread(target=_hold, args=(client, until or Future()), name="eddy-abandoned", daemon=True).start()

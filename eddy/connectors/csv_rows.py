@@ -31,7 +31,7 @@ _SPECIAL = re.compile(r'[",\r\n]')
 
 
 def csv_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[Cell]]]:
-    r"""Yield the rows of a file, each with the number of its first line. `lines` are the file's, with line breaks.
+    r"""Yield (number of its first line, cells) for each row of a file. `lines` are the file's lines, with line breaks.
 
     Raises: DataError naming the line.
 

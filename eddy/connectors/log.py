@@ -93,7 +93,7 @@ def check_topic_names(where: str, given: Iterable[Any]) -> list[str]:
 
 
 def never() -> bool:
-    """Return False: the `is_last` of a member that does not take back a name that it has lost. See `Log.consumer`."""
+    """Return False. As the argument `is_last` of `Log.consumer` it means: never take back a name that was lost."""
     return False
 
 
@@ -283,7 +283,7 @@ class Log(Protocol):
 
     @property
     def partitioner(self) -> Partitioner:
-        """The partition of a key for a partition count: Kafka's murmur2, in its fastest implementation."""
+        """The function that returns a key's partition for a partition count: Kafka's murmur2, in its fastest form."""
 
     @property
     def session_s(self) -> float | None:

@@ -23,7 +23,7 @@ def check_records(
     headers: Sequence[Headers] | None,
     overhead_bytes: int = 0,
 ) -> None:
-    """Check the columns of records.
+    """Check that a topic accepts records, given as columns.
 
     Raises: RecordRefusedError naming a record that `spec` does not allow; DataError for a key or value that is not
     bytes; ConnectorError for unequal columns.
@@ -87,7 +87,7 @@ def _check_bytes(where: str, what: str, column: Any) -> None:
 
 
 def max_bytes(spec: TopicSpec) -> int:
-    """Return the most bytes of a record, or of a batch of records, in a topic."""
+    """Return the topic's limit, in bytes, for a record and for a batch of records."""
     return int(spec.configs.get("max.message.bytes", DEFAULT_MAX_BYTES))
 
 
@@ -97,7 +97,7 @@ def record_sizes(
     headers: Sequence[Headers] | None,
     overhead_bytes: int,
 ) -> list[int]:
-    """Return the bytes of each record, as they count for the limit of its topic."""
+    """Return each record's size in bytes, with headers and `overhead_bytes`, as it counts for the topic's limit."""
     sizes = [len(key or b"") + len(value or b"") + overhead_bytes for key, value in zip(keys, values, strict=True)]
     if headers is None:
         return sizes

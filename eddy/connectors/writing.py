@@ -64,7 +64,7 @@ class Transactions:
         return {topic: {at.partition: end for at, end in ends.items()}}
 
     def partitions(self, topic: str) -> int:
-        """Return the number of a topic's partitions, which is requested again after a while.
+        """Return the number of a topic's partitions. The log is asked for the number again after a while.
 
         Raises: ConfigurationError if there is no topic.
         """
@@ -264,7 +264,7 @@ class WritableLog:
 
 
 class _Writes:
-    """Runs calls of `write` one after the other, with clients of its own, so that any thread may write."""
+    """Runs calls of `WritableLog.write` one after the other, with its own clients, so that any thread may write."""
 
     def __init__(self, log: Log) -> None:
         self._given, self._mutex = log, threading.Lock()

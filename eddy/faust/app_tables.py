@@ -3,8 +3,8 @@
     app.Table ──agents write──▶ <app>-<table>-changelog ──codecs──▶ by key ──▶ KTable
 
 Faust writes a change into the partition of the record that the agent was processing, whatever the table's key. So a
-repartition step sends the records to the owners of their keys, in memory if the owner is the same worker. Its string
-keys are encoded as by `eddy.String` and as in Faust's topics with `key_type=str`, so that all of them can be joined.
+repartition step sends the records to the owners of their keys, in memory if the owner is the same worker. String keys
+are encoded as by `eddy.String` and as in Faust's topics with `key_type=str`, so such tables and topics can be joined.
 """
 
 import time

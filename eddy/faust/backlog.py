@@ -15,12 +15,13 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Records from the committed position on.
+    """The records of one partition from the committed position on, as far as they were read.
 
-    `next_offset` is the offset after the last record, `position` the offset after the last record that was returned.
+    - `next_offset`: the offset after the last record.
+    - `position`: the offset after the last record that was returned.
+    - `wanted`: records before this offset are to be read from the log.
 
-    `wanted`: records before this offset are to be read from the log. The backlog has all records from `_first` up to
-    `next_offset`; control records may precede the first of them.
+    The backlog has all records from `_first` up to `next_offset`; control records may precede its first record.
     """
 
     def __init__(self, partition: TopicPartition, start: int) -> None:
@@ -49,7 +50,7 @@ class Backlog:
         return len(self._offsets)
 
     def add(self, records: Records) -> None:
-        """Append records from Faust, or let them wait for earlier records; records that the backlog has are ignored."""
+        """Append records from Faust, or keep them until the earlier records are read. Known records are ignored."""
         known = bisect_left(records.offsets, self.next_offset)
         if known == len(records):
             return
@@ -79,7 +80,7 @@ class Backlog:
         self.next_offset = records.next_offset
 
     def first(self, max_records: int) -> Records | None:
-        """Return up to `max_records` next records: empty if only control records follow, None if nothing follows."""
+        """Return up to `max_records` next records; empty if only control records follow, None if nothing follows."""
         if self.position == self.next_offset or not max_records:
             return None
         start, stop = self._cursor, min(len(self._offsets), self._cursor + max_records)

@@ -1,11 +1,12 @@
-"""The worker's `Consumer` where Faust's consumer reads and balances the sources.
+"""The worker's `Consumer` in mode="agents", in which Faust reads the sources and balances their partitions.
 
     sources      from Faust, by the `Feed`; records that Faust does not deliver are read from the log
     exchanges    loops, repartitions and changelogs of the app's tables, by a follower of eddy's: partition i belongs to
                  the owner of a source's partition i, a single partition to the owner of a source's partition 0
     positions    eddy's, in a group without members; Faust's member guards each transaction (`GuardedGroup`)
 
-Records below the stored positions are skipped, because Faust's own positions follow eddy's, and lag them after a crash.
+Records below eddy's stored positions are skipped. Faust may deliver them after a crash, because its own positions
+follow eddy's.
 Records that Faust has not delivered for a while are read from the log: records before Faust's own position, and records
 of a partition that Faust has stopped fetching (faust#629). A log message says so, once for each assignment. At most
 `MAX_KEPT` records, or about `MAX_KEPT_BYTES` of them, are read from the log before earlier records are committed.
@@ -170,7 +171,10 @@ class FaustConsumer:
         return found
 
     def _adopt(self, assignment: Assignment | None) -> Poll:
-        """Work with a new assignment from now on. After a failure, the next poll tries again."""
+        """Use a new assignment from now on; return the changes of ownership.
+
+        After a failure, the next poll tries again.
+        """
         revoked = self.assignment()
         self._end_follower()
         self._backlogs, self._exchanged, self._unread = {}, {}, {}

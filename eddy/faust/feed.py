@@ -36,7 +36,7 @@ class Assignment:
 
 
 class Feed:
-    """The records of one topology's sources, `topics`."""
+    """Passes the records of a topology's sources, `topics`, to the worker, and committed positions back to Faust."""
 
     def __init__(self, topics: frozenset[str], capacity: int, max_bytes: int) -> None:
         self.topics, self._capacity, self._max_bytes = topics, capacity, max_bytes

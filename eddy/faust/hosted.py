@@ -22,10 +22,10 @@ WorkerMaker = Callable[[], tuple[Log, Worker]]
 
 
 class HostedTopology:
-    """A topology in an app, made by `host`.
+    """A topology that a Faust app runs; made by `host`.
 
-    `watch` has the worker's figures, from the app's start on. `registry` is a Prometheus registry; None is the default
-    registry. In mode="agents", `feed` has the records of the sources.
+    `watch` has the worker's figures, from the app's start on. `registry` is a Prometheus registry; None means the
+    default registry. In mode="agents", `feed` has the records of the sources, otherwise it is None.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class FaustLog(KafkaLog):
         return self._member
 
     def producer(self, transactional_id: str | None) -> KafkaProducer:
-        """Return a producer. Faust commits the positions that this producer has committed, after it."""
+        """Return a producer that passes the positions it has committed to Faust, which then commits them, too."""
         made = super().producer(transactional_id)
         made.observe(self._committed)
         return made

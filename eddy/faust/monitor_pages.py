@@ -1,8 +1,8 @@
 """The monitor's pages under Faust's web server: /eddy/healthz, /eddy/readyz, /eddy/metrics, /eddy/topology.
 
-They equal the pages of `eddy run --http`, and are answered in process. Faust's server has no token, so every user of
-Faust's own pages can read these; they show no data of records. The pages of the second and each further topology of an
-app are under /eddy/NAME/….
+These pages equal the pages of `eddy run --http`, and are answered in this process. Faust's server has no token, so
+every user of Faust's own pages can read these; they show no data of records. The pages of the second and each further
+topology of an app are under /eddy/NAME/….
 """
 
 from collections.abc import MutableMapping

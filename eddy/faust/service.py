@@ -82,7 +82,7 @@ def _work(
     fail: Callable[[BaseException], None],
     ended: Callable[[], None],
 ) -> None:
-    """Run the worker's thread: make a worker, and let it step until `asked` is set."""
+    """The worker's thread: make a worker, and let it step until `asked` is set. An error is passed to `fail`."""
     try:
         with contextlib.ExitStack() as ends:
             ends.callback(ended)

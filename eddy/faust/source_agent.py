@@ -1,7 +1,7 @@
 """mode="agents": the agent that subscribes to a topology's sources. `faust agents` lists it.
 
-Faust's consumer gives their records to the feed in whole batches (`transport.py`). Its positions follow eddy's
-transactions and not the agent, because an agent of Faust's acknowledges a record even if it raises an error.
+Faust's consumer gives the sources' records to the feed in whole batches (`transport.py`). Faust's positions follow
+eddy's transactions and not the agent, because an agent acknowledges a record even if it raises an error.
 """
 
 from collections.abc import Set

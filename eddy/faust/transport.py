@@ -8,8 +8,8 @@ In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them: Fau
 an event for each record, and so delivers only a few thousand records a second. Agents of the app that read the same
 topic get the records as usual.
 
-Unless the app has a `consumer_group_instance_id`, its member of the group has the worker's name (KIP-345). So an app
-that was killed and is started again resumes its membership at once; otherwise it would wait for the end of its old
+The app's member of the group has the worker's name (KIP-345), unless the app has a `consumer_group_instance_id`. So an
+app that was killed and is started again resumes its membership at once; otherwise it would wait for the end of its old
 session, a minute by Faust's default. An app that stops leaves the group, as a member without a name does.
 
 If a group rebalances while one of its members stops, Faust closes the connections of that member's consumer, from a

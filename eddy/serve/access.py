@@ -45,7 +45,7 @@ class Guard:
         await answer(scope, receive, send)
 
     def _shown(self, authorization: str) -> bool:
-        """Whether the header has the token; it is compared in constant time."""
+        """Whether the header `Authorization` has the token; the comparison takes the same time for any text."""
         scheme, _, given = authorization.partition(" ")
         assert self._token is not None
         same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)

@@ -36,7 +36,7 @@ _STATUS: list[tuple[type[EddyError], int]] = [
 
 
 def answer(content: object, status: bool | int = True, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer with content as JSON. A `status` of False means 503."""
+    """Return an answer with `content` as JSON. `status` is an HTTP status, or True for 200 and False for 503."""
     code = (200 if status else 503) if isinstance(status, bool) else status
     return Response(encode(content) + b"\n", code, HEADERS | (headers or {}), "application/json")
 

@@ -35,7 +35,7 @@ _HEADERS = {
 
 
 class Bell:
-    """Wakes streams of one event loop from other threads: one call of the loop wakes many streams."""
+    """Wakes streams of one event loop from other threads, many of them by one call to the loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -134,7 +134,10 @@ class Stream:
                 await self._room.wait()
 
     async def _opened(self, task: Asked | WindowChange | Subscription) -> bool:
-        """Do a task of the client in a thread. Returns False, for another try, if tables are not whole."""
+        """Open a query, move a window or subscribe, in a thread.
+
+        Returns False, for another try, if tables are not whole.
+        """
         connection = self.connection
         with contextlib.suppress(EddyError):  # the error is reported when the query is opened
             try:

@@ -56,7 +56,7 @@ _change = msgspec.json.Decoder(Change).decode
 
 
 class _Open(NamedTuple):
-    """A stream with its client, its caller and its publisher."""
+    """An open stream of events, with its client, the caller that was authorized, and the publisher of its events."""
 
     stream: Stream
     client: str
@@ -65,7 +65,10 @@ class _Open(NamedTuple):
 
 
 class LivePages:
-    """The handlers of these routes. Clients may request `queries`; `stop` ends the streams, and calls `stopped`."""
+    """Answers the requests for named queries.
+
+    Clients may request `queries`; `stop` ends the streams, and calls `stopped`.
+    """
 
     def __init__(
         self, tables: Tables, queries: Queries, authorize: Authorize, limits: Limits, stopped: Callable[[], None]
@@ -225,7 +228,7 @@ class LivePages:
         asyncio.get_running_loop().run_in_executor(None, found.caller.close)
 
     def _record(self, stream: str, record: Record) -> None:
-        """Keep the record of a stream from which its client can continue, as long as patches are kept."""
+        """Keep the record of an ended stream, with which its client can continue, as long as patches are kept."""
         now = time.monotonic()
         if record:
             self._records[stream] = now, record

@@ -30,7 +30,7 @@ _log = logging.getLogger("eddy.monitor")
 
 
 class Monitor:
-    """The calls of the worker's thread to the monitor; without an endpoint they do nothing."""
+    """The monitor, as the worker's thread calls it; without an endpoint its methods do nothing."""
 
     def __init__(self, watch: WorkerWatch | None, port: int | None = None, tables: "TablesLater | None" = None) -> None:
         self._watch, self._tables = watch, tables

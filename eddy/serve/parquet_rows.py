@@ -40,7 +40,7 @@ Cells = Callable[[Any, Any], list[Any]]
 
 
 class _Sink:
-    """A file that keeps the written bytes until they are taken."""
+    """A file in memory: keeps written bytes until `take` returns them."""
 
     closed = False
 
@@ -67,7 +67,7 @@ class _Sink:
 def parquet_chunks(
     table: OpenTable, rows: Callable[[], Iterator[tuple[Any, Any]]], header: list[str], cells: Cells
 ) -> Iterator[bytes]:
-    """Yield the file in chunks, which are empty while the columns' types are found."""
+    """Yield a table's rows as a Parquet file in chunks; the chunks are empty while the types of columns are found."""
     seen: list[set[str]] = [set() for _ in header]
     for number, row in enumerate(rows()):
         for found, value in zip(seen, cells(*row), strict=True):

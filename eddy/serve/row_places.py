@@ -39,10 +39,10 @@ class RowPlace(NamedTuple):
 
 
 def sought_of(request: Request, table: OpenTable, *, shows_all: bool) -> Sought | None:
-    """Return the row that `at=` or `find=` asks for; None without them.
+    """Return the row that `at=` or `find=` asks for; None without these parameters.
 
-    Raises: QueryError for both together, or with `after`; ForbiddenError if the caller may not read all rows, since a
-    place would reveal the number of other rows.
+    Raises: QueryError for `at=` with `find=`, or one of them with `after=`; ForbiddenError if the caller may not read
+    all rows, since a place would reveal the number of other rows.
     """
     at, text = whole_number(request, "at"), request.query_params.get("find")
     if at is None and text is None:

@@ -36,7 +36,7 @@ Allowed = Callable[[Any, Any], Any] | None
 
 
 class Search(NamedTuple):
-    """A text to look for, and the column to sort by; both may be missing."""
+    """A text to look for, and the column to sort by. Each of them may be missing."""
 
     text: str
     column: str = ""

@@ -51,7 +51,7 @@ class _SqlRequest(msgspec.Struct):
 
 
 class SqlPages:
-    """The handlers of these routes. `stop` ends the process that they have started."""
+    """Answers the requests for SQL. `stop` ends the process that computes answers."""
 
     def __init__(self, tables: Tables, authorize: Authorize) -> None:
         self._tables, self._authorize = tables, authorize
@@ -131,7 +131,7 @@ class SqlPages:
         return answer({"answer": msgspec.Raw(found), "version": version.token, "exact": version.exact})
 
     def _read(self, snapshot: TablesSnapshot, text: str, allowed: dict[str, Allowed]) -> dict[str, AnswerTable]:
-        """Return all tables: the tables named in the text with rows, the others without rows, for error messages."""
+        """Return all tables by name. Tables that the text names have their rows; others are for error messages."""
         found = {}
         left = MAX_READ
         for name, may_read in allowed.items():
@@ -187,7 +187,10 @@ def _too_many(what: str, most: int) -> QueryLimitError:
 
 
 def _table(name: str, rows: Iterable[tuple[Any, Any]], *, cut: bool = False) -> AnswerTable:
-    """Return rows of a table for SQL. If SQL cannot represent one, it is an error, or with `cut` all are left out."""
+    """Return rows as a table of SQL.
+
+    A row that SQL cannot represent is an error; with `cut` the table then has no rows.
+    """
     found = [(f"table '{name}' key {key!r}", row_of(key, value)) for key, value in rows]
     try:
         return named_rows(found, None, ["key"] if found else ["key", "value"])

@@ -114,7 +114,7 @@ class ProbeResult:
 
 
 def patience_s(max_epoch_s: float) -> float:
-    """How long a computing step may take."""
+    """Return the seconds that a step of the worker may take if it computes; `max_epoch_s` is the limit of an epoch."""
     return max(_MIN_PATIENCE_S, 3 * max_epoch_s)
 
 

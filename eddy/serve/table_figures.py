@@ -14,7 +14,7 @@ __all__ = ["TableFigures", "registry_of"]
 
 
 class TableFigures(Collector):
-    """Collects from open tables."""
+    """Collects the figures of open tables."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

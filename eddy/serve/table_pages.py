@@ -146,7 +146,7 @@ class TablesLater:
 
 
 class _Pages:
-    """The answers."""
+    """Answers the requests for tables."""
 
     def __init__(self, tables: Tables, authorize: Authorize, live: LivePages) -> None:
         self._tables, self._authorize = tables, authorize
@@ -304,7 +304,7 @@ class _Pages:
                 return self._tables.snapshot(asked, exact=True, timeout_s=0.0)
 
     def _allowed(self, request: Request) -> Allowed | None:
-        """Return the rows that the caller may read; None for all."""
+        """Return the function that decides which rows the caller may read; None if all."""
         return rows_allowed(lambda table: self._authorize(request, table), request.path_params["name"])
 
     async def _version(self, request: Request) -> Version:
@@ -375,7 +375,7 @@ def _limited(rows: Iterator[Row], allowed: Allowed | None, limit: int | None) ->
 
 
 def _lines(rows: Iterator[Row]) -> bytes:
-    """Return the next rows as lines, some kilobytes; empty at the end."""
+    """Return the next rows as lines of JSON, some kilobytes; empty bytes at the end."""
     chunk = bytearray()
     for key, value in rows:
         chunk += encode({"key": key, "value": value}) + b"\n"

@@ -28,10 +28,10 @@ _MAX_INTERVAL_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LagReading:
-    """A reading of the log at time `at`: the lag by topic, this worker's lag by partition, and whether everything was
-    quiescent.
+    """The lags that were read from the log at the time `at`, and whether everything was quiescent then.
 
-    `open_windows` has the first open window of each step then.
+    `lags` are by topic, `partition_lags` has the worker's own partitions. `open_windows` has, for each step with
+    windows, its first open window at that time.
     """
 
     at: float

@@ -125,7 +125,10 @@ class Broker:
         return started
 
     def _launch(self, port: int | None) -> bool:
-        """Start the broker, unless it runs, on `port`, or on a free port if that is None."""
+        """Start the broker, unless it runs, on `port`, or on a free port if `port` is None.
+
+        Returns whether it was started.
+        """
         if self.running:
             return False
         self._home.make()

@@ -26,7 +26,7 @@ _ABOUT, _NEW = "broker.json", "broker.json.new"
 
 
 class Home:
-    """The files in `folder`."""
+    """Reads and writes the files of a broker's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Home:
 
     @property
     def formatted(self) -> bool:
-        """Whether Kafka has made its storage here: this file exists, which Kafka writes last and at once."""
+        """Whether Kafka has made its storage here: whether the file exists that Kafka writes last, and in one step."""
         return (self.folder / DATA / "meta.properties").exists()
 
     def says(self, line: bytes) -> bool:

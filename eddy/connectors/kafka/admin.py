@@ -108,7 +108,7 @@ class Admin:
         return False
 
     def _miss(self) -> None:
-        """Count a request without an answer; after `UNANSWERED` in a row, replace the client."""
+        """Count a request without an answer; after `UNANSWERED` such requests in a row, replace the client."""
         self._unanswered += 1
         if self._unanswered >= UNANSWERED:
             self._renew()
@@ -313,7 +313,10 @@ class Admin:
         return self._ask(what, lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
-        """Send a request to the leaders of partitions; after a failure, refresh the leaders that the client knows."""
+        """Return the answer to a request to partitions' leaders.
+
+        After a transient failure, look up the leaders anew.
+        """
         try:
             return request()
         except KafkaException as exception:
@@ -426,7 +429,7 @@ class Admin:
             time.sleep(_SESSION_PAUSE_S)
 
     def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
-        """Return the partitions of each member, by client name; none during a rebalance, or if there is no group.
+        """Return the partitions of each member of a group, by client name; {} during a rebalance, or without a group.
 
         The older call is used, which asks every broker. The newer call asks the coordinator alone, and can crash the
         process while the coordinator loads (librdkafka issue 5040).
@@ -451,7 +454,7 @@ class Admin:
         }
 
     def delete_group(self, group: str) -> None:
-        """Delete a group; a missing one is ignored."""
+        """Delete a group; a group that does not exist is ignored."""
         client = self._made()
         (future,) = client.delete_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
         try:

@@ -45,9 +45,9 @@ def is_answered(client: Consumer | AdminClient, topic: str) -> bool:
 
 
 class ClusterTrouble:
-    """The latest permanent error and the latest outage, from the clients of one log at `where`.
+    """Keeps the latest permanent error and the latest outage that the clients of one log at `where` have reported.
 
-    `reachable` sends a request by a client that is known to have brokers.
+    `reachable` sends a request by a client that is known to have brokers, and returns whether one answers.
     """
 
     def __init__(self, where: str, reachable: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,7 +67,7 @@ class ClusterTrouble:
 
     @property
     def suspected(self) -> bool:
-        """Whether a client reported the loss of a broker, and requests were not answered for long enough since then."""
+        """Whether a client has reported the loss of a broker, and requests are not answered reliably since then."""
         return self._away_since is not None
 
     def unanswered(self, times: int) -> None:
@@ -88,7 +88,7 @@ class ClusterTrouble:
         self._away_since, self._back_since, self._told = None, None, False
 
     def check(self, where: str) -> None:
-        """Raise the permanent error, if a client has reported one: ConfigurationError."""
+        """Raise the permanent error, a ConfigurationError, if a client has reported one."""
         error, self._final = self._final, None
         if error is not None:
             raise kafka_error(where, error, "Check user, password and certificates: --config, --set")

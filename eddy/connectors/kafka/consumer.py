@@ -66,9 +66,9 @@ Name = tuple[Callable[[], str | None], Callable[[], bool]]
 class KafkaConsumer:
     """A `Consumer` with one client of librdkafka at a time.
 
-    `starts` returns the start of partitions: the committed position, or the first offset. `name` has two functions: the
-    first returns the id of the group's member with this consumer's name, or None; the second is `is_last` of
-    `Log.consumer`.
+    `starts` returns the offsets at which partitions start: the committed position, or the first offset. `name` is a
+    pair of functions. The first returns the id of the group's member with this consumer's name, None if there is none.
+    The second is `is_last` of `Log.consumer`.
     """
 
     def __init__(
@@ -177,7 +177,10 @@ class KafkaConsumer:
         max_bytes: int,
         timeout_s: float,
     ) -> None:
-        """Read the available messages. Only one event shortens the wait: a position after a control record."""
+        """Read the available messages into `columns` and `ends`; without a record, wait up to `timeout_s` for one.
+
+        The wait is shorter once an end lies after a control record.
+        """
         deadline, has_moved = time.monotonic() + timeout_s, False
         while not columns and not self._revoked and not self._assigned:
             gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
@@ -187,11 +190,11 @@ class KafkaConsumer:
                 return
 
     def _moved(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """Return the partitions whose end is after their position."""
+        """Return the partitions whose end, in `ends`, is after their position: control records were read."""
         return {tp for tp, end in ends.items() if end > self._positions.get(tp, end)}
 
     def _event(self, message: Message, error: KafkaError) -> None:
-        """Handle an error among the messages."""
+        """Handle a message that reports an error: warn, find the position again, ignore it, or raise."""
         code = error.code()
         if code == KafkaError._MAX_POLL_EXCEEDED:
             _log.warning("%s: %s; rejoining. Smaller epochs help: max_epoch_records", self._where, error.str())
@@ -202,7 +205,7 @@ class KafkaConsumer:
             raise kafka_error(where, error)
 
     def _out_of_range(self, message: Message) -> None:
-        """Continue if the position is retained; raise if it is not.
+        """Continue after the report of an offset that is not retained, if the position is retained; otherwise raise.
 
         After a pause beyond the session the client may report an earlier fetch, at an offset that was purged meanwhile.
         Such a report tells nothing about the current position. Raises: FencedError; ConnectorError.

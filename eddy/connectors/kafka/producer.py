@@ -84,7 +84,10 @@ class _Reports:
 
 
 class KafkaProducer:
-    """A `Producer`. `spec_of` returns the spec of a topic, with no partitions if it does not exist, until `forget`."""
+    """A `Producer` over librdkafka's.
+
+    `spec_of` returns a topic's spec, without partitions if there is no such topic.
+    """
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class KafkaProducer:
         self._suspicious = True
 
     def _listen(self) -> None:
-        """Let the client call back for events since the last call."""
+        """Let the client report events, such as lost brokers, by its callbacks."""
         with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             self._client.poll(0)
 
@@ -381,7 +384,7 @@ class KafkaProducer:
         return True
 
     def _abort_transaction(self, wait_s: float) -> None:
-        """Abort the transaction. If no partition was added to it yet, the coordinator does not know of it."""
+        """Abort the transaction. A transaction without partitions is unknown to the coordinator, which is no error."""
         try:
             self._client.abort_transaction(wait_s)
         except KafkaException as exception:
@@ -468,10 +471,10 @@ class KafkaProducer:
         )
 
     def _cause(self, error: KafkaError, what: str) -> tuple[KafkaError, str]:
-        """Return the cause of a failed transaction, and a text, if a call reports only that the transaction has failed.
+        """Return the error to report for a failed transaction, and the name of the operation that has caused it.
 
-        The client fails a transaction by itself, e.g. when it may not write to one of the topics. Then it refuses to
-        begin another transaction, and tells the cause.
+        A call may report only that the transaction has failed, for example because the client may not write to a topic.
+        Then the client refuses to begin another transaction, and tells the cause.
         """
         failed = self._reports.failed
         if failed is not None and failed.code() in _REFUSALS:

@@ -120,7 +120,10 @@ class KafkaReader:
             raise kafka_error(where, error)
 
     def _go_on(self, partition: TopicPartition, position: int) -> None:
-        """Continue from `position` if it is retained: then the event was a late one, of an earlier read."""
+        """Continue from `position` if it is retained, since then the client has reported the offset of an earlier read.
+
+        Raises: ConnectorError if it is not retained.
+        """
         client = self._client
         assert client is not None
         named = confluent_kafka.TopicPartition(*partition)

@@ -78,7 +78,7 @@ class Columns:
 
 
 def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[Message]:
-    """Sort a batch's records into columns. Returns its events, to be handled afterwards, since this may raise."""
+    """Add a batch's records to the columns of their partitions. Returns the messages that are no records."""
     if _is_one_run(batch) and (where := _whereabouts(batch[0])) is not None:
         columns.setdefault(where, Columns()).add(batch)
         return []
@@ -92,7 +92,7 @@ def take(batch: list[Message], columns: dict[tuple[str, int], Columns]) -> list[
 
 
 def fitting(columns: Mapping[tuple[str, int], Columns], max_bytes: int) -> int:
-    """Return how many more records of the average size so far fit into `max_bytes`; 0 only if no bytes are left."""
+    """Return how many more records, of the average size so far, fit into `max_bytes`; 0 if no bytes are left."""
     left = max_bytes - sum(column.bytes for column in columns.values())
     records = sum(len(column.offsets) for column in columns.values())
     return 0 if left <= 0 else max(1, left * records // (max_bytes - left or 1)) if records else CHUNK

@@ -1,4 +1,4 @@
-"""The embedded log's consumer: a membership, the positions of its partitions, and the paused ones.
+"""The embedded log's consumer: its membership in a group, its positions, and its paused partitions.
 
 A poll first adopts a new generation. Then it reads equally many records from each partition, as far as there are any.
 Positions move only when all of a poll's records are read, so that a failed poll loses no record.
@@ -18,7 +18,7 @@ _END = 1 << 62  # an offset above all offsets
 
 
 def share(lags: Mapping[TopicPartition, int], room: int) -> dict[TopicPartition, int]:
-    """Return the number of records to read from each partition: as equal as the lags allow, `room` in total.
+    """Divide `room` records among partitions, as equally as their lags allow; return the number for each partition.
 
     If `room` is less than the number of partitions, the first partitions get one record each.
 
@@ -79,7 +79,10 @@ class LocalConsumer:
             return poll
 
     def _follow_group(self) -> Poll:
-        """Adopt the newest generation and return the changes. An evicted member joins again without partitions."""
+        """Adopt the group's newest generation; return the revoked and the assigned partitions.
+
+        An evicted member joins again.
+        """
         before = self.assignment()
         thrown_out = not self._groups.holds(self._membership)
         if thrown_out:
@@ -121,9 +124,9 @@ class LocalConsumer:
         return list(fetched.values())
 
     def _lags(self) -> dict[TopicPartition, int]:
-        """Return the number of offsets from each partition's position to its end, holes included.
+        """Return the number of offsets from position to end of each partition that is behind its end and not paused.
 
-        Each call begins with another partition.
+        Each call begins with another partition, so that all partitions get their turn.
         """
         wanted = [partition for partition in self._positions if partition not in self._paused]
         self._turn += 1

@@ -145,7 +145,7 @@ class Database:
             self._news.notify_all()
 
     def version(self) -> Version:
-        """Return a version that changes whenever the log may have changed."""
+        """Return a version of the log. Two versions differ if the log may have changed between their calls."""
         elsewhere = self.rows("PRAGMA data_version")[0][0] if self._shared else 0
         return self._changes, elsewhere
 

@@ -26,7 +26,10 @@ Partitions = frozenset[TopicPartition]
 
 
 class Membership(NamedTuple):
-    """A member's view of its group. `joined` is the generation of its join, unique among members of its name."""
+    """A member's view of its group.
+
+    `joined` is the generation of its join, which differs for each member of one name.
+    """
 
     group: str
     member: str
@@ -130,7 +133,8 @@ class ConsumerGroups:
         return found is not None
 
     def refresh(self, membership: Membership) -> tuple[Membership, Partitions, bool]:
-        """Return the membership in the newest generation, its partitions, and whether these were reassigned since.
+        """Return the membership in the newest generation, its partitions, and whether they were reassigned since
+        `membership`.
 
         Equal partitions count as reassigned, too, if other members have owned them in between.
         """

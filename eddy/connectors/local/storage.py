@@ -107,7 +107,7 @@ class Storage(Database):
         )
 
     def reserve(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Let `end` include the flushed records of the writer's open transaction; with {} it no longer does."""
+        """Note the ends of partitions with an open transaction's flushed records, for `end`; {} for no such records."""
         self._reserved = ends
 
     def end(self, partition: TopicPartition) -> int:
@@ -198,7 +198,7 @@ class Storage(Database):
         self.rows("UPDATE partitions SET begin_offset = max(begin_offset, ?) WHERE id = ?", (offset, extent.id))
 
     def grew(self, topic: str) -> bool:
-        """Whether a topic grew by over 100,000 offsets since it was last checked for compaction."""
+        """Whether a topic has grown by more than 100,000 offsets since it was last checked for compaction."""
         rows = self.rows("SELECT sum(next_offset - weighed_offset) FROM partitions WHERE topic = ?", (topic,))
         return int(rows[0][0] or 0) > _WEIGH_AFTER
 
@@ -267,13 +267,13 @@ class Storage(Database):
 
 
 class _Budget:
-    """A budget of bytes. `rows` counts the rows, from the first on, that fit into the budget."""
+    """Counts, in `rows`, how many rows from the first one on fit into a number of bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left, self.rows = max_bytes, 0
 
     def spend(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """Count rows (…, key, value, headers); return whether all of them fit."""
+        """Count further rows (…, key, value, headers). Returns whether all of them fit."""
         size = sum(sum(map(len, filter(None, column))) for column in list(zip(*rows, strict=True))[2:])
         if size <= self._left:
             self._left -= size

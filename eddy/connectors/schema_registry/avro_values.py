@@ -44,7 +44,7 @@ def listed(value: Any) -> Any:
 
 
 def bytes_defaults(schema: Any) -> Callable[[Any], Any] | None:
-    """Return a function that turns defaults of bytes, which fastavro reads as text, into bytes; None without any."""
+    """Return a function that turns bytes' defaults, which fastavro reads as text, into bytes; None without such."""
     named: dict[str, Any] = {}
     if not any(_has_text_for_bytes(record) for record in _records(schema, named)):
         return None

@@ -40,7 +40,10 @@ _READING = {"validate": False}  # the writer has validated the value
 
 
 class TopicById:
-    """The keys or the values of one topic. `by_guid`: encoded data begins with the GUID of its schema."""
+    """Decodes and encodes the keys or the values of one topic.
+
+    With `by_guid` encoded data begins with its schema's GUID.
+    """
 
     def __init__(self, settings: Settings, topic: str, part: Part, by_guid: bool = False) -> None:
         self._client, self._subject = client_of(settings), f"{topic}-{part}"

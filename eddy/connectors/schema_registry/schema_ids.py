@@ -4,7 +4,7 @@
     1 (1 byte)  schema GUID (16 bytes)           place  payload
 
 Only Protobuf has the place of the message type: the number of indexes, and the indexes of nested types, as zigzag
-varints; 0 for the first message. A GUID with its place may be in a header instead (docs/adr/0106).
+varints; 0 for the first message. A GUID with the place after it may be in a header instead (docs/adr/0106).
 """
 
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ LOGICAL = (bytes, datetime.datetime, datetime.date, datetime.time, decimal.Decim
 
 
 class StoredForm(NamedTuple):
-    """The functions of a serde, for one kind of values."""
+    """The functions that encode, decode and identify one kind of values in states and internal topics."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -60,13 +60,13 @@ def to_json(value: Any) -> bytes:
 
 
 def of_type(type: Any) -> StoredForm:
-    """Return the form of a type: MessagePack. Decoded fields have their declared types, so 1 and 1.0 become equal."""
+    """Return functions that store values of a type as MessagePack. Decoding gives fields their declared types."""
     decode = msgspec.msgpack.Decoder(type).decode
     return StoredForm(_pack, decode, lambda value: _pack(decode(_pack(value))))
 
 
 def of_json(type: Any) -> StoredForm:
-    """Return the form of a type: JSON. None is the type of any JSON data."""
+    """Return functions that store values of a type as JSON; None is the type of any JSON data."""
     if type is None:
         return StoredForm(to_json, msgspec.json.decode, lambda value: to_json(_canonical(value)))
     decode = msgspec.json.Decoder(type).decode
@@ -74,14 +74,17 @@ def of_json(type: Any) -> StoredForm:
 
 
 def of_dicts(marks: bool) -> StoredForm:
-    """Return the form of dicts, lists and scalars: MessagePack; with `marks` also of tuples and `LOGICAL` types."""
+    """Return functions that store dicts, lists and scalars, with `marks` also tuples and `LOGICAL` types.
+
+    They are stored as MessagePack.
+    """
     if not marks:
         return StoredForm(_pack, _unpack, lambda value: _pack(_canonical(value)))
     return StoredForm(lambda value: _pack(_marked(value)), _unpack, lambda value: _pack(_marked(_canonical(value))))
 
 
 def of_messages(type: Any) -> StoredForm:
-    """Return the form of Protobuf messages of a generated class: their own bytes."""
+    """Return functions that store Protobuf messages of a generated class, as the messages' own bytes."""
 
     def encode(value: Any) -> bytes:
         if not isinstance(value, type):

@@ -41,9 +41,9 @@ _FIELDS = {"key": MessageField.KEY, "value": MessageField.VALUE}
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """How a serde names and registers its schema. `subject`: None is `<topic>-key` or `<topic>-value`.
+    """How a serde names and registers its schema. A `subject` of None means `<topic>-key` or `<topic>-value`.
 
-    `by_guid`: data is written after the GUID of its schema, and the GUID is then moved into a header.
+    With `by_guid` data is written after the GUID of its schema, and the GUID is then moved into a header.
     """
 
     settings: Settings

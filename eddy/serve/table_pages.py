@@ -55,16 +55,6 @@ __all__ = ["MAX_PAGE_BYTES", "MAX_STREAM_S", "MAX_WAIT_S", "METHODS", "Authorize
 _log = logging.getLogger("eddy.tables")
 METHODS = ["GET", "POST"]
 """The methods that web pages of other origins may use. POST changes the queries of a stream, but no table."""
-
-
-class _KeyConvertor(PathConvertor):
-    """The rest of a path, also with line breaks: a `path` ends before one, and would be another key."""
-
-    regex = "(?s:.*)"
-
-
-register_url_convertor("key", _KeyConvertor())
-
 Row = tuple[Any, Any]
 Allowed = Callable[[Any, Any], Any]
 """A function of (key, value) that is true for the rows that a caller may read."""
@@ -78,6 +68,15 @@ MAX_EXPORTS = 2
 """The most files that are written at a time."""
 _BESIDE_A_WORKER = Limits(connections=40)
 _NDJSON = "application/x-ndjson"
+
+
+class _KeyConvertor(PathConvertor):
+    """The rest of a path with its line breaks, which belong to a key; Starlette's own `path` ends before them."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("eddy_key", _KeyConvertor())  # for the whole process, so the name is eddy's own
 
 
 def tables_app(
@@ -100,7 +99,7 @@ def tables_app(
             Route("/metrics", pages.metrics),
             Route("/v1/tables", pages.tables),
             Route("/v1/tables/{name}", pages.rows),
-            Route("/v1/tables/{name}/{key:key}", pages.row),
+            Route("/v1/tables/{name}/{key:eddy_key}", pages.row),
             *live.routes(),
             *sql.routes(),
         ],

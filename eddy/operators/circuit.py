@@ -10,7 +10,6 @@ Invariant: between epochs the slots, sinks and outboxes are empty.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eddy.errors import DataError, EddyError, UnwritableRowError
@@ -43,7 +42,6 @@ from eddy.state.table_state import Table
 
 __all__ = ["Circuit", "Failure", "LoopStatistics", "Output", "Recursive", "StepCost"]
 
-_ROWS = attrgetter("rows")
 _OPEN = (WindowedFold, StreamStreamJoin, AsOfJoin, Deduplicate)
 """The operators that can name a window that is still open, as the reason why they wait."""
 Recursive = Waves | FactWaves | Fixpoint
@@ -142,6 +140,7 @@ class Circuit:
         self.failed: Failure | None = None
         placed = list(_with_bodies(step.operator for step in steps))
         self.operators = operators = list(map(unguarded, placed))
+        self._ending = [op for op in operators if type(op).end_epoch is not Operator.end_epoch]
         self.outputs = {op.name: op for op in operators if isinstance(op, Output)}
         self.recursions: dict[str, Recursive] = {op.name: op for op in operators if isinstance(op, Recursive)}
         self.gates: list[Gate] = [
@@ -187,17 +186,22 @@ class Circuit:
         began = self._clock()
         try:
             for number, ((operator, sources, output), last) in enumerate(self._steps):
-                batches = [values[i] for i in sources]
-                if any(map(_ROWS, batches)) or (operator in self._wakers and self._wakes(operator, context, settling)):
-                    values[output] = operator.step(context, *batches)
-                    for slot in last:
-                        values[slot] = EMPTY
-                    self._rows[number] += sum(map(len, batches))
-                    ended = self._clock()
-                    self._seconds[number] += ended - began
-                    began = ended
+                for slot in sources:
+                    if values[slot].rows:
+                        break
+                else:  # most steps of a small epoch have no input
+                    if operator not in self._wakers or not self._wakes(operator, context, settling):
+                        continue
+                batches = [values[slot] for slot in sources]
+                values[output] = operator.step(context, *batches)
+                for slot in last:
+                    values[slot] = EMPTY
+                self._rows[number] += sum(map(len, batches))
+                ended = self._clock()
+                self._seconds[number] += ended - began
+                began = ended
         except Exception as error:
-            self.failed = Failure(operator, batches)
+            self.failed = Failure(operator, [values[slot] for slot in sources])
             if isinstance(error, EddyError):
                 raise
             raise named(operator, error) from error
@@ -287,7 +291,7 @@ class Circuit:
                     "are made (key=, value=), or filter rows without a key out before",
                     name,
                 ) from error
-            if rows:
+            if rows.keys:
                 changed[name] = rows
         return changed
 
@@ -405,7 +409,7 @@ class Circuit:
         return {name: LoopStatistics(op.waves, op.rows) for name, op in self.recursions.items()}
 
     def _clear(self) -> None:
-        for operator in self.operators:
+        for operator in self._ending:
             operator.end_epoch()
 
 

@@ -38,7 +38,7 @@ from eddy.state.iteration_trace import Trace
 
 __all__ = ["Fixpoint", "NestedBody", "Results", "Take"]
 
-_ROWS, _TIME = attrgetter("rows"), attrgetter("time")
+_TIME = attrgetter("time")
 _LIMIT, _SIZE, _WORK = "limit=", "max_row_bytes", "max_nested_rows, max_nested_s"
 _LARGEST_WEIGHT = 1 << 4_096
 """The largest weight. Weights that are squared in each iteration soon exceed it, weights of finite answers do not."""
@@ -74,11 +74,14 @@ class NestedBody:
         values[: self._bindings] = bindings
         context = Context(time)
         for operator, inputs, output, nested in self._order:
-            batches = [values[i] for i in inputs]
-            goes = any(map(_ROWS, batches))
-            if nested is not None:
-                goes = goes or nested.due(time)
-            values[output] = operator.step(context, *batches) if goes else EMPTY
+            for slot in inputs:
+                if values[slot].rows:
+                    break
+            else:
+                if nested is None or not nested.due(time):
+                    values[output] = EMPTY
+                    continue
+            values[output] = operator.step(context, *[values[slot] for slot in inputs])
         made = [values[result] for result in self._results]
         for slot in self._outside:
             values[slot] = EMPTY

@@ -36,10 +36,14 @@ def reached_by_cycles(frames: Frames, start: DataFrame, op: Op, most: int) -> tu
     return None if rows is None else _peel(frames, rows, op)
 
 
-def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = False) -> DataFrame:
-    """Return the rows that are not in `others`, compared by `columns`; with `keep` the rows that are in `others`."""
+def without(rows: DataFrame, others: DataFrame, *columns: str, keep: bool = False, few: bool = False) -> DataFrame:
+    """Return the rows that are not in `others`, compared by `columns`; with `keep` the rows that are in `others`.
+
+    If `others` are `few`, they are sent to all tasks, and `rows` are not shuffled.
+    """
     same = f.lit(True)
     theirs = others.select(*(f.col(name).alias(f"other_{name}") for name in columns)).distinct()
+    theirs = f.broadcast(theirs) if few else theirs
     for name in columns:
         same = same & f.col(name).eqNullSafe(f.col(f"other_{name}"))
     return rows.join(theirs, same, "left_semi" if keep else "left_anti")

@@ -5,10 +5,10 @@
 Each frontier is merged and checkpointed, so that an iteration's query plan contains that iteration only. The outer side
 of a join inside the loop is already partitioned by key, and so is a merged frontier: an iteration shuffles once.
 
-A frontier equal to an earlier one repeats for ever, since op is a function of the frontier alone. Then, and at
-iterations 16, 32, 64, …, the rows that cycles reach are looked for (`linear_cycles.py`). The recursion runs again, and
-op is not applied to these rows: their keys have no row downstream, as in a worker (docs/adr/0027-held.md). An endless
-sequence of new rows is an error, and so is a cycle in a stream.
+A frontier equal to an earlier one repeats for ever, since op is a function of the frontier alone. Then, and at those of
+the iterations 16, 32, 64, … whose frontier has a row of an earlier one, the rows that cycles reach are looked for
+(`linear_cycles.py`). The recursion runs again, and op is not applied to these rows: their keys have no row downstream,
+as in a worker (docs/adr/0027-held.md). An endless sequence of new rows is an error, and so is a cycle in a stream.
 
 If each key leads to one other key, the sum is made by doubling (`pointer_doubling.py`), without frontiers.
 
@@ -184,6 +184,9 @@ class _Loop:
         if not again and iteration < self._look_at:
             return False
         last = again or iteration > limit
+        if not last and not self._repeats(frontier, mark[0]):
+            self._look_at = min(2 * iteration, limit + 1)
+            return False
         most = max(limit, _FEWEST_ITERATIONS) if last else iteration
         try:
             with self._frames.jobs.step("search for cycles"):
@@ -202,6 +205,16 @@ class _Loop:
         self.reached = self._frames.kept(reached)
         self._check(frontier, iteration, count)
         return True
+
+    def _repeats(self, frontier: DataFrame, count: int) -> bool:
+        """Whether one of the `count` rows of the last frontier is also in an earlier one.
+
+        When waves have gone around a cycle once, their rows repeat. Only negative weights can cancel such rows; then
+        the search after `limit` iterations finds the cycle.
+        """
+        met = without(self._total.sum(), frontier, "k", "v", keep=True, few=count < _FEW)
+        with self._frames.jobs.step("rows that repeat"), spark_errors():
+            return met.count() > count  # the sum has the last frontier, too
 
     def _check(self, frontier: DataFrame, iteration: int, count: int) -> None:
         """Check that a worker would hold the rows that cycles reach. Raises: LoopLimitError if it might not."""

@@ -101,8 +101,9 @@ def json_type(serde: Serde[Any]) -> FieldType:
 def types_of(
     topic: str, key: str, value: str | None, registry: str | None, ids_in_headers: bool = False
 ) -> tuple[FieldType, FieldType]:
-    """Return the types of a topic's keys and values. If `value` is None, values are text, or, with a registry, have
-    its schemas.
+    """Return the types of a topic's keys and values.
+
+    If `value` is None, values are text; with a registry they are read by their schemas.
 
     With `ids_in_headers` ids of schemas are written into headers.
 

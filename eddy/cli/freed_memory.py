@@ -16,8 +16,8 @@ __all__ = ["FreedMemory"]
 _EVERY_S, _AT_REST_S = 0.5, 0.1
 """The least processor time of the worker between two calls: under load, and at rest."""
 _SHARE = 50
-"""As many times the processor time of the last call lie before the next: it visits all free pieces, also those that
-were given back, a tenth of a second for a million of them.
+"""The processor time between two calls is at least this multiple of the first call's time. A call visits all free
+pieces, even returned ones, which takes a tenth of a second for a million pieces.
 """
 
 

@@ -1,12 +1,11 @@
-"""Handles signals while eddy's own modules are imported: no work has begun, so the process ends immediately, without
-a traceback.
+"""Handles signals while eddy's own modules are imported: the process ends immediately, without a traceback.
 
 `eddy run` ends with 0 when it is asked to stop, also at this moment; any other command ends as if the signal had killed
 it. A SIGINT that was ignored, because a non-interactive shell started this process in the background, is handled from
 here on.
 
-The command line imports this module first, and it imports little itself: a signal during earlier imports has Python's
-own handler, with a traceback.
+The command line imports this module first, and this module imports little. A signal that arrives even earlier is
+handled by Python, with a traceback.
 """
 
 import os

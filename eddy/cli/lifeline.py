@@ -42,8 +42,7 @@ class Lifeline:
 
 
 def watch_lifeline(stop: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
-    """In a worker, call `stop` when the supervisor closes the pipe, and end the process after another `patience_s`
-    seconds.
+    """In a worker, call `stop` when the supervisor closes the pipe, and end the process `patience_s` seconds later.
 
     It does nothing in a process without a supervisor.
     """

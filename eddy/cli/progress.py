@@ -92,7 +92,7 @@ class Meter:
 
 
 class LiveLine:
-    """Shows the figures in the last line of a terminal, inside the block."""
+    """Shows a worker's figures in the last line of a terminal, within a `with` block."""
 
     def __init__(self, name: str, meter: Meter, console: Console) -> None:
         self._name, self._meter = name, meter

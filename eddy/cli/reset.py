@@ -1,5 +1,4 @@
-"""`eddy reset`: deletes an application's positions, states and internal topics, so that its next run begins at the
-first record.
+"""`eddy reset`: deletes an application's positions, states and internal topics; its next run begins anew.
 
 It removes the parts made by eddy: the group's positions, internal topics and the state directory. Internal topics are
 found from the plans, the present one and all plans in the metadata topic; never by a prefix alone, since the name of a

@@ -61,9 +61,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return self.app.conf.consumer_group_instance_id is None
 
     def close(self) -> None:
-        """Do nothing: Faust closes connections when the group rebalances while the app stops, and the app stops the
-        consumer later.
-        """
+        """Do nothing: Faust calls this in a rebalance while the app stops, and the app stops the consumer later."""
 
     async def on_thread_stop(self) -> None:
         """Leave the group, as a member without a name, because aiokafka keeps static members in it."""

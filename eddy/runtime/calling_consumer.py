@@ -25,7 +25,7 @@ __all__ = ["CallPath", "CallingConsumer"]
 
 _PAUSE_S = 0.02
 _WAITING = 4
-"""A partition is paused while its waiting records are at least this many times `at_most`, the limit of open calls."""
+"""A partition is paused while its waiting records are at least this many times `at_most`, the limit of calls."""
 
 
 class CallPath(NamedTuple):

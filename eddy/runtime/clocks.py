@@ -4,8 +4,9 @@
                   if a partition is idle, at least the wall clock minus `idle_after`
     tick          max of now and of all ticks committed on the partitions owned
 
-Both are committed with the positions, and only if an operator reads them. So they never decrease, whichever worker
-takes the partitions over. A poll has one tick, which all parts of its records use, even if they are retried.
+Event times and ticks are committed with the positions, but only if an operator reads them. So they never decrease,
+even if another worker takes the partitions over. All records of a poll have the same tick, even if they are retried in
+parts.
 """
 
 from collections.abc import Callable, Collection

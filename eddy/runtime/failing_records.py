@@ -32,7 +32,7 @@ class FailingRecords:
         return self._isolation is not None
 
     def drop(self) -> None:
-        """Forget the parts: their records are polled again, or are all committed."""
+        """Forget the remaining parts, because their records will be polled again, or are all committed."""
         self._isolation = None
 
     def next(self) -> Part | None:

@@ -12,8 +12,8 @@
 
 Workers that start at the same time may each choose a name: all these names belong to one incarnation. The notes of
 finished backfills, of held parts and of rows set aside are in headers, and not under keys of their own, so that an
-earlier release can read the topic. The first release reads the value beside such a header as a left-out record, with
-an offset that no record has.
+earlier release can read the topic. The first release takes the record with such a header for a left-out record at an
+offset that no record has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -52,8 +52,7 @@ _NO_OFFSET = -1
 
 
 class FilesRead(msgspec.Struct, frozen=True):
-    """Describes the files whose rows a backfill read as the earlier records of a topic, so that they are recognized
-    later.
+    """Describes the files whose rows a backfill read as a topic's earlier records, so that they are recognized later.
 
     `first` and `last` are the first and the last file in their order, `digest` is a hash of their rows. `empty` is the
     stated meaning of CSV's empty cells, `columns` are the columns that were named by their roles.

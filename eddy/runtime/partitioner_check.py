@@ -23,8 +23,9 @@ _LOOKED_AT = 1_000
 
 
 class PartitionerCheck:
-    """Checks the first keys of each source. `counts` are partitions by topic, `count_now` returns a topic's current
-    count.
+    """Checks the first keys of each source.
+
+    `counts` are partition counts by topic, `count_now` returns the present count of a topic.
 
     `tables` are the topics of tables, `tails` the bytes of keys that do not count for the partition, see `Serde.tail`.
     """

@@ -130,8 +130,7 @@ class Positions:
         return positions
 
     def _counters(self, tp: TopicPartition, own: OwnPositions) -> Counters:
-        """Return the counters of a partition; after its topic was made anew, the former counters with the new topic's
-        id.
+        """Return a partition's counters; if its topic was made anew, the former counters with the new topic's id.
 
         The former event time is kept because windows were closed by it.
         """

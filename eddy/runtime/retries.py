@@ -12,9 +12,7 @@ _SLICE_S = 0.1
 
 
 class TopicMadeAnewError(ConnectorError):
-    """A topic was deleted and created again while it was read: the worker takes over its partitions and tables
-    again.
-    """
+    """A topic was deleted and created again while it was read, so the worker takes over its partitions anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class LivePages:
         return answer({"queries": [query.described() for query in self._queries]})
 
     async def open_now(self, request: Request) -> Response:
-        """List the queries that are kept up to date over tables that the caller may read as a whole."""
+        """Answer with the open queries over tables of which the caller may read all rows."""
         self._claims(request)
         publisher = await self._publish()
 

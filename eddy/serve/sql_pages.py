@@ -160,8 +160,9 @@ def _renew(request: Request) -> None:
 
 
 def _readable(snapshot: TablesSnapshot, name: str, may_read: Allowed, most: int) -> list[tuple[Any, Any]]:
-    """Return the rows of a table that may be read. Raises: QueryLimitError if there are more than `most`, or if finding
-    them takes too long.
+    """Return the rows of a table that may be read.
+
+    Raises: QueryLimitError if there are more than `most`, or if finding them takes too long.
     """
     if may_read is None and (count := snapshot[name].count()) > most:
         raise _too_many(f"table '{name}' has {count:,} rows", most)

@@ -21,7 +21,8 @@ from eddy.errors import ConnectorError, IndeterminateCommitError
 __all__ = ["Database", "Version"]
 
 Version = tuple[int, int]
-"""The version that `Database.wait` compares: this process's number of changes, and SQLite's of other processes."""
+"""The version that `Database.wait` compares: a number of this process's changes, and SQLite's number of other
+processes' changes. """
 
 _FIRST_STEP_S, _LAST_STEP_S = 0.005, 0.05
 

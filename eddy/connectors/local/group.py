@@ -133,8 +133,7 @@ class ConsumerGroups:
         return found is not None
 
     def refresh(self, membership: Membership) -> tuple[Membership, Partitions, bool]:
-        """Return the membership in the newest generation, its partitions, and whether they were reassigned since
-        `membership`.
+        """Return the membership in the newest generation, its partitions, and whether these were reassigned.
 
         Equal partitions count as reassigned, too, if other members have owned them in between.
         """

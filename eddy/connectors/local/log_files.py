@@ -154,8 +154,9 @@ def _initialised(connection: sqlite3.Connection, where: str, busy_timeout_s: flo
 
 
 def _write_ahead(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """Set WAL mode, with retries: processes that open a new log at the same time block each other, and SQLite does not
-    wait.
+    """Set WAL mode, with retries.
+
+    Processes that open a new log at the same time block each other, and SQLite does not wait.
     """
     deadline = time.monotonic() + busy_timeout_s
     while True:

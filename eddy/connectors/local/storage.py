@@ -107,7 +107,10 @@ class Storage(Database):
         )
 
     def reserve(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note the ends of partitions with an open transaction's flushed records, for `end`; {} for no such records."""
+        """Set the offsets after the flushed records of the open transaction, by partition; {} if there are none.
+
+        `end` takes them into account.
+        """
         self._reserved = ends
 
     def end(self, partition: TopicPartition) -> int:

@@ -216,7 +216,7 @@ class LookedUpEntry:
     facts: bool = True
 
     def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
-        """Decode and join. Raises: DataError naming the join."""
+        """Decode facts, and join each with the table's value. Raises: DataError naming the join."""
         keys = _values(columns, "k", self.key)
         lefts, rights = _values(columns, "v", self.value), _values(columns, "r", self.right)
         with calling(self.name):
@@ -236,7 +236,10 @@ class TablesEntry:
     facts: bool = False
 
     def rows(self, columns: dict[str, list[Any]]) -> DecodedRows:
-        """Decode and join; a joined value of None makes no row. Raises: DataError naming the join."""
+        """Decode pairs of values, and join them; a joined value of None makes no row.
+
+        Raises: DataError naming the join.
+        """
         keys = _values(columns, "k", self.key)
         lefts, rights = _values(columns, "v", self.left), _values(columns, "r", self.right)
         with calling(self.name):
@@ -247,7 +250,7 @@ class TablesEntry:
 
 @dataclass(frozen=True)
 class RecordsEntry:
-    """Turns records of a source into facts. A record that does not decode is an error with `fail`, else it is `bad`."""
+    """Turns records of a source into facts. With `fail` a record that does not decode is an error, otherwise `bad`."""
 
     topic: str
     key: Serde[Any]
@@ -265,7 +268,10 @@ class RecordsEntry:
         return replace(self, reader=reader)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn columns `k v t h p o` into facts. Raises: DataError naming the record."""
+        """Turn batches of undecoded records, with the columns `k v t h p o`, into batches of facts.
+
+        Raises: DataError naming the record.
+        """
         schema = arrow_schema(RECORDS)
         for arrived in self.reader(batches):
             yield record_batch(self._columns(columns_of(arrived)), schema)
@@ -340,7 +346,7 @@ def place_of(number: int) -> bytes:
 def identified(
     values: Sequence[Any], serde: Serde[Any], where: str, nulls: bool = False
 ) -> tuple[list[bytes | None], list[bytes | None]]:
-    """Return the identities of a column, and the original bytes, None for those that equal the identity.
+    """Return the identities of a column's values, and their original bytes, None where these equal the identity.
 
     Raises: DataError naming the value that does not fit the serde.
     """

@@ -81,8 +81,7 @@ class BackfillChecks:
             )
 
     def finished(self, files: Mapping[str, FilesRead]) -> Cut | None:
-        """Return the cut of an earlier run of this plan and these files that has finished; None if there is no such
-        run.
+        """Return the cut of an earlier, finished run of this plan and these files; None if there is no such run.
 
         None also if a worker has continued since.
         """

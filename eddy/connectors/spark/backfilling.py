@@ -51,8 +51,7 @@ _REPLAY = "Let the worker replay the input: eddy run …"
 
 @dataclass(frozen=True)
 class Backfilled:
-    """The result of a backfill: its cut, the numbers of written records, by topic, and of rejected records, and
-    remarks.
+    """The result of a backfill: its cut, remarks, and how many records it has written, by topic, and rejected.
 
     `already` is True if an earlier run had finished, so that this run had nothing to do.
     """

@@ -87,7 +87,7 @@ def topic_numbers(plan: nodes.Plan) -> dict[str, int]:
 def with_event_times(
     frames: Frames, records: DataFrame, number: int, count: int, partitioner: Partitioner
 ) -> DataFrame:
-    """Put the event time of its partition, the greatest timestamp up to the record, into the order of each record.
+    """Put into the order `s` of each record the event time of its partition: the greatest timestamp so far.
 
     The topic's number and the partition follow in the order; the partition is 0 for a record that moves no clock.
     """
@@ -179,7 +179,7 @@ class ClosedWindows:
     partitioner: Partitioner
 
     def told(self, rows: DataFrame) -> DataFrame:
-        """Add the `_CLOSING` columns to `rows`, which has the rows of all windows, even of removed ones."""
+        """Add to the rows of all windows, even removed ones, whether a window is over (the columns `_CLOSING`)."""
         node, key = self.node, self.place.key
         windows = node.assigned.windows
         closing = _Closing(windows, node.retention_ms, node.final, key, self._closing_times(), self.partitioner)

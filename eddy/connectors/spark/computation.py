@@ -93,8 +93,9 @@ class Application:
 
 @dataclass
 class Computation:
-    """Computes the results of the inputs up to `ends`. Records of files, `histories` by topic, precede a topic's
-    records.
+    """Computes the results of the inputs up to the offsets `ends`.
+
+    `histories` has, by topic, the records of files, which precede the records of the topic. Further fields:
 
     - `global_joins`: the joins with global tables whose versions the worker has noted, or a backfill has pinned; None
       if there are no such joins
@@ -207,7 +208,10 @@ class Computation:
         return Computed(self, results, clocks, latest, frames.union(bad, "") if bad else None)
 
     def _joined_tables(self, joins: GlobalJoins, numbers: Mapping[str, int]) -> JoinedTables:
-        """Return the rows of the tables of determined joins. Raises: ConfigurationError for a key in two partitions."""
+        """Return the rows of the global tables whose joins are determined.
+
+        Raises: ConfigurationError for a key in two partitions.
+        """
         frames, log, rows = self.frames, self.application.log, {}
         for table in dict.fromkeys(join.table for join in joins.determined(self.application.topology.plan)):
             topic, ends = table.topic, joins.ends(table.topic)

@@ -76,7 +76,10 @@ class CutClocks:
 def latest_times(
     places: Iterable[tuple[int, bytes | None, int]], count: int, partitioner: Partitioner
 ) -> dict[int, int]:
-    """Return, by partition, the latest time of records, given as (partition, -1 for a file, key's identity, time)."""
+    """Return the latest time of the records of each partition.
+
+    A record is given as (partition, or -1 if it is from a file; identity of the key; time).
+    """
     latest: dict[int, int] = {}
     known = list(places)
     homes = homes_of(((partition, key) for partition, key, _ in known), count, partitioner)
@@ -87,10 +90,10 @@ def latest_times(
 
 
 def homes_of(places: Iterable[tuple[int, bytes | None]], count: int, partitioner: Partitioner) -> list[int]:
-    """Return, for each record, the partition whose clock it moves. A record is (partition, -1 for a file; key's
-    identity).
+    """Return, for each record, the partition whose clock it moves; -1 if it moves no clock.
 
-    -1 is for a record of a file without a key, if the topic has several partitions: it moves no clock.
+    A record is given as (partition, or -1 if it is from a file; identity of the key). It moves no clock if it is from a
+    file and has no key, and the topic has several partitions.
     """
     return [
         partition if partition >= 0 else 0 if count == 1 else -1 if key is None else partitioner(key, count)

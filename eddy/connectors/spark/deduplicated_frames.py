@@ -107,8 +107,7 @@ class OrderStep:
     orders: FactOrders
 
     def __call__(self, given: DecodedRows) -> DecodedRows:
-        """Turn rows (`by` value, (key, value)) into rows (`by` value, (order, timestamp, key, value)), without late
-        rows.
+        """Drop late rows, and turn rows (by, (key, value)) into rows (by, (order, timestamp, key, value)).
 
         Raises: DataError.
         """
@@ -268,10 +267,9 @@ class _Fates:
 
 @dataclass(frozen=True)
 class _KeptMoments:
-    """Makes, from columns `k times`, rows with each key's times as a worker stores them, and when the first one is
-    removed.
+    """Makes the rows in which a worker stores each key's times, and the moment at which the first time is removed.
 
-    `passed` has, by partition, the event time that removes old times.
+    The input has the columns `k times`. `passed` has, by partition, the event time that removes old times.
     """
 
     kept_ms: int
@@ -329,5 +327,5 @@ class _WaitingRows:
 
 
 def _plain(given: DecodedRows) -> DecodedRows:
-    """Turn rows (`by` value, (order, timestamp, key, value)) into rows (key, value)."""
+    """Turn rows (by, (order, timestamp, key, value)) into rows (key, value)."""
     return DecodedRows([(key, value) for _, (_, _, key, value) in given.rows], given.weights, given.stamps)

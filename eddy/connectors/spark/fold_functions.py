@@ -138,7 +138,10 @@ class _ByKey:
         return None if data is None else self.value.decode(data), weight
 
     def _encoded(self, made: Iterable[tuple[Row, int, int]], schema: str, nulls: bool = False) -> Iterator[Any]:
-        """Yield Arrow batches of rows with weights, and numbers if the schema has any. With `nulls` None is null."""
+        """Yield Arrow batches of rows with weights and numbers; the numbers are dropped if `schema` has none.
+
+        With `nulls` a value of None is encoded as null.
+        """
         arrow = arrow_schema(schema)
         pending: list[tuple[Row, int, int]] = []
 

@@ -285,7 +285,7 @@ class _Larger(AccumulatorParam[int]):
 
 
 class Maximum:
-    """The largest time seen by any task, at least 0. A task that is run again does not change it."""
+    """The greatest time of the records that Spark's tasks have seen, at least 0, even if tasks run again."""
 
     def __init__(self, accumulator: Accumulator[int]) -> None:
         self._accumulator = accumulator
@@ -296,12 +296,15 @@ class Maximum:
         return self._accumulator.value
 
     def observing(self, function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-        """Wrap a function that returns `RECORDS`: the times of accepted records are observed."""
+        """Return a function that makes the records that `function` makes, and adds their times to the maximum."""
         return _Observing(function, self._accumulator)
 
 
 class _Observing:
-    """Observes the times of a function's `RECORDS`. It is pickled anew for each task, as accumulators require."""
+    """Adds the times of the records that a function makes to a maximum. It is pickled anew for each task.
+
+    Spark's accumulators require this.
+    """
 
     def __init__(self, function: Callable[[Any], Iterator[Any]], latest: Accumulator[int]) -> None:
         self._function, self._latest = function, latest

@@ -207,7 +207,10 @@ def check_partitions(topic: str, rows: DataFrame) -> None:
 
 @dataclass(frozen=True)
 class JoinedTables:
-    """The determined joins of a computation: the rows of tables by topic, and the numbers of the sources' topics."""
+    """Computes the joins with global tables that are determined.
+
+    `rows` has the rows of tables by topic, `numbers` the numbers of the sources' topics.
+    """
 
     frames: Frames
     joins: GlobalJoins
@@ -215,7 +218,10 @@ class JoinedTables:
     numbers: Mapping[str, int]
 
     def of(self, node: GlobalJoin, facts: PendingRows, *serdes: Serde[Any]) -> PendingRows | None:
-        """Join facts, by the serdes of key, value, table's key and table's value; None if the join is undetermined."""
+        """Return facts joined with the table of `node`; None if the join is undetermined.
+
+        `serdes` are the serdes of the facts' keys and values, and of the table's keys and values.
+        """
         topic = node.table.topic
         if topic not in self.rows or node.name in self.joins.undetermined:
             return None

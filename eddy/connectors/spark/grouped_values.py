@@ -37,7 +37,7 @@ class ReducedValues:
 
 @dataclass(frozen=True)
 class FirstValues:
-    """Selects the first `n` values by `by`, as a tuple, or, if `n` is None, the first value itself. None is ignored.
+    """Selects the first `n` values by `by`, as a tuple; if `n` is None, the first value itself. Ignores values of None.
 
     With `whole`, there is no result if there are more than `n` values.
     """

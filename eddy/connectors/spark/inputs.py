@@ -134,8 +134,9 @@ def _arrow(records: Records) -> Any:
 def records_of(
     frames: Frames, entry: RecordsEntry, raw: Sequence[tuple[DataFrame, Reader]], latest: Maximum, twice: bool = False
 ) -> DataFrame:
-    """Return a source's records, with the columns `RECORDS`. They are cached if read `twice`, or if some may be
-    rejected.
+    """Return a source's records, with the columns `RECORDS`.
+
+    They are cached if they are read `twice`, or if some may be rejected.
 
     `raw` are frames with readers that return `RAW` columns. `latest` observes the times of facts.
     """

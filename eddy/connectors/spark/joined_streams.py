@@ -86,7 +86,7 @@ class JoinedStreams:
         return PendingRows(self.frames.union(parts, ""), entry)
 
     def _closing(self, facts: DataFrame, windows: JoinSide, other: int, place: Placement) -> DataFrame:
-        """Return the records of a side as `CLOSING`; `other` is the number of the other side."""
+        """Return a side's records, each with the moment when its window ends; `other` is the other side's number."""
         assigned, count = self.node.assigned[other], place.partitions
         passed = closing_times(self.times, self.node.inputs[other], count)
         frontiers = [max(-1, time - assigned.windows.lag_ms) for time in passed]
@@ -96,7 +96,7 @@ class JoinedStreams:
         return self.frames.kept(told.withColumn("g", f.expr("substring(k, 1, length(k) - 16)")))
 
     def _pairs(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        """Return pairs: facts with the right value in `r` and `rc`, and the keys of both sides with their moments."""
+        """Return a fact for each pair of records: the right value is in `r` and `rc`, the keys in `k1` and `k2`."""
         windows = self.node.windows
         renamed = right.select(*(f.col(name).alias(f"{name}2") for name in ("g", "k", "v", "vc", "w", "t", "s")))
         apart = f.col("t2") - f.col("t")

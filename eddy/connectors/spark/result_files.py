@@ -151,7 +151,10 @@ class _Typed:
     schema: StructType
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn `SENT` columns into columns of the schema. Raises: DataError for a value beyond Spark's type."""
+        """Turn batches of encoded records, with the columns `SENT`, into batches with the output's typed columns.
+
+        Raises: DataError for a value beyond Spark's type.
+        """
         schema = arrow_schema_of(self.schema)
         for arrived in batches:
             read = {name: arrived.column(name).to_pylist() for name in ("k", "v", "t", "h")}

@@ -108,7 +108,7 @@ def _runs(batch: Any) -> Iterator[tuple[tuple[str, int], Any]]:
 
 @dataclass(frozen=True)
 class _Placing:
-    """Adds to each row its partition, by its topic and `k`; a row without `k` belongs to partition 0."""
+    """Adds to each row the partition to which it is written, by its topic and key `k`; without a key partition 0."""
 
     partitioner: Partitioner
     partitions: Mapping[str, int]
@@ -132,7 +132,7 @@ class DeadLetters:
     topic: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn `RECORDS` with their topic into `OUTGOING` rows."""
+        """Turn batches of rejected records into batches of dead letters, with the columns `OUTGOING`."""
         schema = arrow_schema(OUTGOING)
         for arrived in batches:
             columns = list(zip(*map(self._letter, arrived.to_pylist()), strict=True)) or [()] * len(schema)

@@ -35,7 +35,10 @@ class _Aggregate:
 
 @dataclass(frozen=True)
 class Aggregates:
-    """The aggregates of a group: a function for `reduce`. A value of None only tells that the group exists."""
+    """Computes the aggregates of a group, as a function for `reduce`.
+
+    A row with the value None only shows that the group exists.
+    """
 
     aggregates: tuple[_Aggregate, ...]
 

@@ -181,7 +181,7 @@ def _value(tree: _Tree, cells: Cells) -> Any:
 
 
 def _of_three(decisive: bool, values: Iterable[bool | None]) -> bool | None:
-    """Return `decisive` if a value is, or else None if a value is None, or else the opposite: AND or OR of SQL."""
+    """Return AND of values if `decisive` is False, OR if it is True, as SQL defines them with null."""
     unknown = False
     for found in values:
         if found is decisive:

@@ -182,8 +182,7 @@ class Reaching:
         return depth, parent, node if order is None else order
 
     def _beyond(self, cells: Mapping[Any, tuple[Any, Any, Any, int]]) -> tuple[int, int] | None:
-        """Return a pair of numbers: the nodes deeper than `limit`, and all nodes if there are more than `max_nodes`,
-        else 0.
+        """Return how many nodes are deeper than `limit`, and the number of nodes if it exceeds `max_nodes`, else 0.
 
         Returns None if no limit is exceeded.
         """

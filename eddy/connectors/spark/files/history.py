@@ -202,7 +202,7 @@ def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row
 
 @contextlib.contextmanager
 def _named_errors(topic: str) -> Iterator[None]:
-    """Add the topic to Spark's errors in the block, and the cause that Spark names last."""
+    """Within the block, add to Spark's errors the topic, and the cause that Spark names last."""
     try:
         with spark_errors():
             yield

@@ -190,11 +190,11 @@ class FromText:
     splits: bool
 
     def numbered(self) -> "FromText":
-        """Return the same conversion for rows whose `o` has their places already."""
+        """Return the same conversion for rows that have their places in the column `o` already."""
         return replace(self, splits=False)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Convert the text in `RAW` columns, and return `RAW` columns."""
+        """Yield the batches, with the columns `RAW`, after a conversion of keys and values from text to bytes."""
         schema = arrow_schema(RAW)
         offsets = schema.get_field_index("o")
         split, index = -1, 0

@@ -154,7 +154,10 @@ class _Loop:
         return True
 
     def _op(self, frontier: DataFrame, capture: Capture, captures: bool) -> DataFrame:
-        """Apply op to a frontier. Equal rows are not merged; the states of op's steps are captured."""
+        """Return the rows that op makes of a frontier, not merged.
+
+        With `captures` the states of op's steps are captured.
+        """
         compiler, node = self._compiler, self._node
         with compiler.inner_scope(capture, nested=False, captures=captures) as scope:
             scope[node.variable] = PendingRows(frontier, RowsEntry(*self._serdes, self._facts))

@@ -5,12 +5,16 @@
     M(2n)    M(n) applied twice
     S(2n)    S(n) + M(n) of S(n), which are the waves 0 to 2n - 1
 
-until no key has n steps. Doubling applies if op is one join with at most one row for each key, if the next key depends
-only on the key and the joined row, and if the next value depends only on these, too, or is the value itself. Whether
-the author's function is so is tried and then proved. M(1) is computed by calls with a token in place of the value. In
-the end op is applied to each row of the sum, and has to return the row that M(1) predicts. Then each wave of op is a
-wave of M(1), because seeds have no negative weights, so that no row cancels in the sum. Otherwise waves are computed
-one by one.
+until no key has n steps. Doubling applies if
+
+- op is one join with at most one row for each key,
+- the next key depends only on the key and the joined row, and
+- the next value depends only on these, too, or is the value itself.
+
+Whether this is true of the author's function is tried and then proved. M(1) is computed by calls with a token in place
+of the value. In the end op is applied to each row of the sum, and has to return the row that M(1) predicts. Then each
+wave of op is a wave of M(1), because seeds have no negative weights, so that no row cancels in the sum. If doubling
+does not apply, waves are computed one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -96,7 +100,7 @@ class _Doubling:
         return rows if self._proved(rows, first) else None
 
     def _asked(self, others: DataFrame) -> DataFrame:
-        """Compute M(1), a row for each key of the other side, by calls of the author's function with a token."""
+        """Return M(1), a row for each key of the join's other side, by calls of the author's function with a token."""
         nothing = f.lit(None).cast("binary")
         probes = others.select("k", "kc", nothing.alias("v"), nothing.alias("vc"), f.lit(1).cast("long").alias("w"))
         frame, entry = self._applied(probes)
@@ -125,7 +129,7 @@ class _Doubling:
 
 
 def _forget(name: str, kind: str, node: Node, frame: DataFrame) -> None:
-    """Store no state of the loop, because the caller computes the states from the sum."""
+    """Ignore a state of a step in op, because the caller computes the states from the sum."""
 
 
 def _some(frame: DataFrame) -> bool:

@@ -61,8 +61,7 @@ class JobWriting:
     records_a_transaction: int = _RECORDS_A_TRANSACTION
 
     def write(self, log: Log, tables: Sequence[Any]) -> int:
-        """Write the rows of `tables`, except for rows that an earlier attempt has written. Returns the number of new
-        rows.
+        """Write the rows of `tables` that no earlier attempt has written. Returns the number of rows written now.
 
         Raises: ConfigurationError if an earlier attempt had other rows; ConnectorError; RecordRefusedError.
         """

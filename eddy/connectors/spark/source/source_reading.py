@@ -146,7 +146,10 @@ def parts_of(ranges: Iterable[OffsetRange], split: bool = True) -> list[InputPar
 
 
 class TopicReader(DataSourceReader):
-    """Reads the records of ranges by `function`, in Spark's Python workers. `split`: a range may have several parts."""
+    """Reads the records of offset ranges by `function`, in Spark's Python workers.
+
+    With `split` a long range is read in several parts.
+    """
 
     def __init__(self, ranges: tuple[OffsetRange, ...], function: Pickled, schema: StructType, split: bool) -> None:
         self._ranges, self._function, self._schema, self._split = ranges, function, arrow_schema_of(schema), split

@@ -30,7 +30,9 @@ PLACED = f"{RAW}, misplaced int"
 
 @dataclass(frozen=True)
 class KeyPartitions:
-    """The partition counts of topics, and the kinds of the states whose rows they have.
+    """Finds the partitions to which the records of topics belong by their keys.
+
+    `partitions` has the topics' partition counts, `kinds` the kinds of the states whose rows they have.
 
     `untold` are the topics whose keys do not determine partitions: of key-value stores, and of sinks with a partitioner
     of the author's. `tails` has, by topic, the number of last bytes of keys that do not count, see `Serde.tail`.
@@ -103,7 +105,7 @@ def diff(expected: DataFrame, found: DataFrame, facts: bool) -> DataFrame:
 
 
 def in_order(rows: DataFrame, expected: DataFrame, found: DataFrame) -> DataFrame:
-    """Add to `rows`, the diff of facts, the first record of each key that is in the place of another record.
+    """Mark in `rows`, the diff of facts, the first record of each key that was found in another record's place.
 
     `expected` has the columns `topic k v s`, sorted by `s` within a key; `found` has `PLACED` columns. A key's order is
     compared only if the found records of the key are the expected records.

@@ -224,7 +224,10 @@ class DiskComparison:
 
 
 class _Replayed(RocksDBStore):
-    """A temporary store of replayed rows, under their keys in a worker's store, and of the keys of newer records."""
+    """A temporary store of the rows that changelogs give, under their keys in a worker's store.
+
+    It also has the keys of newer records, whose rows are not compared.
+    """
 
     newer = False
 

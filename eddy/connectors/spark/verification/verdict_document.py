@@ -57,7 +57,10 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Reason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reason and its part: a step, a sink, a store, a topic's files, or the cut or the files of the application."""
+    """A part, and the reason why it could not be decided.
+
+    The part is a step, a sink, a store, a topic's files, or the cut or the files of the application.
+    """
 
     kind: str
     name: str

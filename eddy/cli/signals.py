@@ -78,7 +78,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def interrupts(self) -> Iterator[None]:
-        """Inside the block, a stop raises `Stopped` in the main thread. No client may be called there."""
+        """Within the block, a request to stop raises `Stopped` in the main thread. The block may not call clients."""
         with self.abandons():
             self._may_raise = True
             try:
@@ -88,7 +88,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def abandons(self, when: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """Inside the block, a stop ends the process after a second in which `when()` is true."""
+        """Within the block, a request to stop ends the process after a second in which `when()` is true."""
         before, self._may_leave = self._may_leave, when
         try:
             yield

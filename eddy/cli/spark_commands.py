@@ -1,6 +1,6 @@
 """Common parts of `eddy backfill` and `eddy verify`: options of Spark, stages on a terminal, exit statuses.
 
-Both exit with 2 if they cannot do their work, so that 1 always means that verify found a difference.
+These commands exit with 2 if they cannot do their work, so that 1 always means that verify found a difference.
 """
 
 import contextlib

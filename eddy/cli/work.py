@@ -37,7 +37,7 @@ _WRITER_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The settings and the run of a worker. `partitions` is for topics that are created, on the embedded log only."""
+    """Runs a worker. `partitions` is the partition count of topics that it creates, on the embedded log only."""
 
     target: Target
     config: Config

@@ -62,7 +62,7 @@ class HostedTopology:
 
     @property
     def group(self) -> str:
-        """The group whose members run the worker: the topology's own, or Faust's."""
+        """The name of the group whose members run the topology: its own group, or Faust's in mode="agents"."""
         return self.topology.name if self.feed is None else self.app.conf.id
 
     @property

@@ -166,7 +166,7 @@ class CallingConsumer:
         queue.append(_Unfinished(records, found))
 
     def _ready(self, max_records: int, max_bytes: int) -> list[Records]:
-        """Remove from the waiting records, and return, those that wait for no call any more, up to the limits.
+        """Return the waiting records that wait for no call any more, up to the limits, and forget that they wait.
 
         In each partition these are the records before the first one with a call that has not ended. The last records
         may exceed `max_bytes`.

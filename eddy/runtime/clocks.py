@@ -96,7 +96,7 @@ class Clocks:
         return self._circuit.due(Context(event_time=self._positions.entry.event_time, tick=tick))
 
     def left(self) -> bool:
-        """Whether work is due that no epoch since the last poll has done, because none of them has used a tick."""
+        """Whether work is due that epochs since the last poll have not done, because no epoch has used the tick."""
         return self._tick is None and self.due()
 
     def wait_s(self, timeout_s: float) -> float:

@@ -27,7 +27,7 @@ class EpochRoom:
         self._learnt = self.records = self._least
 
     def narrow(self, records: int) -> None:
-        """Limit the next epochs to `records`, or, for 0, to the number that `learn` has found."""
+        """Limit the next epochs to `records` records; 0 means the number that `learn` has found."""
         self.records = records or self._learnt
 
     def widen(self) -> None:

@@ -1,6 +1,6 @@
 """Writes the messages about data without a finite answer to the metadata topic; the rows themselves are in operators.
 
-    circuit.held()   the messages of this worker's operators, a function of their states
+    circuit.held()   the messages of this worker's operators; only the states determine them
     noted            the messages in the topic for this worker's partitions, as of the last commit
 
 These two sets of messages differ only within an epoch, because its transaction writes the difference. So the committed

@@ -98,7 +98,7 @@ class Isolation:
     def advance(self) -> None:
         """Remove the first part, which was committed.
 
-        If it was one half of a failed part, the other half has the cause: it is halved without an attempt.
+        If it was the first half of a failed part, the second half has the cause, so this is halved without an attempt.
         """
         self._parts.pop()
         if self and self.next.suspect and len(self.next.numbers()) > 1:

@@ -58,12 +58,14 @@ class EpochEntry:
 
 
 class Positions:
-    """The offsets of one worker.
+    """Keeps the positions and counters of one worker, and computes the ones that its next transaction commits.
 
-    `sources`, `exchanges`, `outputs` and global `tables` map topics to their partition counts; `anchors` are the
-    partitions whose positions record that constants were sent. `complete()` tells whether `sources` are all topics that
-    the log has for the application: new topics may match a pattern, and another worker may have read them. `joining`
-    has the topics of patterns, if their event times are read; `of_tables` are the topics of sources that are tables.
+    - `sources`, `exchanges`, `outputs`, `tables`: the partition counts of these topics; `tables` are global tables.
+    - `anchors`: the partitions whose positions record that constants were sent.
+    - `complete()`: whether `sources` are all topics that the log has for the application. If not, a new topic matches a
+      pattern, and another worker may have read it.
+    - `joining`: the topics of patterns, if their event times are read.
+    - `of_tables`: the topics of sources that are tables.
     """
 
     def __init__(

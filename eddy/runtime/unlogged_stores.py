@@ -47,7 +47,10 @@ class UnloggedStores:
                     store.delete_prefix(spec.prefix(partition))
 
     def marks(self, entry: EpochEntry, memory: bool) -> list[tuple[bytes, bytes | None]]:
-        """Return the marks to write after an epoch, as keys and values: for stores in memory, or for stores on disk."""
+        """Return the marks to write after an epoch, as keys and values.
+
+        With `memory` they are the marks of the stores in memory, otherwise of the stores on disk.
+        """
         return [
             (mark_key(state.spec.name, partition), encode_offset(number))
             for state in self._states

@@ -46,7 +46,7 @@ class _Counter(NamedTuple):
 
 
 class _Gauge(NamedTuple):
-    """A gauge. Its `value` is None if the figure is not known."""
+    """A gauge for Prometheus. `value` returns the figure, or None if it is not known."""
 
     name: str
     meaning: str

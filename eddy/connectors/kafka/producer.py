@@ -404,8 +404,8 @@ class KafkaProducer:
     def _close_client(self) -> None:
         """Close the client, and drop the reference to it.
 
-        The client's callback refers to this object, so that otherwise neither would be freed. A process may have some
-        1,000 clients that are not freed.
+        The client's callback refers to this object, so that otherwise the client and this object would not be freed. A
+        process may have some 1,000 clients that are not freed.
         """
         client = self.__dict__.pop("_client", None)
         if self._stuck:

@@ -5,8 +5,9 @@
     topic. + NAME=VALUE                        the topics that eddy makes
     replication.factor=N                       their replicas; -1, the default, is the broker's own default
 
-Names are librdkafka's, which are Kafka's for the most part; `java_settings.py` has the others. Settings that eddy's
-guarantees depend on cannot be set; the connector adds them. This module does not import the client library.
+Names are librdkafka's, which are Kafka's for the most part; `java_settings.py` translates other names of Kafka.
+Settings that eddy's guarantees depend on cannot be set; the connector adds them. This module does not import the client
+library.
 """
 
 import logging
@@ -144,7 +145,7 @@ def shown(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 class _Found:
-    """Settings sorted by client: `parts` by client, "" for all clients."""
+    """Collects settings by the client that they are for; `parts` has "" for all clients."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, str]] = {"": {}, _CONSUMER: {}, _PRODUCER: {}, _ADMIN: {}}

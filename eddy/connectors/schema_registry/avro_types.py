@@ -221,7 +221,7 @@ def check_type(schema: Any, of: Any) -> None:
 
 
 class _Check:
-    """One check, with the named types of the schema."""
+    """Checks a schema against a type. Keeps the schema's named types, and the pairs that were checked."""
 
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}

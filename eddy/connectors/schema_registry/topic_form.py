@@ -169,7 +169,7 @@ def avro_form(
 def _avro_writer(record: Any, parsed: Any) -> _Function | None:
     """Return a function that checks values by the schema, and converts values of the type `record` to dicts.
 
-    None if neither is needed.
+    Returns None if no check and no conversion is needed.
     """
     check, has_lists = check_of(parsed), has_arrays_in_unions(parsed)
 
@@ -196,7 +196,7 @@ def _avro_writer(record: Any, parsed: Any) -> _Function | None:
 def _avro_reader(record: Any, parsed: Any) -> _Function | None:
     """Return a function that turns text defaults of bytes into bytes, and converts dicts to the type `record`.
 
-    None if neither is needed.
+    Returns None if no conversion is needed.
     """
     mend = bytes_defaults(parsed)
     if record is None and mend is None:

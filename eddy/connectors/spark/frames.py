@@ -244,7 +244,7 @@ class Frames:
             return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
 
     def marks(self, made: Sequence[DataFrame]) -> list[tuple[int, int]]:
-        """Return the number of each frame's rows, and a hash that does not depend on their order, by one job."""
+        """Return, for each frame, the number of its rows and a hash of them that ignores their order. Runs one job."""
         hashed = f.xxhash64("k", "v", "w").alias("hash")
         each = [frame.select(f.lit(at).alias("at"), hashed) for at, frame in enumerate(made)]
         totals = [

@@ -1,7 +1,7 @@
 """SQL's expressions, evaluated a second time: by a walk through their trees, with functions of this package alone.
 
 A worker compiles an expression to Python; the compiled function has the expression in its attribute `written`. `own`
-makes a second function from `written`. Both functions share no code for operators, functions, casts and aggregates.
+makes a second function from `written`. The two functions share no code for operators, functions, casts and aggregates.
 Parsing, binding and the choice of types happen once, when the topology is built.
 
 Null is None. A call with a null argument returns null, except for the functions in `_EXTREMES`.

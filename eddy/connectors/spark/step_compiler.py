@@ -285,7 +285,7 @@ class StepCompiler(WindowSteps, ABC):
     def _grouped(self, node: Node, *within: Any) -> tuple[DataFrame, Serde[Any], Serde[Any]]:
         """Return the rows that a step groups, partitioned by key, and the serdes of their keys and values.
 
-        They are the rows with a key, of a stream only those with a value, too. Rows of a relation are merged.
+        They are the rows with a key; a row of a stream also has to have a value. Rows of a relation are merged.
         """
         (source,) = node.inputs
         key, value = self.serdes(source)

@@ -31,7 +31,7 @@ _LENGTH_BYTES, _WEIGHT_BYTES = 4, 8
 
 @dataclass
 class GraphResults:
-    """The rows of a step, and the rows of the changelog of each of its states."""
+    """Collects the results of a step: its rows, and the rows of each of its states' changelogs."""
 
     rows: list[Row] = field(default_factory=list)
     states: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
@@ -56,7 +56,10 @@ def _pair_key(key: Serde[Any], k: Any, value: Serde[Any], v: Any) -> bytes:
 
 @dataclass(frozen=True)
 class GraphFunction:
-    """Runs a step over all rows of its inputs, as a function over Arrow batches; `reads` has inputs with serdes."""
+    """Runs a step over all rows of its inputs, as a function over Arrow batches.
+
+    `reads` has the name of each input, and the serdes of its keys and values.
+    """
 
     name: str
     reads: Sequence[tuple[str, Serde[Any], Serde[Any]]]

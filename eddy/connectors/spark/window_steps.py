@@ -96,7 +96,7 @@ class WindowSteps(ABC):
         self.scope[node] = assigned(self.scope[node.inputs[0]], self.frames, node, *self.serdes(node))
 
     def ordered(self, node: nodes.OrderRecords) -> None:
-        """Compile a step that gives records their order, and drops late records."""
+        """Compile a step that drops late records, and adds to each record its place in the order of all records."""
         orders = self._orders(f"deduplicate '{node.label}'", node)
         self.scope[node] = self.scope[node.inputs[0]].then(OrderStep(node.label, node.windows.lag_ms, orders))
 
@@ -111,7 +111,7 @@ class WindowSteps(ABC):
         return FactOrders(where, local, len(topics) == 1 and not node.rekeyed, node.record if node.sent else None)
 
     def deduplicated(self, node: nodes.Deduplicate) -> None:
-        """Compile a deduplication: the first records of their `by` values, as far as the order is known."""
+        """Compile a deduplication: pass the first record of each `by` value, as far as the records' order is known."""
         (source,) = node.inputs
         facts = self.scope[source].under(self.frames, *self.serdes(source), source.label)
         numbers, times = topic_numbers(self.plan), self.clocks.event_times

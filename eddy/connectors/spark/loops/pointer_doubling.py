@@ -213,7 +213,7 @@ class _ComparingMoves:
     value: Serde[Any]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Call the author's function with the values of the rows, and compare."""
+        """Yield the number of differences in each batch with differences; calls the author's function for each row."""
         schema = arrow_schema(_WRONG)
         for arrived in batches:
             wrong = self._wrong(columns_of(arrived))

@@ -85,7 +85,7 @@ def serde_named(where: str, options: Mapping[str, str], part: str) -> Serde[Any]
 
 @dataclass(frozen=True)
 class NamedLog:
-    """The log that options name. `open_log` opens it in any process."""
+    """The log that the options of a read or a write name. `open_log` opens the log in any process."""
 
     open_log: OpenLog
     shown: str

@@ -154,7 +154,7 @@ def diff_by_canonical_keys(expected: DataFrame, found: DataFrame) -> DataFrame:
     """Join expected and found rows as `diff` does, for tables whose equal keys may have different bytes.
 
     Expected and found rows have a column `known`, which is equal for equal keys. If the encodings of a key are in
-    different partitions, it is undetermined which last record counts, so one of them has to be right.
+    different partitions, it is undetermined which last record counts. So one of these records has to be right.
     """
     misplaced = f.col("misplaced") == 1
     last = f.max_by(f.struct("k", "v"), f.when(~misplaced, f.col("o"))).alias("last")

@@ -121,7 +121,7 @@ class WithCanonicalKeys:
 
 @dataclass(frozen=True)
 class Classifying:
-    """Classifies rows that differ; rows of one topic and key are adjacent."""
+    """Decides of each row with other bytes whether it is alike, near or different. Rows of one key are adjacent."""
 
     forms: Mapping[str, RowFormat]
     tolerance: float

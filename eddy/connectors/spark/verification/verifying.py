@@ -1,7 +1,7 @@
 """Verify: do a worker's outputs and states equal the results of its inputs, at one cut?
 
-A cut names offsets of the inputs, and the offsets of outputs and changelogs at which these are exactly f(inputs). All
-topics are read up to these offsets, and f is computed anew, so a worker may continue meanwhile.
+A cut names offsets of the inputs, and the offsets of outputs and changelogs up to which these are exactly the results
+of the inputs, f(inputs). All topics are read up to the cut, and f is computed anew, so a worker may continue meanwhile.
 
     equal            every compared sink and state has the expected rows
     different        some of them have other rows; each differing key is named, with the expected and the found value

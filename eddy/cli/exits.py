@@ -5,8 +5,8 @@
     2  used wrongly   70   eddy is wrong                              130  interrupted; 143 ended by SIGTERM
                                                                       141  the reader of the output has ended
 
-65, 70, 75 and 78 are EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL and EX_CONFIG of sysexits.h, which process supervisors use;
-130 and 141 are a shell's statuses for a process that was ended by SIGINT or SIGPIPE.
+65, 70, 75 and 78 are EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL and EX_CONFIG of sysexits.h, which process supervisors use.
+130 and 141 are a shell's statuses for a process that SIGINT or SIGPIPE has ended.
 """
 
 import os

@@ -1,8 +1,8 @@
 """`eddy reset`: deletes an application's positions, states and internal topics; its next run begins anew.
 
 It removes the parts made by eddy: the group's positions, internal topics and the state directory. Internal topics are
-found from the plans, the present one and all plans in the metadata topic; never by a prefix alone, since the name of a
-user's topic may also begin with the application's name.
+found from the present plan and from all plans in the metadata topic. They are never found by a prefix alone, since the
+name of a user's topic may also begin with the application's name.
 
     kafka-streams-application-reset --application-id A   +   KafkaStreams.cleanUp()
 """

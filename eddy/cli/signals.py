@@ -96,7 +96,7 @@ class StopRequest:
             self._may_leave = before
 
     def check(self) -> None:
-        """Raises: Stopped if a stop was requested."""
+        """Raise `Stopped` if a stop was requested."""
         if self._by:
             raise Stopped
 

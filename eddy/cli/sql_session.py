@@ -1,6 +1,6 @@
 """A session of `eddy sql`: tables by name, and statements one after the other.
 
-CREATE TABLE name (column type, …) declares the columns of a table given by --table; CREATE VIEW name AS query, or
+CREATE TABLE name (column type, …) declares the columns of a table given by --table. CREATE VIEW name AS query, or
 CREATE TABLE name AS query, makes a table of the query's rows. Any other statement is a query.
 """
 

@@ -112,7 +112,7 @@ def command(
 
 
 def _refuse_options_of_logs() -> None:
-    """Raises: click.UsageError for an option without an effect on a server."""
+    """Refuse options that have no effect on a server. Raises: click.UsageError."""
     told = click.get_current_context().get_parameter_source
     for name in ("data", "bootstrap", "config", "settings", "limit", "max_rows"):
         if told(name) is ParameterSource.COMMANDLINE:

@@ -5,8 +5,8 @@ define the meaning of None: pandas writes both a missing value and an empty text
 meaning, or the file is refused.
 
 Lines end with LF, CRLF or CR; line breaks within quotes are part of the text. Blank lines are not rows. There are two
-errors: a quote within a cell that does not begin with a quote, since programs read it differently, and a row with more
-or fewer cells than the first row.
+errors: a quote within a cell that does not begin with one, since programs read such cells differently, and a row with
+more or fewer cells than the first row.
 
 Source: RFC 4180 §2.
 """

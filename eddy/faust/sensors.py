@@ -27,7 +27,7 @@ _log = logging.getLogger("eddy.faust")
 def reports(app: AppT, watch: WorkerWatch, registry: Any = None) -> Iterator[Callable[[], None] | None]:
     """Add the worker's figures to the app's sensors within the block.
 
-    Yields a function to call regularly, if one is needed.
+    Yields a function that has to be called regularly; None if the sensors need no call.
 
     `registry` is the Prometheus registry that was passed to `setup_prometheus_sensors`, if any.
     Raises: ConfigurationError if the registry has a worker's figures already.

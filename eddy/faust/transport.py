@@ -4,7 +4,7 @@ Faust reads records of open and aborted transactions, unless the app is `exactly
 reads topics that are written in transactions, such as eddy's outputs; with Faust's default its agents would see rows of
 epochs that were undone. This transport becomes the app's `transport` once the app is configured.
 
-In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them: Faust itself makes two tasks, a message and
+In mode="agents" the `Feed`s get whole batches as aiokafka has fetched them. Faust itself makes two tasks, a message and
 an event for each record, and so delivers only a few thousand records a second. Agents of the app that read the same
 topic get the records as usual.
 
@@ -13,7 +13,7 @@ app that was killed and is started again resumes its membership at once; otherwi
 session, a minute by Faust's default. An app that stops leaves the group, as a member without a name does.
 
 If a group rebalances while one of its members stops, Faust closes the connections of that member's consumer, from a
-thread that is not the consumer's; the stop then commits positions, and retries for ever. Here the connections are kept
+thread that is not the consumer's. The stop then commits positions, and retries for ever. Here the connections are kept
 open until the consumer stops.
 """
 

@@ -42,7 +42,7 @@ class OpenCall:
 
 
 class AsyncCalls:
-    """An event loop in a thread, which begins with the first call."""
+    """Runs calls in an event loop, in a thread that is started for the first call."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -9,8 +9,9 @@ Positions are compared, never counts of records, because control records take of
 metadata of the positions count the rows sent to each internal topic and the rows read from it. These two counts have to
 be equal.
 
-Work that no record announces is noted with the positions, too: due work that an epoch has not finished, the offsets of
-global tables, and the topics that the owner reads, because windows may close when a topic is created or deleted.
+Work that no record announces is noted with the positions, too: due work that an epoch has not finished, and the offsets
+of global tables. The topics that the owner reads are noted because windows may close when a topic is created or
+deleted.
 
 Invariant: `quiescent` is never true too early. If it is false for too long, it is called again.
 Source: Mattern, "Algorithms for distributed termination detection", 1987, on counting.

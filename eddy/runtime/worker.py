@@ -144,8 +144,8 @@ class Worker:
     def step(self, timeout_s: float = 0.0) -> int:
         """Run one epoch, waiting up to `timeout_s` for a record. Returns the number of records processed.
 
-        After a temporary failure (a broker that is away, a rebalance in the middle of an epoch, a commit with an
-        unknown result) the epoch is undone, and retried by the next step, for `Config.retry_s` at most.
+        After a temporary failure the epoch is undone, and retried by the next step, for `Config.retry_s` at most. Such
+        failures are a broker that is away, a rebalance in the middle of an epoch, and a commit with an unknown result.
 
         Raises: DataError naming the record, under the policy `fail`; SlotTakenError if another worker has taken this
         one's place; ConnectorError; StateError; InvariantError after `close`. After any exception the epoch is undone.
@@ -342,7 +342,7 @@ class Worker:
         self.doing = "poll"
 
     def _next_part(self) -> Part | None:
-        """Return the part to retry; None if no part is left, or if the time is over: then records are polled again."""
+        """Return the part to retry; None if no part is left, or if the time is over and records are polled again."""
         if not self._failing:
             return None
         if (part := self._failing.next()) is None:

@@ -1,8 +1,8 @@
 """Decides which requests are answered: with a token, requests that send it; without one, requests to this machine.
 
 Probes are open to all, and so are the files of the page and of a page of the user's own, which hold no data. Without a
-token a page in a browser must not reach the server under a foreign name that resolves to this machine (DNS rebinding):
-the header Host has to name this machine.
+token, the header Host has to name this machine. Otherwise a page in a browser could reach the server under a foreign
+name that resolves to this machine (DNS rebinding).
 """
 
 import hmac

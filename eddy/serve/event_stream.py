@@ -91,7 +91,7 @@ class Stream:
         self.is_gone = self.is_slow = False
 
     def check(self, change: Change) -> None:
-        """Raises: QueryError if the ids of a change do not fit the stream's queries."""
+        """Check that the ids of a change fit the stream's queries. Raises: QueryError."""
         taken = self.connection.asked.keys() - set(change.close)
         for asked in change.open:
             if asked.id in taken:

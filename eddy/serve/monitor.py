@@ -72,9 +72,9 @@ def monitored(
 ) -> Iterator[Monitor]:
     """Serve the endpoint within the block; if it is None, serve and record nothing.
 
-    `stopping` returns whether the worker was asked to stop, and is called from another thread; `clock` is the worker's
-    clock; `peers` has the addresses of the application's other workers, which the page shows, too.
-    Raises: ConnectorError, ConfigurationError if it cannot listen there.
+    `stopping` returns whether the worker was asked to stop; another thread calls it. `clock` is the worker's clock.
+    `peers` has the addresses of the application's other workers, which the page shows, too. Raises: ConnectorError,
+    ConfigurationError if it cannot listen there.
     """
     if endpoint is None:
         yield Monitor(None)

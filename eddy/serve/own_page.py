@@ -20,13 +20,13 @@ _AT = "/page"
 
 
 def check_own_page(folder: Path | None) -> None:
-    """Raises: ConfigurationError if the folder has no index.html."""
+    """Check that the folder, if there is one, has an index.html. Raises: ConfigurationError."""
     if folder is not None and not (folder / "index.html").is_file():
         raise ConfigurationError(f"page {folder}: it has no index.html; a folder with one is needed: --page DIR")
 
 
 def is_of_own_page(path: str) -> bool:
-    """Whether a request is for such a file."""
+    """Whether the path of a request is the path of a file of the user's own page."""
     return path.startswith(f"{_AT}/") or path == _AT
 
 

@@ -60,7 +60,7 @@ class WorkerTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_peers(peers: Sequence[str]) -> None:
-    """Raises: ConfigurationError for a text that is not an address of another worker."""
+    """Check that each text is an address of another worker. Raises: ConfigurationError."""
     for peer in peers:
         if not is_address(peer) or not peer.rpartition(":")[2].strip("0"):
             raise ConfigurationError(

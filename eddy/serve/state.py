@@ -8,10 +8,10 @@ after a fence, with the partitions that it has, is RUNNING. *Alive* means that a
 its loop runs, or waits for an event that will happen. *Ready* means that it works: it owns partitions, their states are
 restored, and the last attempt to commit succeeded. A worker whose attempts fail is alive, not ready.
 
-A healthy step may take long: an epoch has `max_epoch_s`, which a user's function or a wave can exceed, and a call to
-the log waits for brokers, up to the client's timeouts. So the worker counts as dead after `patience_s` in a computing
-step, and much later in a step that waits for the log or restores from it; it is not ready after `patience_s` in either
-case.
+A healthy step may take long. An epoch has `max_epoch_s`, which a user's function or a wave can exceed. A call to the
+log waits for brokers, up to the client's timeouts. So the worker counts as dead after `patience_s` in a computing step,
+and much later in a step that waits for the log or restores from it. In each of these steps it is not ready after
+`patience_s`.
 """
 
 from dataclasses import dataclass

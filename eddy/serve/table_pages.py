@@ -351,7 +351,7 @@ async def _sent(
 
 
 def _check_together(table: OpenTable, in_lines: bool, sought: Sought | None, search: Search | None) -> None:
-    """Raises: QueryError for parameters that exclude one another."""
+    """Refuse parameters of a request that exclude one another. Raises: QueryError."""
     name = table.table.name
     if in_lines and (sought or search):
         raise QueryError(

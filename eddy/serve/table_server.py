@@ -52,8 +52,8 @@ def served(
 ) -> Iterator[Served]:
     """Serve the tables and the named queries of an application within the block.
 
-    `tls` has the files of a certificate and its key, in PEM; `limits` bounds requests and live queries; `proxies` has
-    addresses and networks whose `X-Forwarded-For` names the client; the files of the folder `own_page` are at /page/.
+    `tls` has the files of a certificate and its key, in PEM. `limits` bounds requests and live queries. `proxies` has
+    addresses and networks whose `X-Forwarded-For` names the client. The files of the folder `own_page` are at /page/.
 
     Raises: ConnectorError, ConfigurationError if it cannot listen there; the errors of `Tables`.
     """

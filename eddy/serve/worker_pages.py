@@ -9,8 +9,8 @@
 
 The probes need no token, since clients such as Kubernetes cannot keep a secret. Such clients get the state and a
 reason. Only readers with the token see the error text, the parts without a finite answer, and the partitions for which
-windows wait; these do not affect health. On a server without a token, a page in a browser must not reach this server
-under a foreign name that resolves to this machine (DNS rebinding): the request has to name this machine.
+windows wait; these do not affect health. On a server without a token, a request has to name this machine. Otherwise a
+page in a browser could reach this server under a foreign name that resolves to this machine (DNS rebinding).
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -4,7 +4,7 @@ Readers never use objects of the worker's thread, such as the log's clients or t
 recorded last, which are immutable, and the plain numbers of `Statistics`.
 
 Reading the lag takes a call to the log, on Kafka over the network. The lag is read every few seconds, and less often if
-a call takes long: calls take at most a twentieth of the time, but one is made at least every half minute.
+a call takes long, so that calls take at most a twentieth of the time. It is read at least every half minute.
 """
 
 import time

@@ -35,9 +35,9 @@ def listens(port: int, timeout_s: float = 1.0) -> bool:
 def free_port() -> int:
     """Return a port that is free now.
 
-    It is below the range from which systems give ports to clients. A port of that range may be given to a client before
-    the server starts again on it; and a client that keeps connecting to such a port while no server listens may reach
-    itself.
+    The port is below the range from which systems give ports to clients. A port of that range may be given to a client
+    before the server starts again on it. A client that keeps connecting to such a port while no server listens may also
+    reach itself.
     """
     # By the system's random numbers, because two programs with the same seed would choose the same ports.
     while not is_free(port := random.SystemRandom().randrange(_LOWEST, _HIGHEST)):

@@ -8,7 +8,7 @@ cluster a request every second, until all requests of ten seconds were answered,
 answers only some requests. An outage begins with the third request in a row without an answer, because a busy broker
 may miss one.
 
-A client may lose its brokers for ever: a broker that has just started may answer with an empty list of brokers; the
+A client may lose its brokers for ever. A broker that has just started may answer with an empty list of brokers. The
 client then forgets all brokers and sends no more requests (librdkafka issue 5301). So a client that gets no answer,
 while brokers answer another client, is replaced.
 """

@@ -11,10 +11,10 @@ are returned together, so the next epoch commits both.
 Membership is static (`group.instance.id`): a restarted worker resumes its partitions at once, and a second worker with
 the same name is detected. A member sends no request to leave: others take over when its session ends.
 
-If the session of a client ends while the coordinator is away and the client is not polled, the client continues without
-its member id when the coordinator is back, and is fenced. So a fenced client asks which member has its name: it joins
-again, unless a later worker has the name. A client whose session has ended may also take its name back from a worker
-that has started since; that worker joins again, too.
+The session of a client may end while the coordinator is away and the client is not polled. When the coordinator is
+back, the client continues without its member id, and is fenced. So a fenced client asks which member has its name: it
+joins again, unless a later worker has the name. A client whose session has ended may also take its name back from a
+worker that has started since; that worker joins again, too.
 
 While no rebalance is under way, a broker ignores the topics that a static member without a member id asks for
 (KIP-345). So a client of the classic protocol asks for other topics only once it has a member id. If it did so earlier,

@@ -1,9 +1,9 @@
 """The assignment of partitions to members: the groups of one process, in memory.
 
 A group's generation increases whenever a member joins, leaves, is evicted, or rejoins under its name. The partitions
-are then reassigned by *range*: of a topic with n partitions, each of m sorted members gets n ÷ m consecutive
-partitions, and the first n mod m members get one more. So partition i of all topics with n partitions is assigned to
-the same member.
+are then reassigned by *range*: each of m sorted members gets n ÷ m consecutive partitions of a topic with n partitions,
+and the first n mod m members get one more. So partition i of all topics with n partitions is assigned to the same
+member.
 
 Invariant: at any moment a partition has at most one owner in the newest generation, and only a member that knows that
 generation passes `check`. Threads: callers hold the log's mutex.

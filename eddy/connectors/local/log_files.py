@@ -1,8 +1,8 @@
 """The files of the embedded log in its directory: one SQLite file, and a lock file for each group in use.
 
-Invariant: no file of another application is ever opened for writing. A directory is used only if it is absent, empty,
-or holds a log of this schema or an older one; the file's application id and schema version are read before any setting
-is written.
+Invariant: no file of another application is ever opened for writing. A directory is used only if it does not exist, is
+empty, or holds a log of this schema or an older one. The file's application id and schema version are read before any
+setting is written.
 
 A group's lock is `flock` on `<group>.lock`: the kernel drops it when its process ends. The file holds the owner's
 process id, only for an error message, and is never deleted. Every failure of SQLite becomes a `ConnectorError`, in

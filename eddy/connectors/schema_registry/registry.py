@@ -38,8 +38,8 @@ _SCALARS: dict[str, type] = {
 class SchemaRegistry:
     """A schema registry with Confluent's API at `url`; several URLs are separated by commas.
 
-    No request is sent before the first record: a serde registers its schema when it writes the first value to a topic,
-    and requests a schema when it reads the first record with the schema's id.
+    No request is sent before the first record. A serde registers its schema when it writes the first value to a topic.
+    It requests a schema when it reads the first record with the schema's id.
 
     Args:
         url: its address; `mock://name` is a registry in this process, for tests.
@@ -47,7 +47,7 @@ class SchemaRegistry:
         settings: further settings of confluent-kafka's `SchemaRegistryClient`, such as `{"ssl.ca.location": "ca.pem"}`.
             By default a request ends after 10 seconds and is repeated three times.
         ids_in_headers: whether the id of a schema is written into a header of the record, rather than before the data:
-            the GUID, in `__key_schema_id` or `__value_schema_id`. Both forms are read.
+            the GUID, in `__key_schema_id` or `__value_schema_id`. Records of either form are read.
     """
 
     url: str

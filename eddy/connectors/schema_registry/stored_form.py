@@ -74,9 +74,9 @@ def of_json(type: Any) -> StoredForm:
 
 
 def of_dicts(marks: bool) -> StoredForm:
-    """Return functions that store dicts, lists and scalars, with `marks` also tuples and `LOGICAL` types.
+    """Return functions that store dicts, lists and scalars as MessagePack.
 
-    They are stored as MessagePack.
+    With `marks` they also store tuples and values of the types `LOGICAL`.
     """
     if not marks:
         return StoredForm(_pack, _unpack, lambda value: _pack(_canonical(value)))

@@ -1,7 +1,7 @@
 """Sums and means, from their definitions: fractions that are rounded once.
 
-A worker also keeps the parts of which a result is made: the number of values, of floats, of Decimals, of NaNs and of
-infinities, and the exact sum as a numerator and a denominator. Floats that are whole numbers of 64 bits are ints.
+A worker also keeps the parts of a result: the numbers of values, floats, Decimals, NaNs and infinities, and the exact
+sum as a numerator and a denominator. Floats that are whole numbers of 64 bits are ints.
 """
 
 import math

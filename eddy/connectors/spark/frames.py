@@ -239,7 +239,7 @@ class Frames:
                 frame._jdf.queryExecution().logical().rdd().unpersist(False)  # private: PySpark has no way to drop one
 
     def lazy(self, frame: DataFrame) -> DataFrame:
-        """Return a frame that the first job which reads all its rows turns into a checkpoint."""
+        """Return a frame that becomes a checkpoint with the first job that reads all its rows."""
         with spark_errors():
             return frame.checkpoint(eager=False) if self._reliable else frame.localCheckpoint(eager=False)
 

@@ -75,7 +75,9 @@ def read_histories(
     empty: Empty = None,
     columns: Columns | None = None,
 ) -> dict[str, History]:
-    """Read the histories by topic. One job for each counts the rows. `empty` is the meaning of CSV's empty cells.
+    """Return the histories of sources in `files`, by topic. `empty` is the meaning of CSV's empty cells.
+
+    Spark runs one job for each history, which counts the rows.
 
     Raises: ConfigurationError; ConnectorError; DataError for CSV that cannot be read.
     """

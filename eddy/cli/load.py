@@ -136,7 +136,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _meant(error: AttributeError) -> str | None:
-    """The public name most like the missing one; Java's `mapValues` is compared as `map_values`."""
+    """Return the public name most like the missing one; Java's `mapValues` is compared as `map_values`."""
     words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", error.name or "").lower()
     names = {name.lower(): name for name in dir(error.obj) if not name.startswith("_")}
     return next((names[like] for like in difflib.get_close_matches(words, names, n=1, cutoff=0.75)), None)

@@ -43,7 +43,7 @@ def _member(context: click.Context, parameter: click.Parameter, name: str) -> st
 
 
 def _address(context: click.Context, parameter: click.Parameter, address: str | None) -> str | None:
-    """Where to serve HTTP."""
+    """Check the option for the address at which HTTP is served, and return it."""
     if address is None or is_address(address):
         return address
     raise click.BadParameter(f"'{address}' is not an address; PORT or HOST:PORT is needed, PORT from 0 to 65535.")

@@ -147,7 +147,7 @@ def _line(console: Console) -> Iterator[Status | None]:
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-    """Exit with 2 and one message for errors that eddy raises on purpose."""
+    """Within the block, end the command with status 2 and one message if eddy raises an error on purpose."""
     try:
         yield
     except EddyError as error:

@@ -118,7 +118,7 @@ def _with_offsets(log: Log, specs: Mapping[str, TopicSpec]) -> tuple[Mapping[str
 
 
 def _configs(context: click.Context, parameter: click.Parameter, pairs: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` as a dict."""
+    """Return pairs `KEY=VALUE` as a dict."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

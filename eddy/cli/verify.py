@@ -70,7 +70,7 @@ class _Report:
 
 @contextlib.contextmanager
 def _reporting(form: _Form) -> Iterator[_Report]:
-    """Yield a report. With `json`, an error is printed as a document, and then raised."""
+    """Yield a report that prints a verdict. With `json`, an error in the block is printed as a document, and raised."""
     report = _Report(form, sys.stdout)
     if form == "text":
         yield report

@@ -82,7 +82,7 @@ def _work(
     fail: Callable[[BaseException], None],
     ended: Callable[[], None],
 ) -> None:
-    """The worker's thread: make a worker, and let it step until `asked` is set. An error is passed to `fail`."""
+    """Make a worker, and let it step until `asked` is set: the code of the worker's thread. Errors go to `fail`."""
     try:
         with contextlib.ExitStack() as ends:
             ends.callback(ended)

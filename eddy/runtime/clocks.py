@@ -123,7 +123,7 @@ class Clocks:
         return self._moved
 
     def wall_ms(self) -> int:
-        """Now, in milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return round(self._wall() * 1000)
 
     def now(self) -> int:

@@ -42,9 +42,9 @@ class Holding:
         self.noted: Mapping[Place, str] = {}
 
     def begin(self, noted: Mapping[Place, str]) -> None:
-        """Start with other partitions, after some were assigned or revoked.
+        """Adopt the noted messages of the partitions that are owned now, after some were assigned or revoked.
 
-        `noted` are the topic's messages for the partitions of all workers.
+        `noted` has the messages of all partitions in the metadata topic, whichever worker owns them.
         """
         ours = {place: why for place, why in noted.items() if self._is_ours(*place)}
         known = self._circuit.holding

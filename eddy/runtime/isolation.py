@@ -28,7 +28,7 @@ record."""
 
 @dataclass(slots=True)
 class Part:
-    """Records to process together. Those in `left_out` are not processed; their positions are committed.
+    """Records to process together. The records in `left_out` are not processed, but their positions are committed.
 
     `suspect`: the part is the second half of a failed part. It has the cause if the first half succeeds.
     """

@@ -46,7 +46,7 @@ class KeyValueStore(Generic[K, V]):
         return {key: value for key, value in self.all().items() if low <= encode(key) <= high}
 
     def _rows(self) -> Iterable[tuple[K, V]]:
-        """The rows of the worker's partitions."""
+        """Return the rows of the partitions that the worker owns."""
         owned = self._owned()
         if isinstance(self._table, PartitionedMap):
             return self._table.items(owned)

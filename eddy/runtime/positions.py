@@ -43,7 +43,7 @@ class EpochEntry:
 
     @property
     def in_loops(self) -> int:
-        """The number of rows sent to internal topics and not read yet, plus overdue work, as these partitions count."""
+        """The number of rows sent to internal topics and not read, plus overdue work, as noted on these partitions."""
         return sum(count.under_way for count in self.counters.values())
 
     @property
@@ -298,7 +298,7 @@ class Positions:
         ]
 
     def moves(self, entry: EpochEntry) -> dict[TopicPartition, Position]:
-        """Return the positions that have a new offset or new counters, or that the group lacks: those to commit."""
+        """Return the positions to commit: with a new offset, with new counters, or missing in the group."""
         old = self.entry
         moved = {tp for tp, offset in entry.positions.items() if offset != old.positions.get(tp)}
         moved |= {tp for tp, count in entry.counters.items() if count != old.counters.get(tp)}

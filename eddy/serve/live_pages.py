@@ -298,7 +298,7 @@ class LivePages:
         return Response(status_code=204, headers=HEADERS)
 
     async def _publish(self) -> Publisher:
-        """Return the publisher. The first request makes it."""
+        """Return the publisher of open queries, which the first request makes."""
         if self.publisher is not None:
             return self.publisher
         return await asyncio.to_thread(self._made)

@@ -313,9 +313,9 @@ class Admin:
         return self._ask(what, lambda: self._with_leaders(request))
 
     def _with_leaders(self, request: Callable[[], T]) -> T:
-        """Return the answer to a request to partitions' leaders.
+        """Return the answer to a request that is sent to the leaders of partitions.
 
-        After a transient failure, look up the leaders anew.
+        After a transient failure the leaders are looked up anew, for the next request.
         """
         try:
             return request()

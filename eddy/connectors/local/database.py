@@ -146,7 +146,10 @@ class Database:
             self._news.notify_all()
 
     def version(self) -> Version:
-        """Return a version of the log. Two versions differ if the log may have changed between their calls."""
+        """Return a version of the log.
+
+        The versions of two calls differ if the log may have changed between the calls.
+        """
         elsewhere = self.rows("PRAGMA data_version")[0][0] if self._shared else 0
         return self._changes, elsewhere
 

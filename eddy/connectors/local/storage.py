@@ -64,7 +64,7 @@ class Storage(Database):
         return {name: TopicSpec(name, partitions, json.loads(configs)) for name, partitions, configs in rows}
 
     def spec(self, partition: TopicPartition) -> TopicSpec:
-        """The topic of a partition. Raises: ConnectorError if it does not exist."""
+        """Return the spec of a partition's topic. Raises: ConnectorError if the partition does not exist."""
         found = self.topics(partition.topic)
         if partition.topic not in found:
             raise self._missing(partition)

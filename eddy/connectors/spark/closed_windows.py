@@ -148,7 +148,7 @@ class _Closing:
     partitioner: Partitioner
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn batches with the columns `ROWS` into batches with the columns `_CLOSING`."""
+        """Yield each batch of rows, with further columns that tell whether the rows' windows are over (`_CLOSING`)."""
         schema = arrow_schema(_CLOSING)
         for batch in batches:
             keys = batch.column("k").to_pylist()

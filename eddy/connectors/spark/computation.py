@@ -250,7 +250,10 @@ class Computation:
 
     @functools.cached_property
     def known_rejections(self) -> Mapping[str, frozenset[tuple[int, int]]]:
-        """The records that a worker is known to have rejected, by topic: from its metadata and its dead letters."""
+        """Return (partition, offset) of the records that a worker has rejected, by topic.
+
+        They are found in the application's metadata and in its dead letters.
+        """
         found: dict[str, set[tuple[int, int]]] = {}
         for topic, partition, offset in self.application.metadata.left_out:
             found.setdefault(topic, set()).add((partition, offset))

@@ -44,7 +44,7 @@ class MomentsDue:
     tail: int
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn batches with the columns `FACTS` into batches with the columns `CLOSING`."""
+        """Yield each batch of facts, with further columns for the end of their windows (`CLOSING`)."""
         schema = arrow_schema(CLOSING)
         for batch in batches:
             homes = partitions_of(batch.column("k").to_pylist(), len(self.frontiers), self.partitioner, self.tail)

@@ -95,7 +95,7 @@ class _Tree:
 
 @dataclass(frozen=True)
 class _Expressions:
-    """A function of rows: it returns the values of expressions as tuples, or with `test` whether all are true."""
+    """Returns, for a row, the values of expressions as a tuple; with `test`, whether all values are true."""
 
     parameters: tuple[str, ...]
     columns: tuple[tuple[int, int] | None, ...]

@@ -166,7 +166,7 @@ class StepCompiler(WindowSteps, ABC):
         """Compute a recursion by nested time, or a block with its bindings."""
 
     def reduced(self, node: nodes.Reduce) -> None:
-        """Compile `reduce`: the rows that the author's function returns for all values of a key."""
+        """Compile `reduce`, whose rows the author's function returns for all values of a key."""
         self._of_groups(node, ReducedValues(own(node.function)))
 
     def first_values(self, node: nodes.TopK) -> None:

@@ -67,7 +67,7 @@ class GraphFunction:
     compute: "Callable[..., GraphResults]"
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Turn the rows of the inputs into `MADE` rows. Raises: DataError."""
+        """Yield the results for all rows of the inputs, as batches with the columns `MADE`. Raises: DataError."""
         inputs: list[Counter[Row]] = [Counter() for _ in self.reads]
         for arrived in batches:
             for rows, (name, key, value) in zip(inputs, self.reads, strict=True):
@@ -224,7 +224,7 @@ class Reaching:
         ties: Mapping[Row, Counter[tuple[Any, Any]]],
         graph: Mapping[Any, Mapping[Any, tuple[Any, Any, Any, int]]],
     ) -> None:
-        """Add the states of the graph: ranks, roots and links."""
+        """Add the states of the graph, which are ranks, roots and links, to `results`."""
         name, node = self.name, self.node
         cell_serde = Tuple(Native, node, Native, Native)
         results.states[name] = [

@@ -182,9 +182,9 @@ def _check_rows(topic: str, paths: list[str], rows: list[Row]) -> None:
 
 
 def _counted(frames: Frames, topic: str, read: Collection[FileRows]) -> list[Row]:
-    """Return, for each non-empty file, the numbers of rows, of rows without a time and of wrong rows, and a hash.
+    """Count the rows of each file that has some: all rows, rows without a time, and rows that are no records.
 
-    The hash of the rows does not depend on their order.
+    Returns these numbers with a hash of the rows, which does not depend on their order.
     """
     each = [
         part.frame.select(

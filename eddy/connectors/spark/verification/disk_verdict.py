@@ -32,7 +32,7 @@ class StoreVerdict:
 
 @dataclass(frozen=True, slots=True)
 class DiskVerdict:
-    """All stores of an application in one folder."""
+    """The verdict about all stores of an application in one folder."""
 
     application: str
     stores: list[StoreVerdict]

@@ -53,7 +53,10 @@ def weight_by_key(batch: Batch, where: str) -> dict[Any, int]:
 
 
 def add_counts(table: Table[Any, int], deltas: dict[Any, int]) -> tuple[Mapping[Any, int | None], list[int | None]]:
-    """Add `deltas` to the counts in `table`. Returns the new and the old counts, with None for 0."""
+    """Add `deltas` to the counts in `table`. Returns two values: the new count of each key, and the old counts.
+
+    None stands for a count of 0. The old counts are in the order of the keys in `deltas`.
+    """
     olds = table.get_many(list(deltas))
     if olds.count(None) == len(olds) and 0 not in deltas.values():
         table.put_many(deltas, olds)
@@ -163,7 +166,7 @@ class Aggregate(Keyed):
     def _folded_apart(self, batch: Batch, indexes: Iterable[int], groups: dict[Any, Any]) -> dict[int, Exception]:
         """Fold the rows at `indexes`, in this order. Returns the errors of those that cannot be folded, by index.
 
-        The groups that the changelog would not accept are folded once more, without the rows that make them too large.
+        A group that is too large for the changelog is folded once more, without the rows that make the group too large.
         """
         indexes, begun, errors = list(indexes), dict(groups), dict[int, Exception]()
         for index in indexes:
@@ -194,7 +197,10 @@ class Aggregate(Keyed):
         return old if kept is None else literal_eval(kept.body)
 
     def _shown(self, aside: Aside, key: Any, value: Any) -> Any:
-        """Return the value for the table; None if the table cannot write it, and then `aside` stores it."""
+        """Return the value to write to the table.
+
+        If the table cannot write `value`, `aside` stores the value and withholds the key, and None is returned.
+        """
         error = None if value is None else refused(self.table.spec, (key, value))
         if error is None:
             aside.release(key)
@@ -206,7 +212,10 @@ class Aggregate(Keyed):
 
     @property
     def tells_failures(self) -> bool:
-        """True for facts only, because retractable rows are folded in another order than they arrived."""
+        """Whether `failures` can find the failing rows: only if rows are facts.
+
+        Retractable rows are folded in another order than they arrived in.
+        """
         return self.counts is None
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
@@ -246,7 +255,7 @@ class Aggregate(Keyed):
 
 
 def check_new(name: str, new: Any, old: Any, key: Any) -> None:
-    """Refuse a function that has changed its argument. Raises: DataError."""
+    """Raise DataError if a function returned the list or dict that it was given, which it may have changed."""
     if new is old and isinstance(new, _MUTABLE):
         raise DataError(
             f"aggregate '{name}': the function changed its argument in place at key {key!r}; "

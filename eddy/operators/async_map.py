@@ -21,7 +21,11 @@ CallOrder = Literal["key", "input", "none"]
 
 
 class CallLimits(NamedTuple):
-    """The most calls at a time, their order, the seconds that a call may take, and the retries of a failed call."""
+    """The limits of a step's calls.
+
+    They are the most calls at a time, the order of the calls, the seconds that a call may take, and the retries of a
+    failed call.
+    """
 
     at_most: int
     order: CallOrder
@@ -30,7 +34,7 @@ class CallLimits(NamedTuple):
 
 
 class EndedCall(NamedTuple):
-    """The row that was passed to a call, and the row that the call returned, or the error of its last try."""
+    """A call that has ended: the row passed to it, and the row that it returned or the error of its last try."""
 
     row: Row
     made: Row | None
@@ -41,7 +45,8 @@ class AsyncMap(RowWise):
     """Input: rows of (K, V). Output: for each row, the row that its call of `function(key, value, record)` has
     returned.
 
-    `ended` has the calls of a record in the order of its rows; the worker adds and drops them between epochs.
+    `ended` has the calls for each record, by its place, in the order of the record's rows. The worker adds and removes
+    the calls between epochs.
     """
 
     def __init__(

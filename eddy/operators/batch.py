@@ -3,7 +3,7 @@
 The three kinds of collection give a batch its meaning:
 
     KStream     weight > 0    this happened, weight times
-    KTable      -1 then +1    the row of a key is replaced; at most one of each a key
+    KTable      -1 then +1    the row of a key is replaced: at most one -1 and one +1 a key
     Relation    any weight    the row's weight rises or falls by that much
 
 `time` is the latest event time in the batch, in milliseconds. Some columns have an entry for each row, or are None:
@@ -51,7 +51,7 @@ Place = tuple[str, int, int]
 
 
 class PlacedTime(int):
-    """The event time of a source partition just after a record was read, and the place of this record."""
+    """The event time of a source partition just after a record was read, and where this record is in the source."""
 
     place: Place
 
@@ -101,7 +101,7 @@ class Batch:
         return cls(list(zset), list(zset.values()), time)
 
     def select(self, mask: Sequence[Any]) -> "Batch":
-        """The rows for which `mask` is true."""
+        """Return the batch with only the rows for which `mask` is true."""
         return Batch(
             list(compress(self.rows, mask)),
             list(compress(self.weights, mask)),
@@ -129,7 +129,7 @@ class Batch:
         )
 
     def with_rows(self, rows: list[Row]) -> "Batch":
-        """Return the batch with each row replaced by the one of `rows` at its index; all other columns are the same."""
+        """Return the batch with `rows` in place of its rows, one by one; all other columns are the same."""
         return Batch(rows, self.weights, self.time, self.times, self.headers, self.places, self.event_times)
 
     def without_places(self) -> "Batch":
@@ -143,7 +143,10 @@ class Batch:
         return Batch(self.rows, self.weights, self.time, self.times, self.headers, None, event_times)
 
     def spread(self, many: Sequence[Sequence[Row]]) -> "Batch":
-        """Return the batch with each row replaced by the rows of `many` at its index, with its weight and time."""
+        """Return the batch with the row at each index replaced by the rows at this index of `many`.
+
+        Each new row has the weight and the time of the row that it replaces.
+        """
         counts = list(map(len, many))
 
         def column(values: list[Any]) -> list[Any]:
@@ -168,11 +171,11 @@ class Batch:
         return [()] * len(self.rows) if self.headers is None else self.headers
 
     def places_of_rows(self) -> list[Place | None]:
-        """The place of each row, None where it is not known."""
+        """Return the topic, partition and offset of each row's record; None where they are not known."""
         return [None] * len(self.rows) if self.places is None else self.places
 
     def event_times_of_rows(self) -> list[int | None]:
-        """The event time of each row's source partition, None where it is not known."""
+        """Return the event time of the source partition of each row; None where it is not known."""
         return [None] * len(self.rows) if self.event_times is None else self.event_times
 
     def consolidated(self, where: str) -> "Batch":
@@ -194,7 +197,7 @@ class Batch:
         return self
 
     def _counted(self, where: str) -> "Batch":
-        """Consolidate rows with the same value and weight: count their keys, without a hash of each row."""
+        """Merge equal rows if all rows have the same value and weight: only the keys are counted and hashed."""
         value, weight = self.rows[0][1], self.weights[0]
         try:
             hash(value)
@@ -273,7 +276,7 @@ def consolidate(rows: Sequence[Row], weights: Sequence[int], where: str) -> ZSet
 
 
 def _have_one_value(rows: Sequence[Row], weights: Sequence[int]) -> bool:
-    """Whether all rows are pairs that share one object as their value, and have the same weight, not 0.
+    """Return whether all rows are pairs with the same value object, and have the same weight, which is not 0.
 
     Such rows are equal if their keys are equal. Cost: 0.1 µs a row; next to nothing if the first rows differ.
     """
@@ -333,9 +336,10 @@ _MOST_EQUAL = 10_000_000
 
 
 def repeated(row: Row, weight: int, where: str) -> range:
-    """Return a range to loop over once for each of `weight` equal rows, for functions that take one row at a time.
+    """Return a range that has |weight| items, to call a function once for each of several equal rows.
 
-    Raises: DataError if there are too many equal rows, as paths of a graph that multiply with each fork.
+    Raises: DataError if there are too many equal rows, such as the paths of a graph, whose number multiplies at each
+    fork.
     """
     if abs(weight) > _MOST_EQUAL:
         raise DataError(

@@ -9,7 +9,10 @@ __all__ = ["Bound", "Words", "columns_of"]
 
 
 class Words(NamedTuple):
-    """Texts for errors of a recursion not written as `recursively(…)`, such as in SQL: where it is, and the advice."""
+    """Texts for the errors of a recursion that was written otherwise than as `recursively(…)`, such as in SQL.
+
+    The texts say where the recursion is, and what to do about the error.
+    """
 
     where: str
     advice: str
@@ -19,16 +22,16 @@ class Words(NamedTuple):
 class Bound:
     """The bound of a recursion. `depth` counts the applications of op that led to a row.
 
-    With `max_depth` the recursion stops at that depth, and the stop is part of the answer. Otherwise `on_limit` says
-    how a recursion is treated that reaches `limit`:
+    With `max_depth` the recursion stops at that depth, and the answer has the rows up to it. Otherwise `on_limit` says
+    what happens when the recursion reaches `limit`:
 
     - `hold`: hold the rows without a finite answer;
     - `error`, for streams: reject the record;
     - `return` and `dead-letter`: stop as `max_depth` does, and report the rows that were cut;
     - `rows`, only in nested time: stop, and report the rows that were cut as rows of errors.
 
-    By waves, and with `hold`, `limit` counts stale steps (`operators/waves/survey.py`), otherwise iterations. With
-    `stops` the worker ends if rows are held and no unread input could mend them.
+    `limit` counts iterations. Only in a recursion by waves with `hold` it counts stale steps on a path instead
+    (`operators/waves/survey.py`). With `stops` the worker ends if rows are held and no unread input could change that.
     """
 
     max_depth: int | None = None
@@ -47,11 +50,11 @@ class Bound:
         return cls(max_depth, limit, said, stops=on_limit == "stop")
 
     def where(self, name: str) -> str:
-        """The name of the recursion `name` in errors."""
+        """Return the text by which errors name the recursion `name`."""
         return self.words.where if self.words else f"recursively '{name}'"
 
     def subject(self, name: str, row: Row) -> str:
-        """The name of a row of the recursion `name` in errors."""
+        """Return the text by which errors name a row of the recursion `name`."""
         return f"{self.where(name)}: {f'row {columns_of(row)}' if self.words else f'key {row[0]!r}'}"
 
     def advice(self, otherwise: str) -> str:

@@ -1,10 +1,10 @@
-"""A function of all values of a key that can be computed separately for each chain of values, as SQL's SESSION.
+"""Applies a function to all values of a key that can be applied separately to each chain, as SQL's SESSION.
 
     place          a whole number for each value, such as its timestamp
     chain          values whose places follow one another at distances below `gap`
     f(A + B)  =    f(A) + f(B)        if A and B have no chain in common
 
-So after a change only the chains near it are computed again, not all values of its key.
+So after a change of a value only the chains near this value are computed again, not all values of its key.
 """
 
 import math
@@ -25,7 +25,10 @@ _Stretch = tuple[Any, int, int]
 
 
 def order_by_place(chains: Chains, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:
-    """Return the function by which an arrangement sorts: by place, then by bytes; values in no chain first."""
+    """Return the function that makes the sort key of an arrangement's values: the place, then the bytes.
+
+    Values in no chain come first.
+    """
 
     def position(value: Any) -> tuple[float, bytes]:
         place = chains.place(value)
@@ -68,7 +71,10 @@ class ChainedReduce(Reduce):
         return dict(self.arrangement.between(key, (first,), (last + 1,))) or None
 
     def _stretches(self, delta: ZSet) -> Iterator[_Stretch]:
-        """Yield the chains that contain a value of the delta, where values before and after the delta count."""
+        """Yield (key, first place, last place) of each chain that contains a changed value.
+
+        The chains are found among the values before the delta and the values after it, taken together.
+        """
         places: dict[Any, set[int]] = {}
         for key, value in delta:
             place = self._chains.place(value)
@@ -83,10 +89,10 @@ class ChainedReduce(Reduce):
                 yield key, first, last
 
     def _reached(self, place: int, there: Iterator[int], changed: list[int] | None = None) -> int:
-        """Return the other end of the chain that begins at `place`, through the places of `there` and `changed`.
+        """Return the other end of the chain that begins at `place`, among the stored and the changed places.
 
-        `there` yields stored places, `changed` has the changed places, the next one last. The places of the chain are
-        removed from `changed`.
+        `there` yields the stored places in order. `changed` has the changed places, of which the next one is the last
+        item. The places that belong to the chain are removed from `changed`.
         """
         gap, found = self._chains.gap, next(there, None)
         while True:

@@ -7,7 +7,7 @@ __all__ = ["Chains"]
 
 
 class Chains(NamedTuple):
-    """Divides values into chains. `place` returns the place of a value, a whole number; None if it is in no chain."""
+    """Divides values into chains. `place` returns a whole number for a value, or None if it is in no chain."""
 
     place: Callable[[Any], int | None]
     gap: int

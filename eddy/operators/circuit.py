@@ -50,7 +50,8 @@ Recursive = Waves | FactWaves | Fixpoint
 class Output(Operator):
     """A sink: collects the epoch's batches until the worker sends them.
 
-    `aside` gets the values that the sink cannot write; it is None if the source records of such values are rejected.
+    `aside` stores the values that the sink cannot write. It is None if a value that cannot be written leads to the
+    rejection of its source record.
     """
 
     def __init__(self, name: str, aside: Aside | None = None) -> None:
@@ -88,13 +89,13 @@ class StepCost(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The operator whose step has raised, and its inputs."""
+    """The operator whose step has raised an exception, and the inputs of this step."""
 
     operator: Operator
     inputs: Sequence[Batch]
 
     def rows(self) -> dict[int, DataError]:
-        """Return the errors of the failing rows, by the row's index in the operator's first input."""
+        """Return the errors of the rows on which the operator fails, by their index in the operator's first input."""
         try:
             found = self.operator.failures(*self.inputs)
         except Exception:  # a key cannot be hashed or encoded, so no author's function was called
@@ -115,8 +116,8 @@ class Circuit:
     """Operators in topological order over numbered slots. `inputs` has the slot of each source's rows, by topic.
 
     `max_cells` bounds the number of cells that all states have in memory between epochs. `failed` is the operator that
-    raised in the last `step`, with its inputs; None if no operator raised. `holding` has the number of partitions of
-    each operator that may hold rows, by name. `clock` returns seconds, for `costs`.
+    raised in the last `step`, with its inputs; None if no operator raised. `holding` has the operators that may hold
+    rows: name -> number of partitions. `clock` returns seconds, for `costs`.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class Circuit:
 
     @property
     def unsettled(self) -> bool:
-        """Whether an operator needs an epoch without input once no row is in flight between workers."""
+        """Whether an operator has work in an epoch without input, once no row is in flight between workers."""
         return any(unguarded(operator).wakes_at() is Wake.AT_REST for operator in self._wakers)
 
     def step(self, inputs: Mapping[str, Batch], context: Context = OUTSIDE, settling: bool = False) -> None:
@@ -223,9 +224,10 @@ class Circuit:
             self.rollback()
 
     def be_careful(self, place: str) -> bool:
-        """Let the recursion with this state or topic check the size of each of its rows from now on.
+        """Make a recursion check the size of each of its rows from now on.
 
-        Returns False if there is no such recursion, or if it checks each row already.
+        `place` is a state or a topic of the recursion. Returns False if no recursion has this state or topic, or if the
+        recursion checks each row already.
         """
         for loop in self.recursions.values():
             places = {state.spec.name for state in loop.states()}
@@ -236,31 +238,34 @@ class Circuit:
         return False
 
     def _wakes(self, operator: Operator, context: Context, settling: bool = False) -> bool:
-        """Whether this epoch has to step the operator even if it has no input."""
+        """Return whether this epoch has to step the operator even if the operator has no input."""
         wake = unguarded(operator).wakes_at()
         return wake is not None and (wake.reached(context) or (settling and wake is Wake.AT_REST))
 
     @property
     def may_set_aside(self) -> bool:
-        """Whether the last `step`, or the commit after it, may have failed at an operator that can set rows aside."""
+        """Whether an error of the last step or commit may come from an operator that can set rows aside."""
         return bool(self.asides) and (self.failed is None or isinstance(self.failed.operator, Guarded | Recursive))
 
     def due(self, context: Context = OUTSIDE) -> bool:
-        """Whether an epoch with this context has work even without input.
+        """Return whether an epoch with this context has work even without input.
 
-        Such work is constants to send, tries owed by recursions in nested time, or a deadline that has passed.
+        Such work is constants to send, a recursion in nested time to try again, or a deadline that has passed.
         """
         return any(self._wakes(operator, context) for operator in self._wakers)
 
     @property
     def next_tick(self) -> int | None:
-        """The first wall-clock time, in milliseconds, for which an operator waits; None if no operator waits so."""
+        """The first wall-clock time, in milliseconds, that an operator waits for; None if there is none."""
         wakes = (unguarded(operator).wakes_at() for operator in self._wakers)
         return min((wake.at_ms for wake in wakes if isinstance(wake, Tick | TickOrWatermark)), default=None)
 
     @property
     def left_due(self) -> set[tuple[int, int]]:
-        """The partitions with due work that the epoch has left: pairs (number of partitions of a topic, partition)."""
+        """The partitions in which the epoch has not finished the work that is due.
+
+        The items are pairs (number of partitions of a topic, partition).
+        """
         return {(_partitions(op), p) for op in map(unguarded, self._wakers) for p in op.left_due}
 
     @property
@@ -270,11 +275,14 @@ class Circuit:
 
     @property
     def owed_moves(self) -> dict[str, int]:
-        """The increase of the number of owed tries in the running epoch, by loop; see `nested/outermost.py`."""
+        """By how much the running epoch has raised the number of tries that each loop owes, by the loop's name.
+
+        See `nested/outermost.py`.
+        """
         return {loop.name: loop.queue.moved for loop in self._loops if loop.queue.moved}
 
     def changes(self) -> dict[str, Changes]:
-        """The changed rows of the epoch, by state.
+        """Return the changed rows of the epoch, by state.
 
         Raises: DataError if a key or value does not fit the serde of its state.
         """
@@ -307,7 +315,10 @@ class Circuit:
         self._fit()
 
     def _fit(self) -> None:
-        """Let the largest state drop cells until all states together have at most `max_cells`, or it can drop none."""
+        """Drop cells from memory until all states together have at most `max_cells`.
+
+        The largest state drops cells first. The method ends early if that state can drop none.
+        """
         if self.max_cells is None:
             return
         states: list[State] = [*self.states.values(), *self.global_tables.values()]
@@ -344,7 +355,7 @@ class Circuit:
             processor.forget()
 
     def recall(self, memories: Mapping[Located, KeptRow]) -> None:
-        """Load the rows set aside and the withheld keys of the owned partitions."""
+        """Load the rows set aside and the withheld keys of the owned partitions into the operators' memory."""
         owns = self.ownership.owns
         for aside in self.asides:
             mine = [m for m in memories.items() if m[0].step == aside.step and owns(m[0].partition, m[0].partitions)]
@@ -360,7 +371,7 @@ class Circuit:
         return {op.name: op.dropped for op in self._keyed if op.dropped}
 
     def late(self) -> dict[str, int]:
-        """Return how many windows of the current epoch's records had ended already, by step."""
+        """Return for each step how many windows, of the current epoch's records, had already ended."""
         late: Counter[str] = Counter()
         for op in self._keyed:
             late[op.name] += op.late

@@ -24,7 +24,7 @@ class Constant(Operator):
         self._done = self.sent_now = False
 
     def wakes_at(self) -> Wake | None:
-        """Return `AT_ONCE` if this worker still has to compare its rows with the sent ones, else None."""
+        """Return `AT_ONCE` if the topology's rows were not compared with the sent rows yet, else None."""
         return None if self._done or self.gate.shared else Wake.AT_ONCE
 
     def states(self) -> Sequence[State]:
@@ -48,5 +48,5 @@ class Constant(Operator):
         self.gate.outbox = []
 
     def forget(self) -> None:
-        """Compare the rows with the sent ones again, after a rollback or a change of ownership."""
+        """Have the rows compared with the sent rows again, after a rollback or a change of ownership."""
         self._done = self.sent_now = False

@@ -27,8 +27,9 @@ EventTimes = Mapping[tuple[str, int], int]
 class TimesRead(NamedTuple):
     """The timestamps of the records that an epoch has read from a source partition, without rejected records.
 
-    They are in the order of offsets. `before` is the event time before these records; -1 if the partition had none.
-    When a partition is idle, the worker advances its event time by adding a timestamp of its own, with the offset -1.
+    The timestamps are in the order of offsets. `before` is the partition's event time before these records; -1 if it
+    had none. When a partition is idle, the worker itself adds a timestamp with the offset -1, which advances the event
+    time.
     """
 
     before: int
@@ -70,9 +71,9 @@ OUTSIDE = Context()
 
 
 class Wake(Enum):
-    """The moment at which an operator needs a step without input.
+    """A moment at which an operator is stepped without input, if neither clock decides it.
 
-    `AT_ONCE`: in the next epoch, also without any input. `AT_REST`: when no row is in flight between workers.
+    `AT_ONCE`: in the next epoch. `AT_REST`: when no row is in flight between workers.
     """
 
     AT_ONCE = "at once"
@@ -109,7 +110,7 @@ class Watermark(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Each epoch with records of these sources, even if no record reaches the operator."""
+    """The moment of each epoch that has records of these sources, even if none of the records reaches the operator."""
 
     sources: frozenset[str]
 

@@ -1,4 +1,4 @@
-"""Detects that a loop by nested time never ends, and has its error; unlike the modules of `waves/`, it holds no rows.
+"""Detects that a loop by nested time never ends, and defines the error for it; no rows are held here.
 
 Recursions by waves share only `path_text` and `FIRST_LOOK`.
 """
@@ -17,8 +17,8 @@ FIRST_LOOK = 64
 class EndlessError(LoopLimitError):
     """The error of a recursion by nested time that has met a bound.
 
-    `rows` were new in the last iteration. `of_work`: with a larger budget the recursion might end. `is_sure`: the same
-    input meets the bound again on any machine.
+    `rows` are the rows that were new in the last iteration. `of_work`: the bound was one of rows or seconds, so with a
+    larger budget the recursion might end. `is_sure`: on any machine the same input meets the bound again.
     """
 
     def __init__(self, message: str, rows: Sequence[Row], of_work: bool = False, is_sure: bool = False) -> None:
@@ -30,9 +30,9 @@ class EndlessError(LoopLimitError):
 class Repetition:
     """Detects that the bindings of a loop have the same rows as in an earlier iteration, so that the loop never ends.
 
-    After iteration `quiet_from` there are no differences of earlier epochs, so this epoch's differences are all changes
-    of the bindings. The rows at an iteration that is a power of two are compared with the rows at each later iteration,
-    up to the next power of two.
+    Earlier epochs have no differences after iteration `quiet_from`. From there on, the differences of this epoch are
+    all changes of the bindings. The rows at an iteration that is a power of two are compared with the rows at each
+    later iteration, up to the next power of two.
 
     Source: Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
     """
@@ -43,9 +43,9 @@ class Repetition:
         self._bindings = bindings
 
     def met(self, iteration: int, made: Sequence[Batch]) -> bool:
-        """Add the changes of the bindings in an iteration, in which at least one binding has changed.
+        """Add an iteration's changes of the bindings. Returns whether the rows repeat those of an earlier iteration.
 
-        Returns whether the rows are the same as in the iteration with which they are compared.
+        At least one binding has changed in the iteration.
         """
         if iteration <= self._quiet_from:
             return False

@@ -4,8 +4,8 @@ A worker is one circuit over all the partitions that it owns, so most rows remai
 another worker owns are sent, through a topic, and enter that worker's circuit at the same step. They are deltas with
 weights, so their order across partitions does not matter.
 
-Invariant: rows from one partition to another keep their order, whichever workers own the two and whether the rows
-remain in memory or use the topic. So the values of a key keep their order, and no retraction precedes its row.
+Invariant: rows from one partition to another keep their order, whichever workers own the two partitions, and whether
+the rows remain in memory or use the topic. So the values of a key keep their order, and no retraction precedes its row.
 Therefore rows of owned partitions, too, use the topic while it still has earlier rows of their partition. Such a
 partition is *draining*.
 """
@@ -121,7 +121,8 @@ class Outgoing(NamedTuple):
 class Gate:
     """Splits batches: rows of owned partitions continue in this worker, all other rows are sent.
 
-    `max_row_bytes`: larger rows are refused; None is no limit. `refusals` is asked for records of the topic.
+    Rows of more than `max_row_bytes` bytes are refused; None is no limit. `refusals` returns the errors of records that
+    the topic does not accept.
     """
 
     def __init__(
@@ -164,8 +165,9 @@ class Gate:
         return batch.select(mine)
 
     def refusals(self, batch: Batch) -> Mapping[int, Exception]:
-        """The rows that the topic does not accept, with room for what an epoch adds to them. The serdes have to accept
-        the rows.
+        """Return the errors of the rows that the topic does not accept, by the row's index.
+
+        The bytes that an epoch adds to a row are counted, too. The serdes have to accept the rows.
         """
         keys, room = [self.key.encode(key) for key in keys_of(batch.rows)], bytes(OVERHEAD)
         values = [room if value is None else room + self.value.encode(value) for _, value in batch.rows]
@@ -188,7 +190,7 @@ class Gate:
 
     @property
     def term(self) -> int:
-        """The number of the current ownership: it grows with each change, on any worker."""
+        """A number that grows whenever partitions change owners, on any worker."""
         return self._ownership.term
 
     def mine(self, rows: list[Row]) -> list[Row]:
@@ -200,7 +202,7 @@ class Gate:
         return [row for row, home in zip(rows, homes, strict=True) if owns(home, count)]
 
     def spill(self, batch: Batch, iteration: int) -> None:
-        """Send every row, also of owned partitions, because the epoch's budget is spent."""
+        """Send every row through the topic, also rows of owned partitions, because the epoch's budget is spent."""
         self.outbox.append(Outgoing(batch, self.homes(batch), iteration))
 
     def encode(self, row: Row) -> bytes:
@@ -215,7 +217,7 @@ class Gate:
         return self.homes_of(batch.rows)
 
     def homes_of(self, rows: Sequence[Row]) -> list[int]:
-        """Return the partition of each row, without a batch."""
+        """Return the partition of each row. Here the rows are not in a batch."""
         if self.partitions == 1:
             return [0] * len(rows)
         keys = list(keys_of(rows))
@@ -231,11 +233,11 @@ class Gate:
 class Exchange(Keyed):
     """Input: local rows and received rows. Output: the rows of keys that this worker owns.
 
-    An epoch's rows are sent consolidated, unless they are `facts`. So no row is retracted at the other worker before it
-    was inserted there, whatever part of the rows that worker reads first. With `needs_keys`, rows without a key are
-    dropped. Inside a recursion rows are processed by depth: received rows wait in `later` until the recursion reaches
-    their depth. `times` is for a later step that assigns windows: each row carries the event time of its source
-    partition, and with "placed" also the place of its record.
+    The rows that an epoch sends are consolidated, unless they are `facts`. So the receiving worker never gets a
+    retraction before the row itself, whatever part of the rows it reads first. With `needs_keys`, rows without a key
+    are dropped. Inside a recursion rows are processed by depth: received rows wait in `later` until the recursion
+    reaches their depth. `times` says what each row carries for a later step that assigns windows: the event time of its
+    source partition, and with "placed" also the place of its record.
     """
 
     def __init__(
@@ -275,7 +277,7 @@ class Exchange(Keyed):
         self.gate.outbox = []
 
     def explore(self, *inputs: Batch) -> Batch:
-        """Return all rows that pass the exchange, also rows of other owners."""
+        """Return all rows that pass the exchange, including rows whose keys other workers own."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:

@@ -25,7 +25,7 @@ __all__ = ["ExpiringTable", "Expiry"]
 
 
 class Expiry(NamedTuple):
-    """The moment at which rows expire: `after_ms` after their record's timestamp, by a clock.
+    """Says when rows expire: `after_ms` milliseconds after the timestamp of their record, by a clock.
 
     `source` is the topic whose event time is the clock; empty for the wall clock.
     """
@@ -35,7 +35,7 @@ class Expiry(NamedTuple):
     source: str = ""
 
     def deadline(self, timestamp: int) -> int:
-        """The first moment at which a row with this timestamp has expired."""
+        """Return the first moment at which a row with this timestamp has expired."""
         return min(max(timestamp + self.after_ms, 0), MOST_MS)
 
 

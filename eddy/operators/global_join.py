@@ -1,4 +1,4 @@
-"""A join of records with a table that every worker has whole: records stay in their partitions."""
+"""Joins records with a table that every worker has whole, so that records stay in their partitions."""
 
 from collections.abc import Callable, Iterable
 from itertools import compress

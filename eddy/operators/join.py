@@ -2,16 +2,18 @@
 
     Δ(L ⋈ R)  =  ΔL ⋈ R  +  L ⋈ ΔR  ±  ΔL ⋈ ΔR
 
-The last term depends on when the two sides apply their deltas. An *eager* state contains its delta when the join runs.
-A *deferred* state (a recursion's own side) does not. With two eager sides the other terms count ΔL ⋈ ΔR twice, so it is
-subtracted. With one eager side they count it once. With none they lack it, so it is added.
+The sign of the last term depends on when the two states apply their deltas. An *eager* state already contains its delta
+when the join runs. A *deferred* state (the state of a recursion's own rows) does not contain it yet. With two eager
+states the first two terms count ΔL ⋈ ΔR twice, so it is subtracted. With one eager state they count it once, so the
+last term is left out. With two deferred states they do not count it, so it is added.
 
 A row without a key matches nothing: no table and no arrangement has such rows, and ΔL ⋈ ΔR leaves them out.
 
 Inside a recursion that counts depth, the deferred side's values are (iteration, value) pairs, and rows of L ⋈ ΔR of
 an iteration wait until the recursion reaches it.
 
-Outside of recursions a merged row has the headers of the row in a delta, and of the left one if both are in deltas.
+Outside of recursions a merged row has the headers of the row that came in a delta. If both of its rows came in deltas,
+it has the headers of the left one.
 
 Source: Budiu et al., "DBSP: Automatic Incremental View Maintenance", VLDB 2023, on bilinear operators.
 """
@@ -82,7 +84,7 @@ class Join(Operator):
         return self._right
 
     def explore(self, left: Batch, right: Bags | None = None, aside: Aside | None = None) -> Batch:  # type: ignore[override]
-        """Return the matches of rows on the left with `right`, or if that is None with the state on the right.
+        """Return the matches of the rows `left` with `right`, or if `right` is None with the state on the right.
 
         Pairs that are set aside, and pairs on which `merge` raises, make no row.
         """
@@ -131,7 +133,7 @@ class Join(Operator):
         return Batch(rows, weights, max(left.time, right.time))
 
     def _postpone(self, right: Batch, merge: Merge) -> None:
-        """Put L ⋈ ΔR into `later`, by the iteration of the row on the left."""
+        """Put the matches of left rows in the state with `right` into `later`, by the left row's iteration."""
         found: dict[int, tuple[list[Row], list[int]]] = {}
         bags = self._left.get_many(list(keys_of(right.rows)))
         for (key, value), weight, bag in zip(right.rows, right.weights, bags, strict=True):
@@ -143,7 +145,7 @@ class Join(Operator):
 
 
 class _Headed(NamedTuple):
-    """A value, or a merged row, with the headers of the delta's row."""
+    """A value, or a merged row, together with the headers of the row that came in a delta."""
 
     body: Any
     headers: Any
@@ -287,7 +289,7 @@ class StreamTableJoin(Keyed, RowWise):
         return Batch(rows, [1] * len(rows), left.time)
 
     def _others(self, keys: list[Any]) -> list[Any]:
-        """Return the table's value for each of `keys`; None for the key None."""
+        """Return the table's value for each of `keys`; None for a key that is None or not in the table."""
         if not self._left or None not in keys:
             return self._table.get_many(keys)
         found = iter(self._table.get_many([key for key in keys if key is not None]))
@@ -295,7 +297,10 @@ class StreamTableJoin(Keyed, RowWise):
 
 
 def _values(bags: Bags, batch: Batch) -> list[Any]:
-    """Look up the value of each row's key, in bags of at most one value; None for a key without a value."""
+    """Return the value of each row's key; None for a key without a value.
+
+    `bags` have at most one value a key.
+    """
     found = bags.get_many(list(keys_of(batch.rows)))
     return [next((value for value, _ in pairs_of(bag)), None) for bag in found]
 
@@ -368,7 +373,7 @@ _Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:
-    """Return the values of `keys` before the epoch, given their values `news` after it and the epoch's `delta`."""
+    """Return the values of `keys` before the epoch. Their values after the epoch are `news`, its delta is `delta`."""
     olds: dict[Any, Any] = dict.fromkeys(keys_of(delta.rows))
     for (key, value), weight in zip(delta.rows, delta.weights, strict=True):
         if weight < 0:

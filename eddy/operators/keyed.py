@@ -35,9 +35,10 @@ def keyed_rows(rows: Mapping[Row, int]) -> Mapping[Row, int]:
 
 
 class Keyed(Operator):
-    """An operator that drops rows. `dropped` counts the inserted rows that the current epoch has dropped.
+    """The base class of operators that drop rows without a key or value. `dropped` counts the inserted rows dropped.
 
-    Dropped retractions are not counted. `late` counts the windows of the current epoch's records that had ended.
+    The count is of the current epoch; dropped retractions are not counted. `late` counts the windows of the current
+    epoch's records that had already ended.
     """
 
     late = 0

@@ -1,4 +1,4 @@
-"""The matches of one side's delta with the rows of a state that have the same key: a term of a join's delta.
+"""Finds the matches of one side's delta with the rows of a state that have the same key: one term of a join's delta.
 
 A table has at most one value for a key, an arrangement has any number of values with weights. The result is not
 consolidated.
@@ -22,7 +22,7 @@ Lookup = Table[Any, Any] | Arrangement[Any, Any]
 
 
 class Bags(Protocol):
-    """A source of rows by key, with the look-up of an arrangement."""
+    """Rows by key, with the method by which joins look up rows of an arrangement."""
 
     def get_many(self, keys: list[Any]) -> Sequence[Bag | None]:
         """The bag of each key."""
@@ -69,7 +69,7 @@ def matches(batch: Batch, state: Lookup | Bags, merge: Merge, from_right: bool =
 
 
 def _single_matches(batch: Batch, bags: Sequence[Bag | None], merge: Merge, from_right: bool) -> Batch:
-    """Return the matches if every key has at most one value in `bags`."""
+    """Return what `matches` returns, if every key has at most one value in `bags`."""
     ours, factors = batch.rows, batch.weights
     if not all(bags):
         ours, factors, bags = list(compress(ours, bags)), list(compress(factors, bags)), list(filter(None, bags))
@@ -79,7 +79,7 @@ def _single_matches(batch: Batch, bags: Sequence[Bag | None], merge: Merge, from
 
 
 def _table_matches(batch: Batch, table: Table[Any, Any], merge: Merge, from_right: bool) -> Batch:
-    """Return the matches in a table, looked up block by block."""
+    """Return what `matches` returns for a table, whose values are looked up for one block of rows after the other."""
     rows: list[Row] = []
     weights: list[int] = []
     for start in range(0, len(batch.rows), _BLOCK):

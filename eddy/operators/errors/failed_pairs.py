@@ -1,7 +1,7 @@
 """Sets aside the pairs (key, (left, right)) of a join on which the author's function fails.
 
-A failed pair takes the place of its row in the join's result, so that it has the weight and, in nested time, the
-iteration of the row; `without_failed_pairs` then takes it out.
+A failed pair stands in the join's result in place of the row that could not be made. So it gets this row's weight and,
+in nested time, this row's iteration. Then `without_failed_pairs` takes the failed pair out of the result.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ __all__ = ["merge_or_fail", "without_failed_pairs"]
 
 
 class _Failed(tuple[Row, Exception | None]):
-    """Stands for the row of a pair that cannot be merged: the pair and its error.
+    """Stands for the row of a pair that cannot be merged. It has the pair and the error.
 
     The error is None if an equal pair is set aside already.
     """
@@ -25,7 +25,10 @@ class _Failed(tuple[Row, Exception | None]):
 
 
 def merge_or_fail(aside: Aside, merge: Callable[[Any, Any, Any], Row], where: str) -> Callable[[Any, Any, Any], Row]:
-    """Return `merge` as a function that never raises: it returns failed pairs, also for pairs set aside before."""
+    """Return a function like `merge` that never raises.
+
+    For a pair on which `merge` raises, or which is set aside already, it returns a failed pair.
+    """
 
     def merged(key: Any, left: Any, right: Any) -> Row:
         pair = (key, (left, right))
@@ -42,7 +45,7 @@ def merge_or_fail(aside: Aside, merge: Callable[[Any, Any, Any], Row], where: st
 
 
 def without_failed_pairs(aside: Aside, batch: Batch) -> Batch:
-    """Return the batch without failed pairs, which are set aside. Raises: as `Aside.take` does."""
+    """Set aside the failed pairs in the batch, and return the batch without them. Raises: as `Aside.take` does."""
     failed = [type(row) is _Failed for row in batch.rows]
     if not any(failed):
         return batch

@@ -25,7 +25,7 @@ _Place = tuple[int, int]
 
 
 class Divided(Protocol):
-    """The operator whose input is divided."""
+    """An operator whose failing input rows are found by halving the input."""
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the delta of the output."""
@@ -34,7 +34,7 @@ class Divided(Protocol):
         """The states that no other operator writes."""
 
     def row_errors(self, index: int, batch: Batch) -> Mapping[int, Exception]:
-        """Return the errors of the rows of input `index` that fail whatever the other rows are, by the row's index."""
+        """Return the errors of the rows of input `index` that fail in every batch, by the row's index."""
 
 
 def step_without_failing(operator: Divided, context: Context, aside: Aside, inputs: Sequence[Batch]) -> Batch:
@@ -54,7 +54,7 @@ def step_without_failing(operator: Divided, context: Context, aside: Aside, inpu
 
 
 class _Halving:
-    """Finds the rows of one step that succeed together, in the order of their bytes."""
+    """Finds, by halving, the rows of one step that can be processed together. Rows are tried in the order of bytes."""
 
     def __init__(self, operator: Divided, context: Context, asides: Sequence[Aside], batches: Sequence[Batch]) -> None:
         self._operator, self._context, self._asides, self._batches = operator, context, asides, batches
@@ -71,7 +71,7 @@ class _Halving:
         return self._try(good)
 
     def _extended(self, good: set[_Place], rows: Sequence[_Place]) -> set[_Place]:
-        """Return `good` with the rows that succeed together with it."""
+        """Return `good` with those of `rows` that can be processed together with it; set aside the rest."""
         try:
             self._try(good.union(rows))
             return good.union(rows)

@@ -12,10 +12,10 @@ __all__ = ["Guarded", "unguarded"]
 
 
 class Guarded(Operator):
-    """Wraps an operator, to set aside the rows on which its function fails if the epoch's `Care` is on.
+    """Wraps an operator, so that the rows on which its function fails are set aside while the epoch's `Care` is on.
 
-    `asides` has the memory of the operator's rows, or one for each of its inputs. If `nested`, the operator is in a
-    loop by nested time, and rows are set aside by iteration.
+    `asides` store the rows set aside, for the operator or for each of its inputs. `nested`: the operator is in a loop
+    by nested time, so rows are set aside by iteration.
     """
 
     def __init__(self, operator: Operator, aside: Aside, nested: bool = False) -> None:
@@ -24,7 +24,7 @@ class Guarded(Operator):
         self._care, self._nested = aside.care, nested
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Step the operator: by `step_apart` if the epoch sets rows aside, or if some are set aside already."""
+        """Step the operator. Uses `step_apart` if this epoch sets rows aside, or if rows are set aside already."""
         if self._care.on or self.aside.kept or (self.aside.others and any(one.kept for one in self.aside.others)):
             if self._nested:
                 self.aside.iteration = context.iteration
@@ -32,7 +32,7 @@ class Guarded(Operator):
         return self.operator.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """Return the operator's `explore` of the rows that are not set aside."""
+        """Return the rows that the operator's `explore` makes from the input rows that are not set aside."""
         batch, *others = inputs
         if self.aside.kept:
             batch = batch.select([not self.aside.reason_of(row) for row in batch.rows])

@@ -45,7 +45,7 @@ class RowSizes:
 
     @property
     def wide(self) -> bool:
-        """Whether rows of every wave are checked, not only of every eighth."""
+        """Whether rows are so large that rows of every wave are checked, not only of every eighth."""
         return self.careful or self._has_wide
 
     def refused(self, row: Row) -> str:
@@ -83,7 +83,10 @@ class RowSizes:
             return b""
 
     def share(self, batch: Batch) -> int:
-        """Estimate the mean size of the batch's rows from a few of them, in multiples of a usual row; at least 1."""
+        """Estimate the mean size of the batch's rows from a few of them.
+
+        The unit is the size of a usual row; the result is at least 1.
+        """
         rows = batch.rows[:: max(1, len(batch.rows) // _FEW)]
         try:
             return max(1, sum(len(self._encode(row)) for row in rows) // (len(rows) * _UNIT))

@@ -54,19 +54,20 @@ _JSON: Serde[Any] = Json()
 
 
 class Care:
-    """Whether the running epoch sets rows aside; otherwise a row that fails undoes the epoch.
+    """Says whether the running epoch sets rows aside. If it does not, a row that fails undoes the epoch.
 
-    `possible`: by the error policy, an epoch that is undone is repeated so that it sets rows aside.
+    `possible`: by the error policy, an undone epoch is run again, and then sets rows aside.
     """
 
     on = possible = False
 
 
 class KeptRow(msgspec.Struct, frozen=True):
-    """A row set aside, or a key withheld, in the application's metadata.
+    """A row that is set aside, or a key that is withheld, as an entry of the application's metadata.
 
-    `weight` is the row's weight, 1 for a key. `body` is the value of a fold that its state cannot write, as `repr`; in
-    a loop by nested time it has the row's weights by iteration, whose sum is `weight`.
+    `weight` is the row's weight; for a key it is 1. `body` has one of two contents. For a withheld key it is the fold's
+    value that the state cannot write, as `repr`. In a loop by nested time it is the row's weights by iteration, whose
+    sum is `weight`.
     """
 
     weight: int
@@ -77,7 +78,10 @@ class KeptRow(msgspec.Struct, frozen=True):
 
 
 class Located(NamedTuple):
-    """Identifies an entry: the step, the number of partitions, the key's partition, and the bytes of the row or key."""
+    """Identifies an entry of the metadata.
+
+    The fields are the step, its number of partitions, the key's partition, and the bytes of the row or key.
+    """
 
     step: str
     partitions: int
@@ -86,10 +90,10 @@ class Located(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A row that an epoch has set aside, or the key whose value it withholds.
+    """A row that an epoch has set aside, or the key whose value the epoch withholds.
 
-    `time` is the row's time, 0 if it was merged from several rows. `remembered`: the row is stored as an entry; False
-    for facts, and for keys.
+    `time` is the row's time, 0 if the row was merged from several rows. `remembered`: the row is stored as an entry of
+    the metadata; False for facts and for keys.
     """
 
     identity: bytes
@@ -107,7 +111,7 @@ class Aside:
 
     `home` returns the partition of a key, or an owned partition if this worker does not own the key's partition. `key`
     and `value` are the serdes of the step's input rows. If the rows of several inputs have to be told apart, `rows` is
-    the input's mark in identities, and `others` has the memories of the further inputs. In a loop by nested time
+    the input's mark in identities, and `others` has the `Aside` of each further input. In a loop by nested time
     `iteration` is the time of the step; elsewhere it is None.
     """
 
@@ -126,21 +130,21 @@ class Aside:
     _held: dict[bytes, KeptRow | None] = field(default_factory=dict)
 
     def identity(self, row: Row) -> bytes:
-        """Encode a row, so that equal rows have equal bytes; of too many bytes for the metadata make a digest."""
+        """Return the bytes that all rows equal to this row share; a digest if they are too long."""
         key = written(row[0], self.key)
         return _short(self.rows, len(key).to_bytes(4, "big") + key + written(row[1], self.value))
 
     def identity_of_key(self, key: Any) -> bytes:
-        """As `identity`, of a withheld key."""
+        """Return the bytes that all keys equal to this withheld key share; a digest if they are too long."""
         return _short(_KEY, written(key, self.key))
 
     def reason_of(self, row: Row) -> str:
-        """Return the reason why an equal row is set aside; empty if no equal row is."""
+        """Return the reason why a row equal to this one is set aside; empty if none is."""
         kept = self.kept.get(self.identity(row)) if self.kept else None
         return kept.reason if kept else ""
 
     def without_kept(self, batch: Batch) -> Batch:
-        """Return the batch without the rows that equal a row set aside. Adds their weights to the row set aside."""
+        """Return the batch without the rows that equal a row set aside, to whose weight their weights are added."""
         if not self.kept:
             return batch
         reasons = list(map(self.reason_of, batch.rows))
@@ -235,7 +239,7 @@ class Aside:
         return [one.row[0] for one in self.found if one.identity.startswith(_KEY)]
 
     def shown(self, spec: StateSpec, key: Any, value: Any, time: int = 0) -> Any:
-        """Return the value for a table. If the table cannot write it, withhold the key and return None.
+        """Return the value to write to a table. If the table cannot write `value`, withhold the key and return None.
 
         Raises: as `withhold`.
         """
@@ -279,7 +283,10 @@ class Aside:
         return {name: kept for name, kept in news.items() if kept != self.kept.get(name)}
 
     def _with(self, before: KeptRow | None, one: Found) -> KeptRow | None:
-        """Return the entry of a row after `one` was added to it; None if nothing is left of it."""
+        """Return a row's entry after the epoch's weight in `one` was added to it; None if the weights add up to 0.
+
+        `before` is the entry before the epoch; None if there was none.
+        """
         weight = one.weight + (before.weight if before else 0)
         partition = before.partition if before else self._home(one.row[0])
         body = ""
@@ -306,7 +313,7 @@ class Aside:
         self.found, self._held = [], {}
 
     def recall(self, memories: Iterable[tuple[Located, KeptRow]]) -> None:
-        """Replace all entries by the metadata's entries for the owned partitions."""
+        """Replace all entries in memory by the metadata's entries for the owned partitions."""
         self.rollback()
         mine = (self.rows, _KEY) if self.rows == _ROW else (self.rows,)
         self.kept = {where.identity: kept for where, kept in memories if where.identity.startswith(mine)}
@@ -316,18 +323,18 @@ class Aside:
 
 
 def _short(mark: bytes, encoded: bytes) -> bytes:
-    """Return an identity as it is in the metadata."""
+    """Return an identity as the metadata stores it: `mark` and the encoded bytes, or their digest if they are long."""
     identity = mark + encoded
     return identity if len(identity) <= _LONGEST_BYTES else mark + sha256(identity).digest()
 
 
 def _told(text: str) -> str:
-    """Return the beginning of a text for the metadata."""
+    """Return the text for the metadata: only its beginning if it is long."""
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
 def written(value: Any, serde: Serde[Any]) -> bytes:
-    """Encode a key or value by its serde, or if that fails by another one. Equal values have equal bytes."""
+    """Return a key or value as bytes, also if its own serde cannot encode it. Equal values have equal bytes."""
     if value is None:
         return b""
     for one in (serde, Native, _JSON):

@@ -18,7 +18,10 @@ __all__ = ["Beyond"]
 
 
 class Beyond:
-    """Maintains the table from `depths`. `sizes` has the number of nodes of each root, None if it is not bounded."""
+    """Maintains the table of roots that exceed a bound. `depths` has the depths of nodes.
+
+    `sizes` has the number of nodes of each root; it is None if this number has no bound.
+    """
 
     def __init__(
         self,
@@ -40,9 +43,10 @@ class Beyond:
         noted: Mapping[Any, Mapping[Any, Cell | None]],
         ranks: Mapping[Any, Mapping[Any, Cell]],
     ) -> dict[Any, tuple[bool, bool]]:
-        """Apply the epoch's changes of these roots.
+        """Apply the epoch's changes of these roots to the table.
 
-        Returns the roots that were or are beyond a bound, each with two flags: whether it was, and whether it is now.
+        Returns the roots that were beyond a bound, or are beyond one now. Each has two flags: whether it was, and
+        whether it is.
         """
         over = self._depths.over
         touched = list(dict.fromkeys(roots))
@@ -66,7 +70,7 @@ class Beyond:
         }
 
     def _deeper(self, root: Any, notes: Mapping[Any, Cell | None], ranks: Mapping[Any, Mapping[Any, Cell]]) -> int:
-        """Return by how much the number of a root's nodes beyond the limit has grown in the epoch."""
+        """Return by how much the epoch has changed the number of a root's nodes beyond the depth limit."""
         limit, moved = self._depths.limit, 0
         for node, old in notes.items():
             new = ranks.get(node, {}).get(root)
@@ -74,7 +78,10 @@ class Beyond:
         return moved
 
     def held(self, name: str) -> Mapping[int, str]:
-        """Return the message for the first root in the order of text, by partition 0, if this worker owns it."""
+        """Return the message for one root beyond a bound: the first by the order of texts.
+
+        The message is under partition 0. It is returned only if this worker owns this partition.
+        """
         if not self._ownership.owns(0, 1):
             return {}
         why = min((self._message(name, *item) for item in self._table.items()), default=None)

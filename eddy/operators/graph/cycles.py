@@ -1,8 +1,8 @@
-"""Names a cycle of a graph, as an error of `recursive_fixpoint`; unlike the modules of `waves/`, it holds no rows.
+"""Finds a cycle of a graph and names it, for the error of `recursive_fixpoint`; no rows are held here.
 
-For each root that reaches cycles one of them is named, as a function of the current links. A link counts if its start
-is reached and, with a bound on depth, has a depth below the bound. A new cycle has a link that did not count before.
-There are two cases:
+For each root that reaches cycles, one of these cycles is named. Which one depends only on the current links. A link
+counts if its start is reached and, with a bound on depth, has a depth below the bound. A new cycle has a link that did
+not count before. There are two cases:
 
 - All nodes of the cycle are newly reached.
 - It has a new link between nodes that were reached already, and the link's end leads back to its start. Such cycles are
@@ -31,7 +31,7 @@ Cycle = tuple[Any, ...]
 
 
 class Cycles:
-    """Maintains `table`, from each root to its cycle, from links and ranks."""
+    """Maintains `table`, which has one cycle of each root that reaches cycles. The inputs are links and ranks."""
 
     def __init__(self, table: Table[Any, Cycle], links: Links, ranks: Ranks, max_depth: Any = None) -> None:
         self._table, self._links, self._ranks = table, links, ranks
@@ -54,7 +54,10 @@ class Cycles:
         return root, cycles[root]
 
     def update(self, changes: LinkChanges, ended: Collection[Any]) -> dict[Any, tuple[Cycle | None, Cycle | None]]:
-        """Apply the epoch's changes of links and ranks. Returns roots with their old and new cycles, None for none."""
+        """Apply the epoch's changes of links and ranks to the cycles.
+
+        Returns, by root, the pair of its old cycle and its new cycle, each None for no cycle.
+        """
         gained = self._by_root(changes.gained)
         touched = {**self._ranks.noted(), **gained, **self._by_root(changes.lost)}
         moved: dict[Any, tuple[Cycle | None, Cycle | None]] = {}
@@ -77,7 +80,7 @@ class Cycles:
         return found
 
     def _counts(self, cell: Cell | None) -> bool:
-        """Whether links from a node with this cell count."""
+        """Return whether links from a node count; `cell` is the node's cell, None if the node is not reached."""
         return cell is not None and cell[0] < self._max_depth
 
     def _cell(self, root: Any, node: Any) -> Cell | None:
@@ -91,7 +94,7 @@ class Cycles:
         return [parent for parent in self._links.parents(node) if self._counts(self._cell(root, parent))]
 
     def _closes(self, root: Any, gained: Iterable[Link]) -> bool:
-        """Whether the epoch has closed a cycle for a root that had none."""
+        """Return whether the epoch has closed a cycle that `root` reaches. Before the epoch the root had none."""
         notes = self._ranks.notes(root)
         fresh = {node for node, old in notes.items() if not self._counts(old) and self._counts(self._cell(root, node))}
         bounded = self._max_depth < float("inf")
@@ -103,7 +106,10 @@ class Cycles:
         )
 
     def _leads(self, root: Any, start: Any, end: Any) -> bool:
-        """Whether `start` leads to `end`. Searches forwards from `start` and backwards from `end`, in turns."""
+        """Return whether a path leads from `start` to `end`.
+
+        The search goes forwards from `start` and backwards from `end`, in turns.
+        """
         if start == end:
             return True
         down, up = {start}, {end}

@@ -5,7 +5,7 @@ itself through a cycle, and a node without supports has lost its depth. Two pass
 order of rising depth:
 
     trim    a node that lost its parent takes the least remaining support, or loses its depth
-    relax   nodes without a depth, and nodes that new links bring nearer, settle at the least offered depth
+    relax   nodes without a depth, and nodes that new links bring nearer, get the least offered depth
 
 A node's parent is the least of its supports. The loss of a support that is not the parent costs nothing. With
 `counted` the number of supports is stored, too, so that a node without supports is found without a search.
@@ -94,7 +94,10 @@ class Depths:
             self._place(changes.retied)
 
     def _lose(self, links: list[Link]) -> dict[Any, Suspects]:
-        """Apply removed links: their children lose a support. Returns, by root, the children that lost their parent."""
+        """Apply removed links: each child loses a support.
+
+        Returns, by root and by depth, the children that have lost their parent.
+        """
         suspects: dict[Any, Suspects] = {}
         get, counted = self._at.get, self._counted
         for u, v, cost in links:
@@ -134,9 +137,9 @@ class Depths:
         return offers
 
     def _trim(self, root: Any, suspects: Suspects) -> dict[Any, Any]:
-        """Give suspects the least of their other supports as parent, and remove the depths of suspects without one.
+        """Give each of `suspects`, nodes that have lost their parent, the least of its other supports as its parent.
 
-        Returns the removed depths, by node.
+        A node without another support loses its depth. Returns the depths that were removed, by node.
         """
         at, notes, counted = self._at, self._ranks.notes(root), self._counted
         lost: dict[Any, Any] = {}
@@ -173,7 +176,7 @@ class Depths:
     def _orphans(
         self, root: Any, lost: Any, depth: Any, children: dict[Any, int], notes: dict[Any, Cell | None]
     ) -> Iterator[tuple[Any, Any]]:
-        """Remove, from the children of a node that has lost `depth`, the support by this node.
+        """Remove a node as a support of its children, because the node has lost its depth, which was `depth`.
 
         Yields the children whose parent was this node, with their depths.
         """
@@ -204,7 +207,9 @@ class Depths:
         return nearest, parent, supports
 
     def _relax(self, root: Any, lost: dict[Any, Any], links: Iterable[Link], begins: bool) -> None:
-        """Settle the nodes `lost`, which have no depth, and nodes that new links bring nearer, in rising depth.
+        """Give depths to the nodes `lost`, which have none, and to nodes that new links bring nearer.
+
+        The least depth is given first.
 
         `begins`: the root is new, so it is offered depth 0.
         """
@@ -229,7 +234,7 @@ class Depths:
             self._sizes.put_many({root: self._size or None}, [size])
 
     def _spread(self, root: Any, offers: Offers) -> None:
-        """Settle nodes at their offered depths, and offer depths to their children, until no offer is left."""
+        """Give nodes the depths that they are offered, and offer depths to their children, until no offer is left."""
         at, out, counted = self._at, self._out, self._counted
         notes, size = self._ranks.notes(root), self._size
         limit, most = self._limit, self._most
@@ -266,9 +271,10 @@ class Depths:
         depths: list[Any],
         notes: dict[Any, Cell | None],
     ) -> None:
-        """Offer the children of a settled node a lesser depth, or add it as a support if the depth is equal.
+        """Offer depths to the children of a node that has got its depth.
 
-        `depths` is the heap of the depths in `offers`.
+        For a child whose own depth is greater, the offer is recorded. For a child that has the offered depth already,
+        the node is added as a support. `depths` is the heap of the depths in `offers`.
         """
         at, cost_of, max_depth, below = self._at, self._cost_of, self._max_depth, depth + 1
         for w, weight in children.items():
@@ -307,7 +313,7 @@ class Depths:
         )
 
     def _place(self, retied: list[Row]) -> None:
-        """Store the order among siblings of every node that has a new parent, or whose link is in `retied`."""
+        """Store the order among siblings, for every node that has a new parent or whose link is in `retied`."""
         ranks = self._at
         for u, v in retied:
             for root, cell in (ranks.get(v) or {}).items():

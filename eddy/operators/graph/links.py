@@ -30,7 +30,7 @@ Link = tuple[Any, Any, Any]
 
 
 class LinkChanges(msgspec.Struct):
-    """The changes of links in an epoch. A link whose cost changes is lost with the old cost, and gained with the new.
+    """The changes of links in an epoch. A changed cost is a loss of the link at the old cost and a gain at the new one.
 
     `retied`: links whose order may have changed.
     """
@@ -41,7 +41,7 @@ class LinkChanges(msgspec.Struct):
 
 
 class Links:
-    """The common parts of `PlainLinks` and `TiedLinks`. `cost` is None if every link costs 1."""
+    """The part that `PlainLinks` and `TiedLinks` share. `cost` is None if every link costs 1."""
 
     cost: Callable[[Any, Any], Any] | None = None
     tied = False
@@ -78,7 +78,7 @@ class Links:
         """Load the data for `cost` and `order` into memory."""
 
     def order(self, node: Any, child: Any) -> Any:
-        """Return the order of a child among the children of `node`; None if the child itself is its order."""
+        """Return the sort key of a child among the children of `node`; None if children are sorted by themselves."""
         return None
 
 
@@ -207,13 +207,13 @@ class TiedLinks(Links):
         return tie[0]
 
     def order(self, node: Any, child: Any) -> Any:
-        """Return the least order among the ties of least cost; None if the child itself is its order."""
+        """Return the least order among the ties with the least cost; None if children are sorted by themselves."""
         tie = best_tie((node, child), self._ties.get((node, child)))
         return None if tie is None else tie[1]
 
 
 def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
-    """Apply `delta`. Returns the rows that became present, and the rows that became absent."""
+    """Apply `delta` to `rows`. Returns two lists: the rows that became present, and the rows that became absent."""
     appeared, vanished = [], []
     for (row, move), old in zip(delta.items(), rows.shift(delta), strict=True):
         if old <= 0 < old + move:
@@ -224,7 +224,10 @@ def presence(rows: Adjacency, delta: ZSet) -> tuple[list[Row], list[Row]]:
 
 
 def best_tie(link: Row, bag: Any) -> tuple[Any, Any] | None:
-    """Return the least cost of a link's ties, and the least order at that cost; order None means the child itself."""
+    """Return the least cost of a link's ties, and the least order at that cost. Returns None if there are no ties.
+
+    The order None means that the child is sorted by itself.
+    """
     if bag is None:
         return None
     if type(bag) is tuple:

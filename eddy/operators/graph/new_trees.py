@@ -1,7 +1,7 @@
-"""Totals of trees that are new as a whole: a node is summed once all its children are.
+"""Computes the totals of trees that are new as a whole: a node is summed once all its children are.
 
 A node with a parent is in one of these trees, or on a cycle, or below one. A node on a cycle always waits for a child,
-so the nodes that are left are those on cycles.
+so the nodes that are never summed are those on cycles.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,12 @@ __all__ = ["cycle_of", "new_trees"]
 
 
 def new_trees(parents: Mapping[Any, Any], owns: Mapping[Any, Any]) -> tuple[dict[Any, tuple[Any, ...]], list[Any]]:
-    """Return the cell of each node and parent, as `TreeTotals` stores it, and the cycles.
+    """Compute the totals of new trees. Returns the cell of each node and parent, and the cycles.
 
-    `parents` and `owns` have the parent and the own value of each node. Nodes are numbered, so that most of the work
-    is on lists of numbers. Cost: a few operations a node.
+    The cells are as `TreeTotals` stores them.
+
+    `parents` and `owns` have the parent and the own value of each node. Nodes are numbered, so that most of the work is
+    on lists of numbers. Cost: a few operations a node.
     """
     absent = [node for node in dict.fromkeys(parents.values()) if node is not None and node not in parents]
     nodes, more = [*parents, *absent], len(absent)
@@ -50,7 +52,7 @@ def new_trees(parents: Mapping[Any, Any], owns: Mapping[Any, Any]) -> tuple[dict
 
 
 def cycle_of(node: Any, parent_of: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Return the cycle of `node`, from its least node back to it."""
+    """Return the cycle that `node` is on, from its least node back to this least node."""
     cycle = [node]
     while (after := parent_of(cycle[-1])) != node:
         cycle.append(after)

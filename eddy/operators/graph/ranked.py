@@ -3,8 +3,8 @@
 The inputs are rows (key, root) and (node, edge). The output has rows (key, Reached): for each key the rows of each of
 its roots. Keys with a common root share the stored cells of its nodes.
 
-If cycles are errors, a root that reaches a cycle has an additional row, which names the cycle. Its other rows do not
-change. That row is a function of the current links, so it disappears with the cycle.
+If cycles are errors, a root that reaches a cycle has an additional row, which names the cycle. The root's other rows do
+not change. The additional row is a function of the current links, so it disappears with the cycle.
 
 While a root reaches a node beyond the limit, or too many nodes, it has no rows. Its depths are stored all the same, so
 the rows are a function of the current links.
@@ -67,7 +67,7 @@ class Ranked(Operator):
         return [self._ranks, self._roots, *self._links.states(), *sizes, *further, *beyond]
 
     def held(self) -> Mapping[int, str]:
-        """Return the message for a root beyond a bound, or else, if cycles are errors, for one that reaches a cycle."""
+        """Return the message for a root beyond a bound, or else, if cycles are errors, for a root that reaches one."""
         if self._beyond is not None and (beyond := self._beyond.held(self.name)):
             return beyond
         found = None if self._cycles is None else self._cycles.least()
@@ -116,7 +116,10 @@ class Ranked(Operator):
         return step_without_failing(self, context, aside, inputs)
 
     def row_errors(self, index: int, batch: Batch) -> Mapping[int, Exception]:
-        """Return the errors of roots, input 0, or edges, input 1, by the row's index."""
+        """Return the errors of the rows that the author's functions do not accept, by the row's index.
+
+        `index` is 0 for the input of roots, 1 for the input of edges.
+        """
         return errors_of(batch, self._links.check if index else lambda key, root: None)
 
     def _move_roots(self, roots: Batch) -> "_Moved":
@@ -157,7 +160,11 @@ class Ranked(Operator):
                     come += [(key, row) for key in keys]
 
     def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
-        """Emit all rows of a root for keys that have lost or gained it, and only changed rows for its other keys."""
+        """Add the changes of rows for a root whose keys have changed from `before` to `now`.
+
+        A key that has lost or gained the root changes all its rows. Any other key changes only the rows that the epoch
+        has changed.
+        """
         notes = self._ranks.notes(root)
         self._tell_changes(told, root, notes, [key for key in now if key in before])
         cells = self._cells_of(root)
@@ -170,7 +177,7 @@ class Ranked(Operator):
                 told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
 
     def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
-        """Retract all rows of a root that is beyond a bound only now, insert all rows if it is not any more."""
+        """Retract all rows of a root that is newly beyond a bound; insert all rows of a root that no longer is."""
         keys = self._keys_of(root)
         if not is_now:
             cells = self._cells_of(root)
@@ -205,8 +212,10 @@ class Ranked(Operator):
 
 
 class _Moved(NamedTuple):
-    """Roots whose keys have changed: their keys `before` and `now`, the roots that have `begun` to have keys, and the
-    roots that have `ended` to have keys.
+    """The roots whose keys have changed.
+
+    `before` and `now` have the keys of each such root. The roots in `begun` had no key before, and the roots in `ended`
+    have no key any more.
     """
 
     before: dict[Any, list[Any]]
@@ -232,7 +241,11 @@ class _Delta(msgspec.Struct):
         new: tuple[Any, ...] | None,
         now: Iterable[Any],
     ) -> None:
-        """Replace a root's error rows: cycle `old` for the keys `before` by cycle `new` for the keys `now`."""
+        """Replace a root's error rows, which name a cycle.
+
+        The rows with the cycle `old` for the keys `before` are retracted, the rows with the cycle `new` for the keys
+        `now` are inserted.
+        """
         gone = [] if old is None else [(key, Reached(root, old[0], -1, cycle=old)) for key in before]
         come = [] if new is None else [(key, Reached(root, new[0], -1, cycle=new)) for key in now]
         self.old += [row for row in gone if row not in come]
@@ -246,6 +259,6 @@ class _Delta(msgspec.Struct):
 
 
 def reached(root: Any, node: Any, cell: Cell) -> Reached:
-    """Make the output row of a node's cell."""
+    """Return the output row for a node, made from the node's cell."""
     depth, parent, order, _ = cell
     return Reached(root, node, depth, parent, node if order is None else order)

@@ -1,4 +1,4 @@
-"""The rows of a fixpoint over a graph, the children that `expand` may return, and the order of nodes.
+"""Defines the rows of a fixpoint over a graph, the children that `expand` may return, and the order of nodes.
 
 Nodes are any hashable values, also of several types in one graph. `least` and `ordered` sort them by type: None,
 numbers, text, bytes, tuples, structs, other values. Within a type they sort as Python does.
@@ -14,7 +14,7 @@ __all__ = ["Child", "Reached", "cell_serde", "least", "ordered", "reached_serde"
 
 
 class Reached(msgspec.Struct, frozen=True, gc=False):
-    """`node` is reached from `root` at `depth`, via `parent`; `order` is its place among its siblings.
+    """An output row: `node` is reached from `root` at `depth`, through `parent`. `order` sorts it among its siblings.
 
     Sorted by (depth, parent, order) the rows of a root are its graph in breadth-first order. A root has depth 0 and no
     parent. A row with a `cycle` is an error row: it lists the nodes of the cycle, the first again at the end, and has
@@ -30,7 +30,7 @@ class Reached(msgspec.Struct, frozen=True, gc=False):
 
 
 class Child(msgspec.Struct, frozen=True, gc=False):
-    """A child with its place among its siblings, returned by `expand`."""
+    """A child that `expand` returns, with the sort key that orders it among its siblings."""
 
     node: Any
     order: Any

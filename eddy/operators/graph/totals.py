@@ -1,4 +1,4 @@
-"""Totals over subtrees, maintained by deltas: every node sends its parent the change of its sum.
+"""Maintains totals over subtrees by deltas: every node sends its parent the change of its sum.
 
     sum(v)  =  own(v) + Σ sum(c) over the children c        told(v)  =  sum(v)
 
@@ -7,9 +7,10 @@ parents arrived. All links of an epoch are applied before any sum is sent, so a 
 an epoch does not count. A node on a remaining cycle has no finite sum. It reports no sum, and has no total, until a
 link of the cycle changes. The nodes below it have totals.
 
-Changes move up the tree and stop where they cancel. So to move a subtree costs the paths up to the first common
-ancestor of the old and the new place, not the size of the subtree. The check for a cycle costs the path up to the root;
-a leaf needs no check. Trees of which no node was there before are summed from the leaves up; see `new_trees.py`.
+Changes move up the tree and stop where they cancel. So to move a subtree costs the length of the paths from the old and
+the new place up to their first common ancestor, and not the size of the subtree. The check for a cycle costs the path
+up to the root; a leaf needs no check. Trees of which no node was there before are summed from the leaves up; see
+`new_trees.py`.
 """
 
 from collections import defaultdict
@@ -117,7 +118,7 @@ class TreeTotals(Operator):
         return errors_of(batch, check)
 
     def _are_new(self, parents: Mapping[Any, Any], delta: Mapping[Row, int]) -> bool:
-        """Whether neither the nodes of a delta nor their parents were there before."""
+        """Return whether none of the delta's nodes, and none of their parents, was there before."""
         if len(parents) < len(delta) or any(self._table.get_many(list(parents))):
             return False
         above = dict.fromkeys(parents.values())
@@ -125,7 +126,7 @@ class TreeTotals(Operator):
         return not any(self._table.get_many(list(above)))
 
     def _totals(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> tuple[list[Row], list[Row]]:
-        """Return the retracted rows of totals, and the inserted rows, of nodes whose cells have changed."""
+        """Return the retracted rows and the inserted rows of totals, for the nodes whose cells have changed."""
         gone: list[Row] = []
         come: list[Row] = []
         totals = zip(before, map(self._total, before.values()), map(self._total, after.values()), strict=True)
@@ -162,7 +163,10 @@ class _Epoch:
         self._climbed: set[Any] = set()
 
     def run(self) -> tuple[list[Any], list[Any]]:
-        """Apply all links, find cycles, then send changed sums up. Returns the mended cycles, and the found ones."""
+        """Apply all links, find cycles, then send changed sums up the tree.
+
+        Returns the cycles that the epoch has broken, and the cycles that it has closed.
+        """
         mended = self.unhold()
         self.link()
         found = self.hold()
@@ -177,7 +181,7 @@ class _Epoch:
         return found
 
     def unhold(self) -> list[tuple[Any, ...]]:
-        """Release the cycles that lose a link. Returns them."""
+        """Break the cycles that lose a link, so that their nodes send sums again. Returns these cycles."""
         found = []
         for node in self._changed:
             cell = self.cells[node]
@@ -222,7 +226,7 @@ class _Epoch:
             cell.told = 0
 
     def hold(self) -> list[tuple[Any, ...]]:
-        """Find the cycles that new links close, and let their nodes send no sum. Returns the cycles."""
+        """Find the cycles that new links close, and let the nodes on them send no sum. Returns these cycles."""
         found = []
         done: set[Any] = set()
         for start in self._changed:
@@ -247,7 +251,7 @@ class _Epoch:
         return cycle_of(node, lambda member: self.cell(member).parent)
 
     def tell(self) -> None:
-        """Send deltas up: each node sends its delta once, after all its changed children have sent theirs."""
+        """Send the changes of sums up: each node sends once, after all its changed children have sent."""
         waiting = self._trails()
         ready = [node for node, below in waiting.items() if not below]
         deltas = self._deltas
@@ -271,7 +275,7 @@ class _Epoch:
                 ready.append(above)
 
     def _trails(self) -> dict[Any, int]:
-        """Find the nodes whose sums may change. Returns each with the number of its children among these nodes.
+        """Find the nodes whose sums may change. Returns for each the number of its children that are also among them.
 
         Trails follow parent links from the changed nodes, one step each in turn. Two trails that meet continue as one
         trail, and end if their deltas cancel.
@@ -306,7 +310,7 @@ class _Epoch:
         return waiting
 
     def moved(self) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Return the cells before and after the epoch, of the nodes whose cells have changed."""
+        """Return two maps, of the nodes whose cells have changed: their cells before the epoch, and after it."""
         after = {node: new for node, cell in self.cells.items() if (new := cell.after()) != cell.before}
         return {node: self.cells[node].before for node in after}, after
 

@@ -1,4 +1,4 @@
-"""From a relation to a table: the table has the keys with exactly one row.
+"""Turns a relation into a table, which has the keys with exactly one row.
 
     table      key -> value, for a key with one row of weight 1
     several    the rows of all other keys
@@ -37,7 +37,7 @@ def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
 
 
 def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, int]]:
-    """Return a function as `one_row` that raises the error of `refusal` for several rows."""
+    """Return a function like `one_row` that raises the error of `refusal` if a key has several rows."""
 
     def only(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         if error := _refused(refusal, key, values):
@@ -48,7 +48,7 @@ def refusing(refusal: Refusal) -> Callable[[Any, Mapping[Any, int]], dict[Any, i
 
 
 def _refused(refusal: Refusal | None, key: Any, values: Mapping[Any, int]) -> Exception | None:
-    """Return the error for a key that has several rows, if these are refused; else None."""
+    """Return the error for a key with several rows, if such keys are refused; None for any other key."""
     return refusal(key, values) if refusal is not None and sum(values.values()) > 1 else None
 
 
@@ -81,7 +81,7 @@ class OneRow(Keyed):
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the states cannot write. Withhold keys with several rows, if these are refused.
 
-        The two states have the same serdes, so one of them is asked.
+        The two states have the same serdes, so a row is checked for one of them only.
         """
 
         def withhold(key: Any, rows: Mapping[Any, int]) -> None:
@@ -107,9 +107,10 @@ class OneRow(Keyed):
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
     def _moved(self, delta: ZSet, time: int) -> Batch | None:
-        """Apply a delta that only removes rows from the table and adds rows to keys without other rows.
+        """Apply a delta in the cheap case, in which no key has several rows. Returns the delta of the output.
 
-        Returns the delta of the output. For any other delta returns None, and changes nothing.
+        In this case each change removes a row from the table, or adds a row to a key that had none. In any other case
+        nothing is changed, and None is returned.
         """
         goes = [row for row, weight in delta.items() if weight == -1]
         comes = [row for row, weight in delta.items() if weight == 1]
@@ -128,7 +129,10 @@ class OneRow(Keyed):
         return Batch(went + comes, [-1] * len(goes) + [1] * len(comes), time)
 
     def _replaced(self, delta: ZSet, news: dict[Any, Any]) -> set[Any]:
-        """Replace values in `news` by the delta. Returns the keys whose new values depend on rows in `several`, too."""
+        """Apply the delta to the keys' values in `news`.
+
+        Returns the keys whose new values depend on rows in `several`.
+        """
         absent = [key for key, old in news.items() if old is None]
         mixed = {key for key, bag in zip(absent, self.several.get_many(absent), strict=True) if bag is not None}
         for (key, value), weight in delta.items():
@@ -148,9 +152,9 @@ class OneRow(Keyed):
     def _alone(
         self, delta: ZSet, olds: Mapping[Any, Any], found: Callable[[Any, Mapping[Any, int]], None]
     ) -> dict[Any, Any]:
-        """Apply a delta to keys that have or had several rows. Returns their new values for the table.
+        """Apply a delta to keys that have or had several rows. Returns the values that the table gets for these keys.
 
-        All rows of these keys are in `several` first, then the rows of keys with exactly one row are removed from it.
+        At first `several` gets all rows of these keys; then the rows of keys with exactly one row are removed from it.
         """
         moves: ZSet = dict(delta)
         for row in olds.items():

@@ -26,7 +26,7 @@ class State(Protocol):
         """The number of cells in memory."""
 
     def age(self) -> int:
-        """Drop half of the cells in memory, between epochs. Returns the number of dropped cells."""
+        """Drop half of the cells from memory, between epochs. Returns the number of dropped cells."""
 
     def changes(self) -> Changes:
         """The rows changed in the current epoch."""
@@ -38,7 +38,7 @@ class State(Protocol):
         """Undo the current epoch."""
 
     def forget(self) -> None:
-        """Read from the store again from now on."""
+        """Drop all cells from memory, so that they are read from the store again."""
 
 
 class ClocksRead(NamedTuple):
@@ -52,11 +52,11 @@ NO_CLOCKS = ClocksRead()
 
 
 class Operator:
-    """One step of a circuit. `name` is its name in errors and pictures.
+    """One step of a circuit. `name` is the step's name in errors and pictures.
 
     Invariants: `step` is called at most once a wave. At least one of its batches has rows, unless `wakes_at` asked for
-    the step. Between epochs an operator has no memory except its states. During an epoch it may also have reports, such
-    as rows to send and counts, which `end_epoch` drops. No attribute of an operator is set from outside.
+    the step. Between epochs all the data of an operator is in its states. During an epoch it may also have reports,
+    such as rows to send and counts, which `end_epoch` drops. No attribute of an operator is set from outside.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Operator:
         raise NotImplementedError
 
     def end_epoch(self) -> None:
-        """Drop what the epoch has reported beside the states, after its commit or when it is undone."""
+        """Drop what the step has reported in the epoch, such as rows to send, after its commit or when it is undone."""
 
     def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """Step as `step` does, and set aside the rows on which the step fails.
@@ -87,7 +87,7 @@ class Operator:
         return self.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:
-        """Return the rows that a linear step would make from the input rows, without a change of a state.
+        """Return the rows that the step, which is linear, would make from the input rows. No state is changed.
 
         A row on which the author's function raises makes no row. Weights are ignored.
         """
@@ -173,7 +173,10 @@ class RowWise(Operator):
             self.dropped = dropped
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Find the failing rows: test many rows at once, and one by one if some fail. Cost: a second step."""
+        """Return the errors of the failing rows: many rows are tested at once, then one by one if some fail.
+
+        Cost: as the step itself.
+        """
         batch, others = inputs[0], [EMPTY] * (len(inputs) - 1)
         found: dict[int, Exception] = {}
         for start in range(0, len(batch), _PROBED_AT_ONCE):

@@ -1,4 +1,4 @@
-"""A table whose rows change at most once in a span of time: changes of a key wait, and only the last one is sent.
+"""Makes the rows of a table change at most once in a span of time: changes of a key wait, and only the last is sent.
 
     a key's first change at t     waits until the wall clock is at t + limit
     a later change before then    replaces the waiting change
@@ -35,9 +35,9 @@ _FIRST_CHUNK = 64
 
 
 class MostWaiting(NamedTuple):
-    """The most changes that may wait in a partition, by number and by bytes of their rows; None is no limit.
+    """The limit on the changes that wait in a partition: their number, and the bytes of their rows; None is no limit.
 
-    `fails`: a change beyond the limit ends the worker. Otherwise the oldest changes are sent early.
+    `fails`: a change beyond the limit ends the worker. If it is false, the oldest changes are sent early.
     """
 
     rows: int | None
@@ -49,7 +49,7 @@ class MostWaiting(NamedTuple):
         return " and ".join(f"{most:,} {what}" for most, what in bounds if most is not None)
 
     def allows(self, size: Size) -> bool:
-        """Whether a partition may have waiting changes of this size."""
+        """Return whether the waiting changes of a partition may have this size."""
         return (self.rows is None or size.rows <= self.rows) and (self.bytes is None or size.bytes <= self.bytes)
 
 
@@ -133,7 +133,7 @@ class RateLimit(Keyed):
         self.calendar.move(list(news), map(_moment, olds), map(_moment, news.values()))
 
     def _early(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
-        """Send the changes that have waited longest, in each partition of `changed` where too many wait.
+        """Send the changes that have waited longest, in each partition of the keys `changed` where too many wait.
 
         `began`: the keys whose changes began to wait in this step. Raises: StateError if the bound `fails`.
         """
@@ -177,7 +177,7 @@ class RateLimit(Keyed):
         return [(key, shown, value) for key, (_, shown, value) in zip(gone, olds, strict=True)]
 
     def _by_age(self, partition: int, began: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Yield the waiting keys of a partition, the oldest first: keys from earlier epochs, then `began`.
+        """Yield lists of waiting keys of a partition, the oldest first. The keys in `began` began to wait in this step.
 
         Cost: proportional to the keys that are taken.
         """

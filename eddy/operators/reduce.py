@@ -1,4 +1,4 @@
-"""Applies any function to all values of a key; the output's delta is its new result minus its previous result."""
+"""Applies any function to all values of a key. The output's delta is the function's new result minus its old one."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -64,9 +64,10 @@ class Reduce(Keyed):
         made_before: "_Make",
         made: "_Make",
     ) -> Batch:
-        """Add the delta to the arrangement. Returns the results for the keys after it, minus the results before it.
+        """Add the delta to the arrangement. Returns the keys' results after that, minus their results before it.
 
-        `bags` returns the present values of each of `keys`. `made_before` and `made` compute a key's result from them.
+        `bags` returns the present values of each of `keys`. `made_before` and `made` compute a key's result from its
+        values.
         """
         before = [made_before(key, bag) for key, bag in zip(keys, bags(), strict=True)]
         self.arrangement.integrate(delta)
@@ -95,7 +96,7 @@ _Make = Callable[[Any, Bag | None], dict[Any, int]]
 
 
 def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Function:
-    """Make a `Function` of the author's function, which returns any number of values, possibly repeated."""
+    """Return a `Function` for the author's function, which returns any number of values, possibly with repetitions."""
 
     def make(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         made: dict[Any, int] = {}
@@ -107,7 +108,7 @@ def making(function: Callable[[Any, Mapping[Any, int]], Iterable[Any]]) -> Funct
 
 
 def adding_up(f: Callable[[int], int]) -> Function:
-    """Make a `Function` that returns each value with weight f(its weight), such as for `distinct` and `minus`."""
+    """Return a `Function` that keeps each value and replaces its weight by f(weight), such as for `distinct`."""
     return lambda key, values: {value: f(weight) for value, weight in values.items()}
 
 
@@ -117,7 +118,7 @@ def counting(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
 
 
 def folding(name: str, initial: Callable[[], Any], adder: Callable[[Any, Any, Any], Any]) -> Function:
-    """Make a `Function` that folds all rows of a key with `initial` and `adder`; `name` is the step's, for errors."""
+    """Return a `Function` that folds all rows of a key with `initial` and `adder`. Errors name the step by `name`."""
 
     def fold(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
         aggregate = initial()

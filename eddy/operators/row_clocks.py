@@ -1,4 +1,4 @@
-"""The clock of a partition, by which its rows become valid or expire.
+"""Reads the clock of a partition, by which the partition's rows become valid or expire.
 
     event time    the greatest timestamp of the records read from the source's partition with the same number
     wall clock    the tick of the epoch
@@ -20,7 +20,10 @@ ExpiryClock = Literal["event time", "wall clock"]
 
 
 class RowClock:
-    """The clock of each partition: the event time of `source`, or the wall clock if it is empty. It is a `Frontier`."""
+    """The clock of each partition: the event time of the topic `source`, or the wall clock if `source` is empty.
+
+    The clock can be used as a `Frontier`.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -41,7 +44,7 @@ class RowClock:
         return Watermark((self._source,), firsts) if self._source else Tick(min(firsts.values()))
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """Return the source partition whose event time is the clock: the one with the same number."""
+        """Return the topic and partition of the source whose event time is this partition's clock."""
         return self._source, partition
 
 

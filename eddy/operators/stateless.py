@@ -36,7 +36,7 @@ _KEY, _VALUE = itemgetter(0), itemgetter(1)
 
 
 class Filter(RowWise):
-    """Input: rows of (K, V). Output: the rows for which `predicate(key, value)` is true, or false if not `keep`."""
+    """Input: rows of (K, V). Output: the rows for which `predicate(key, value)` is true or, if not `keep`, false."""
 
     def __init__(self, name: str, predicate: Callable[[Any, Any], Any], keep: bool = True) -> None:
         self.name, self._predicate, self._keep = name, predicate, keep
@@ -77,7 +77,7 @@ class MapValues(RowWise):
 
 
 class SelectKey(RowWise):
-    """Input: rows of (K, V). Output: (function(key, value), value) for each."""
+    """Input: rows of (K, V). Output: for each row, the row (function(key, value), value)."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Any]) -> None:
         self.name, self._function = name, function
@@ -90,7 +90,7 @@ class SelectKey(RowWise):
 
 
 class FlatMap(RowWise):
-    """Input: rows of (K, V). Output: all rows of the iterable `function(key, value)` for each."""
+    """Input: rows of (K, V). Output: for each row, all rows of the iterable `function(key, value)`."""
 
     def __init__(self, name: str, function: Callable[[Any, Any], Iterable[Row]], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -115,7 +115,7 @@ class FlatMap(RowWise):
 
 
 class FlatMapValues(RowWise):
-    """Input: rows of (K, V). Output: (key, w) for each w of the iterable `function(value)`."""
+    """Input: rows of (K, V). Output: for each row, a row (key, w) for each w in the iterable `function(value)`."""
 
     def __init__(self, name: str, function: Callable[[Any], Iterable[Any]], where: str = "") -> None:
         self.name, self._function, self._where = name, function, where or name
@@ -211,7 +211,7 @@ _NOTHING = object()
 
 
 def _latest_of_mixed(batch: Batch) -> Batch:
-    """Return the new values as `latest_of` does; rows may be in any order, and have their own times or headers."""
+    """Return the new values as `latest_of` does, for rows in any order, with times or headers of their own."""
     signed = list(zip(batch.rows, batch.weights, strict=True))
     gone: dict[Any, Any] = dict(row for row, weight in signed if weight < 0)
     come = {row[0] for row, weight in signed if weight > 0}
@@ -224,7 +224,7 @@ def _latest_of_mixed(batch: Batch) -> Batch:
 
 
 def check_rows(rows: list[Row], where: str, function: Callable[..., Any] | None = None) -> None:
-    """Raise DataError for an object that is not a pair (key, value); it names the step, its function and the object."""
+    """Raise DataError for a row that is not a pair (key, value). The error names the step, its function and the row."""
     if _are_pairs(rows):
         return
     for row in rows:
@@ -252,7 +252,7 @@ def _no_iterable(where: str, function: Callable[..., Any], made: Any, parts: str
 
 
 def _are_pairs(rows: list[Row]) -> bool:
-    """Whether all rows are surely tuples of two. If not, they have to be checked one by one."""
+    """Return whether all rows are certainly tuples of two. If not, the rows have to be checked one by one."""
     return set(map(type, rows)) <= _TUPLE and set(map(len, rows)) <= _TWO
 
 
@@ -264,7 +264,7 @@ def _is_pair(row: object) -> bool:
 
 
 def _named(function: Callable[..., Any] | None) -> str:
-    """`the function`, with its line in the author's file."""
+    """Return `the function`, with the line of the author's file in which the function is."""
     line = line_of(function) if function is not None else ""
     return f"the function of {line}" if line else "the function"
 

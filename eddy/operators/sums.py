@@ -81,7 +81,7 @@ class ExactTotal:
 
         A sum is of the type `type`. If that is None, the sum is a Decimal if a Decimal was added, else a float if a
         float was added that is not a whole number of 64 bits, else an int. A mean is a float. A float is the nearest
-        one, and may be infinite.
+        one to the exact result, and may be infinite.
         """
         count, floats, decimals, nans, ups, downs = self._counts
         if count <= 0:
@@ -129,7 +129,7 @@ _NUMBERS = (int, float, Decimal)
 
 @dataclass(frozen=True)
 class Summation:
-    """Says what to sum: `of(value)`, or the values themselves if `of` is None. With `mean` the result is the mean.
+    """Says which numbers to sum: `of(value)`, or the values themselves if `of` is None. `mean`: the result is the mean.
 
     `type` is the type of the results, int, float or Decimal, or None if it is unknown. `required`: a value whose number
     is None is an error. Called as a function, a summation takes all values of a key.

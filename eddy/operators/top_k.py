@@ -1,4 +1,4 @@
-"""The first values of each key in an order: top_k, min, max, latest; all values of each key in an order: collect.
+"""Selects values of each key in an order: the first ones for top_k, min, max and latest; all values for collect.
 
     position(value)    first the author's `by`, then the bytes of the value, so that no two values have equal positions
 
@@ -36,7 +36,7 @@ _RANKS = {int: _NUMBER, bool: _NUMBER, str: _TEXT, bytes: _BYTES, datetime.date:
 
 
 def order_of(value: Any) -> tuple[int, Any]:
-    """Return a pair that sorts as the value does, also among values of other types.
+    """Return a pair that sorts in the same order as the value, also among values of other types.
 
     >>> sorted([("b", 2), "b", None, ("b", 1), 3.5, 2], key=order_of)
     [None, 2, 3.5, 'b', ('b', 1), ('b', 2)]
@@ -62,7 +62,7 @@ def order_of(value: Any) -> tuple[int, Any]:
 
 @dataclass(frozen=True)
 class Selection:
-    """Selects the first `n` values in the order of `by`, as a tuple; or, with `n` None, the first value itself.
+    """Selects the first `n` values in the order of `by`, as a tuple; if `n` is None, only the first value, as it is.
 
     With `whole` the result is None if there are more than `n` values. `serde` encodes the values; the bytes decide
     between values that are equal by `by`. Called as a function, a selection takes all values of a key.
@@ -85,7 +85,7 @@ class Selection:
         return order_of(value if self.by is None else self.by(value)), (self.serde.identify or self.serde.encode)(value)
 
     def first(self, values: Iterable[tuple[Any, int]]) -> Any:
-        """Return the result for sorted values with their weights; None if there are no values."""
+        """Return the result for values with weights, which are sorted; None if there are no values."""
         if self.n is None:
             return next((value for value, _ in values), None)
         repeated = chain.from_iterable(repeat(value, min(weight, self.most)) for value, weight in values)
@@ -101,11 +101,11 @@ class Selection:
         return {} if made is None else {made: 1}
 
     def nothing(self) -> Any:
-        """Return the initial aggregate of a fold of facts by `adding`."""
+        """Return the initial aggregate of a fold with the adder `adding`."""
         return _NOTHING
 
     def adding(self, key: Any, value: Any, best: Any) -> Any:
-        """Return the first values after a fact's value was added to the first values `best`."""
+        """Return the first values after a fact's value was added to `best`, the first values so far."""
         values = (value,) if best is _NOTHING else (best, value) if self.n is None else (*best, value)
         kept = sorted(values, key=self.position, reverse=self.descending)[: self.n or 1]
         return kept[0] if self.n is None else tuple(kept)

@@ -1,4 +1,4 @@
-"""From facts to tables: the last record of a key wins."""
+"""Turns records into a table: the last record of a key decides the key's value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ _ONE_FORM = frozenset({bool, bytes, int, str})
 class Upsert(Keyed):
     """Input: records (K, V or None). Output: the delta of the table of their latest values; None deletes.
 
-    Invariant: the table has the last value of each key so far. A record whose value equals the old one has no effect:
-    of equal values in a row, such as 1 and 1.0, the first one counts, for any cut into epochs. So a row is retracted as
-    it was inserted. A record without a key has no effect either.
+    Invariant: the table has the last value of each key so far. A record whose value equals the old one has no effect.
+    So when equal values such as 1 and 1.0 follow one another, the first one remains, however the input is cut into
+    epochs, and a row is retracted as it was inserted. A record without a key has no effect either.
     """
 
     def __init__(self, name: str, table: Table[Any, Any]) -> None:
@@ -69,15 +69,12 @@ class Upsert(Keyed):
 
 
 def by_key(batch: Batch, column: list[Any] | None) -> dict[Any, Any] | None:
-    """Return the entries of a column, such as times or headers, by key; of several rows of a key the last counts."""
+    """Return the entries of a column, such as times or headers, by the row's key. The last row of a key counts."""
     return None if column is None else dict(zip(keys_of(batch.rows), column, strict=True))
 
 
 def settled(keys: Iterable[Any], olds: Sequence[Any], rows: Iterable[Row]) -> dict[Any, Any]:
-    """Return the values of a table's keys after `rows`, in their order. `olds` are the values of `keys` before.
-
-    A value that equals the one before it, such as 1.0 after 1, does not replace it.
-    """
+    """Return the values that a table's keys have after `rows`. `olds` are the values of `keys` before."""
     values = dict(zip(keys, olds, strict=True))
     for key, value in rows:
         if values[key] != value:
@@ -99,11 +96,11 @@ def replacement(
     time_of: Mapping[Any, int] | None = None,
     headers_of: Mapping[Any, Any] | None = None,
 ) -> Batch:
-    """Return the delta of a table whose values change from `olds` to `news`; None is no value.
+    """Return the delta of a table whose values change from `olds` to `news`; None stands for no value.
 
-    A retraction precedes the row that replaces it. An unchanged value makes no row. A value that is only equal, such as
-    1.0 after 1, is a change, because the next retraction has this form. `time_of` and `headers_of` have the
-    time and the headers of each key, if rows have their own.
+    A retraction precedes the row that replaces it. An unchanged value makes no row. A new value that equals the old one
+    but has another form, such as 1.0 after 1, is a change, because the next retraction has the new form. `time_of` and
+    `headers_of` have the time and the headers of each key, if rows have their own.
     """
     deletes: list[Row] = []
     inserts: list[Row] = []

@@ -1,4 +1,4 @@
-"""Rows that are valid for a while: each row is in the output between its two moments, by the clock of its partition.
+"""Makes rows valid for a while: each row is in the output between its two moments, by the clock of its partition.
 
     true(row)    = from(row) ≤ clock(partition) < until(row)
     output       = the rows that are true, with their weights
@@ -38,7 +38,7 @@ MomentOf = Callable[[Any, Any], int | None]
 
 
 class Span(NamedTuple):
-    """The moment from which a row is valid, and the moment at which it is not valid any more."""
+    """The moment from which on a row is valid, and the moment from which on it is not valid any more."""
 
     from_ms: int
     until_ms: int
@@ -57,7 +57,10 @@ class Span(NamedTuple):
 
 
 class Lifetime(NamedTuple):
-    """The author's functions for the two moments of a row. A moment of None is the beginning, or the end, of time."""
+    """The author's functions that return the two moments of a row.
+
+    If a function returns None, the row is valid from the beginning of time, or without end.
+    """
 
     name: str
     from_: MomentOf | None
@@ -169,9 +172,9 @@ class ValidRows(Keyed):
         return self._made(context, batch, out, [moment for moment, _ in due])
 
     def _bring(self, rows: ZSet, arrived: ZSet, old: int | None, clock: int, out: ZSet, kept: ZSet) -> int | None:
-        """Bring the rows of a key up to the time `clock`. Returns the key's next moment, None if it has none.
+        """Process the rows of a key up to the time `clock`. Returns the key's next moment, None if it has none.
 
-        `rows` are the stored rows, `arrived` the delta, `old` the key's moment before. The changes of the output are
+        `rows` are the stored rows, `arrived` the delta, `old` is the key's moment before. The changes of the output are
         added to `out`, the changes of the stored rows to `kept`.
         """
         of, nexts = self._lifetime.of, []

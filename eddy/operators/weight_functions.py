@@ -3,8 +3,9 @@
     distinct(A)   w -> 1 if w > 0 else 0
     A minus B     w -> max(0, w)  of  A - B        (EXCEPT ALL)
 
-Both depend on a row's weight only, so the delta of the output is f(w + Δw) - f(w), row by row. They are not
-linear: f of a sum is not the sum of f. So they need an arrangement of the rows with their weights.
+Each of these functions f depends on a row's weight w only, so the delta of the output is f(w + Δw) - f(w), row by row.
+The functions are not linear: f of a sum is not the sum of f. So an arrangement of the rows with their weights is
+needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +29,15 @@ def one_if_positive(weight: int) -> int:
 
 
 def positive_part(weight: int) -> int:
-    """Return the weight of a row after `minus`, given the difference of its weights."""
+    """Return the weight of a row in A minus B.
+
+    `weight` is its weight in A minus its weight in B, and may be below 0.
+    """
     return weight if weight > 0 else 0
 
 
 class WeightFunction(Keyed):
-    """Input: a relation with any weights. Output: each row with weight f(its total weight)."""
+    """Input: a relation with any weights. Output: each row with the function's result for its total weight."""
 
     def __init__(self, name: str, arrangement: Arrangement[Any, Any], f: Callable[[int], int]) -> None:
         self.name, self.arrangement, self._f = name, arrangement, f
@@ -43,7 +47,7 @@ class WeightFunction(Keyed):
         return (self.arrangement,)
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Return f(new) - f(old) for each row of the delta."""
+        """Return for each row of the delta its new output weight minus its old one."""
         batch = self.with_keys(inputs[0])
         delta = batch.zset(self.name)
         olds = self.arrangement.shift(delta)

@@ -1,4 +1,4 @@
-"""Row-wise steps whose function also gets the record of each row: its topic, partition, offset, timestamp, headers."""
+"""Lets a step's function also get the record of each row: its topic, partition, offset, timestamp and headers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _new: Callable[[type[Any], tuple[Any, ...]], Any] = tuple.__new__
 class WithRecords(RowWise):
     """Adapts an operator over rows (K, (V, RecordContext)) to rows (K, V), before the first exchange.
 
-    `keeps_value`: the operator returns values (V, RecordContext) unchanged, so they are turned into values V again.
+    `keeps_value`: the operator returns the values (V, RecordContext) unchanged, so V is taken out of them again.
     """
 
     def __init__(self, operator: RowWise, keeps_value: bool) -> None:

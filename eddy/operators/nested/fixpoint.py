@@ -12,9 +12,10 @@ A fact of iteration n depends only on facts of earlier iterations, so no fact su
 a cycle disappear when the cycle is cut off. Several bindings iterate together. A definition sees the bindings as of the
 previous iteration, and collections computed inside the loop as of this iteration.
 
-Bounds: with `max_depth`, or if the limit is to be part of the answer, X(iterations) is the answer, and rows that a
-further iteration would change are cut. If `on_limit` is `rows`, the cut rows are also rows of errors. Otherwise a loop
-that reaches its limit raises EndlessError, and the outermost loop decides what to do (`operators/nested/outermost.py`).
+Bounds: with `max_depth`, and with an `on_limit` that returns rows at the limit, X(iterations) is the answer. Rows that
+a further iteration would change are cut. If `on_limit` is `rows`, the cut rows are also rows of errors. Otherwise a
+loop that reaches its limit raises EndlessError, and the outermost loop decides what to do
+(`operators/nested/outermost.py`).
 
 Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Materialize's WITH MUTUALLY RECURSIVE.
 """
@@ -45,7 +46,7 @@ _LARGEST_WEIGHT = 1 << 4_096
 
 
 class NestedBody:
-    """The compiled definitions: the first slots are the bindings, the next ones the inputs from outside."""
+    """The compiled definitions of a loop. The first slots are the bindings, the next slots the inputs from outside."""
 
     def __init__(self, steps: Sequence[Step], slots: int, bindings: int, results: Sequence[int]) -> None:
         self.steps = steps
@@ -93,15 +94,18 @@ class NestedBody:
         return [time for nested in self._nested for time in nested.waiting()]
 
     def ahead(self) -> RunAhead | None:
-        """Return an object that runs the recursion ahead.
+        """Return an object that runs the recursion ahead; None if that is not possible.
 
-        None if it has several bindings, or if a step does not make its rows from single rows.
+        It is possible if the recursion has a single binding, and each of its steps makes its rows from single rows.
         """
         ahead = RunAhead(self.steps, self._results[0])
         return ahead if ahead.possible and self._bindings == 1 else None
 
     def lookups(self, external: int) -> list[NestedLookupJoin] | None:
-        """Return the joins that look up an input from outside; None if other steps read it, or if it is the seed."""
+        """Return the joins that look up rows of the input `external` from outside.
+
+        Returns None if other steps read this input, too, or if it is the seed.
+        """
         slot = self._bindings + external
         readers = [step for step in self.steps if slot in step.inputs]
         joins = [op for op in (unguarded(step.operator) for step in readers) if isinstance(op, NestedLookupJoin)]
@@ -114,7 +118,7 @@ class NestedBody:
             nested.forget_wave()
 
     def undo(self) -> None:
-        """Undo the epoch, with the changes of states and the rows that were set aside."""
+        """Undo the epoch: also the changes of the states, and the rows that were set aside."""
         self.forget_waves()
         for state in self.states():
             state.rollback()
@@ -135,7 +139,7 @@ class NestedBody:
 
 
 class Results(Batch):
-    """The output of a loop: a batch for each binding. `Take` picks one of them."""
+    """The output of a loop: a batch for each binding. The operator `Take` picks the batch of one binding."""
 
     __slots__ = ("batches",)
 
@@ -151,18 +155,19 @@ class Take(Operator):
         self.name, self._index = name, index
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Pick the batch; the batch of errors is empty if the bound makes no rows of errors."""
+        """Return the batch of the binding. The batch of errors is empty if the bound makes no rows of errors."""
         (results,) = inputs
         assert isinstance(results, Results)
         return results.batches[self._index] if self._index < len(results.batches) else EMPTY
 
 
 class Fixpoint(NestedOperator):
-    """Input: deltas from outside. Output: the deltas of all bindings, and last the deltas of the limit's errors.
+    """Input: deltas from outside. Output: the deltas of all bindings, and last the delta of the rows of errors.
 
     If `seeded`, the loop is a recursion of one binding, and its first input is the seed. `depth` is the number of loops
-    around its body: 1 for an outermost loop, whose times are numbers. `limit` makes the rows of errors of a loop inside
-    another loop. `sizes` has the check of each binding's rows; None for rows that are not written.
+    around the body, this one included: for an outermost loop it is 1, and times are numbers. `limit` makes the rows of
+    errors, for a loop inside another loop. `sizes` has the check of each binding's rows; None for a binding whose rows
+    are not written.
     """
 
     def __init__(
@@ -211,7 +216,7 @@ class Fixpoint(NestedOperator):
         return (time,) if self._depth == 2 else time
 
     def end_epoch(self) -> None:
-        """Drop the epoch's reports of cut and overdue rows."""
+        """Drop the epoch's reports about rows that were cut."""
         super().end_epoch()
         self.cut, self.overdue = [], []
 
@@ -237,9 +242,9 @@ class Fixpoint(NestedOperator):
     def run_iterations(
         self, inputs: Sequence[Batch], prefix: tuple[int, ...] = ()
     ) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
-        """Run iterations until nothing waits; `prefix` holds the iterations of the enclosing loops.
+        """Run iterations until no row waits. `prefix` has the iterations of the enclosing loops.
 
-        Returns the bindings' deltas, and the changes beyond the last iteration.
+        Returns two values: the delta of each binding, and the changes that the iteration after the last one would make.
 
         Raises: EndlessError if the loop needs more iterations than the limit, or more rows or seconds than the epoch
         has.
@@ -272,7 +277,10 @@ class Fixpoint(NestedOperator):
     def _feed(
         self, iteration: int, made: list[Batch], totals: list[ZSet], over: list[tuple[int, Batch]]
     ) -> list[Batch] | None:
-        """Add an iteration's results to the totals. Returns the next iteration's inputs, None if there are none."""
+        """Add the results of an iteration, `made`, to the bindings' deltas, `totals`.
+
+        Returns the inputs of the next iteration; None if there is none.
+        """
         after = None
         # Iteration 0 of a seeded loop is its seed, and does not count as an iteration.
         last = self._iterations if self._seeded else self._iterations - 1
@@ -313,7 +321,10 @@ class Fixpoint(NestedOperator):
             raise self._error(index, made, f"after {iteration} iterations it has the same rows as before")
 
     def _look_ahead(self, ahead: RunAhead, iteration: int, made: list[Batch], total: ZSet) -> None:
-        """Raise EndlessError if the limit will be met. Does nothing while rows are retracted or wait."""
+        """Raise EndlessError if a run ahead shows that the recursion will meet its limit.
+
+        Nothing is looked at while rows are retracted or wait for later iterations.
+        """
         if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
             return
         rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
@@ -323,7 +334,7 @@ class Fixpoint(NestedOperator):
             raise self._error(0, [Batch(rows, [1] * len(rows))], why, raised=raised)
 
     def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
-        """Return a function that says of each row whether the first binding has it.
+        """Return a function that returns, for each of some rows, whether the first binding has the row now.
 
         `total` is the binding's delta in the epoch so far.
         """
@@ -339,7 +350,7 @@ class Fixpoint(NestedOperator):
         return time if type(time) is int else time[self._depth - 1]
 
     def _watch(self, index: int, made: list[Batch], iteration: int) -> None:
-        """Raise EndlessError if rows have become too large to be written; it names them."""
+        """Raise EndlessError, which names the rows, if rows have become too large to be written."""
         batch, sizes = made[index], self.sizes[index]
         if max(batch.weights) > _LARGEST_WEIGHT or min(batch.weights) < -_LARGEST_WEIGHT:
             heavy = [row for row, w in zip(batch.rows, batch.weights, strict=True) if abs(w) > _LARGEST_WEIGHT]
@@ -357,7 +368,7 @@ class Fixpoint(NestedOperator):
             raise errors[0]
 
     def be_careful(self) -> bool:
-        """Check each row of each iteration from now on. Returns False if that was so before."""
+        """Check each row of each iteration from now on. Returns False if each row was checked already."""
         sizes = [one for one in self.sizes if one is not None]
         was = all(one.careful for one in sizes)
         for one in sizes:
@@ -365,7 +376,10 @@ class Fixpoint(NestedOperator):
         return not was
 
     def advice(self, raised: str) -> str:
-        """Return the advice of a message. `raised` names settings to raise if the loop ends later; empty for none."""
+        """Return the advice of an error message.
+
+        `raised` names the settings to raise if the loop would end later; it is empty if there are none.
+        """
         bound = "max_depth=16" if self._seeded else "limit=16, on_limit='return'"
         more = f", or raise {raised} if it ends later" if raised else ""
         return self.bound.advice(f"Mend the data, or bound the recursion: {bound}{more}")
@@ -393,7 +407,7 @@ class Fixpoint(NestedOperator):
         )
 
     def _note_cut(self, over: Sequence[tuple[int, Batch]]) -> None:
-        """Note the rows that the answer lacks because the loop stops at its limit."""
+        """Note the rows that are missing in the answer because the loop stops at its limit."""
         if self.bound.max_depth is None and self.bound.on_limit != "rows":
             positive = [batch.select([weight > 0 for weight in batch.weights]) for _, batch in over]
             self.cut += [batch for batch in positive if batch.rows]

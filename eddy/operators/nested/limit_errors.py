@@ -1,4 +1,4 @@
-"""Rows of errors of a block that exceeds its limit: of an outermost block, and of a block inside another loop.
+"""Makes the rows of errors of a block that exceeds its limit, for outermost blocks and for blocks inside a loop.
 
 `LimitBarrier` is for outermost blocks. The errors are the rows with which the loop would have continued after its last
 iteration. They are a function of the present data, so mending the data removes them. While there are errors, the loop
@@ -30,14 +30,17 @@ __all__ = ["InnerErrors", "InnerLimit", "LimitBarrier", "numbered"]
 
 
 class InnerLimit:
-    """Replaces `LimitBarrier` inside a loop: returns all rows, then the numbered changes beyond the last iteration."""
+    """Stands in for `LimitBarrier` in a block inside a loop.
+
+    It returns all rows of the block, and after them, numbered by binding, the changes that exceed the limit.
+    """
 
     def states(self) -> Sequence[State]:
         """No states, because `InnerErrors` stores the rows."""
         return ()
 
     def step(self, batches: list[Batch], over: Sequence[tuple[int, Batch]], time: int) -> list[Batch]:
-        """Return the batches, and as a last batch the rows that the last iteration has changed."""
+        """Return `batches`, and one further batch: the rows that the last iteration has changed."""
         return [*batches, Batch.of(numbered(over), time)]
 
 
@@ -65,7 +68,7 @@ class InnerErrors(NestedWeights):
         self._moves = {}
 
     def taken_moves(self) -> ZSet:
-        """Return by how much the number of non-zero differences of each row has grown since the last call."""
+        """Return by how much the number of each row's non-zero differences has grown since the last call."""
         moves, self._moves = self._moves, {}
         return {row: move for row, move in moves.items() if move}
 
@@ -75,7 +78,7 @@ def _once(weight: int) -> int:
 
 
 def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
-    """Merge the batches of several bindings into one Z-set; both key and value get the number of the binding."""
+    """Merge the batches of several bindings into one Z-set. Each key and each value gets the number of the binding."""
     zset: ZSet = {}
     for index, batch in batches:
         merge_into(zset, [((index, key), (index, value)) for key, value in batch.rows], batch.weights)
@@ -83,12 +86,7 @@ def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
 
 
 class LimitBarrier:
-    """The errors of an outermost block. Stored rows have the number of the binding in both key and value.
-
-    `bindings` names the bindings of the loop, then the bindings of the inner blocks whose errors count. `inside` has
-    the number of the first binding of each inner block, and its errors. `deltas` has rows that an earlier release of
-    eddy withheld; no row is added to it.
-    """
+    """Stores the errors of an outermost block. In a stored row, key and value each have the number of the binding."""
 
     def __init__(
         self,
@@ -111,13 +109,16 @@ class LimitBarrier:
         return {(self._bindings[index], (key, value)): 1 for ((index, key), (_, value)), _ in self._errors.items()}
 
     def least(self) -> str:
-        """Return a text that names one error, the same for the same set of errors."""
+        """Return a text that names one error. It depends only on the set of errors, not on their order."""
         return min(
             f"binding '{name}' still changed in its last iteration, e.g. by row {row!r}" for name, row in self.rows()
         )
 
     def taken_back(self, count: int) -> list[ZSet]:
-        """Release the rows that an earlier release of eddy withheld. Returns them, for each of `count` bindings."""
+        """Release the rows that an earlier release of eddy withheld.
+
+        Returns one Z-set of them for each of `count` bindings.
+        """
         zsets: list[ZSet] = [{} for _ in range(count)]
         held = dict(self._deltas.items())
         for ((index, key), (_, value)), weight in held.items():

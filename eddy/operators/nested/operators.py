@@ -58,9 +58,9 @@ _MOST_READS, _READ_SHARE = 500, 10
 
 
 class NestedOperator(Operator):
-    """An operator whose context has the time as its iteration, and whose rows may wait for a later time.
+    """An operator inside a loop by nested time.
 
-    Invariant: at the end of an epoch nothing waits.
+    The iteration of its context is a time, and rows may wait for later times.
     """
 
     def __init__(self) -> None:
@@ -101,9 +101,9 @@ class _Pairs:
 
 
 class _Join(NestedOperator):
-    """The common parts of the two joins: current matches are returned, matches of later iterations wait.
+    """The part that the two joins share.
 
-    A join of many rows on both sides checks the epoch's budget while it runs, because one step may exceed it.
+    Matches of the current iteration are returned, matches of later iterations wait.
     """
 
     later: dict[Time, list[Batch]]
@@ -114,7 +114,7 @@ class _Join(NestedOperator):
         self._guard = guard
 
     def _check(self, time: Time, matched: int, of: Batch) -> None:
-        """Raise EndlessError if `matched` matches of the rows `of` exceed the epoch's budget."""
+        """Raise EndlessError if `matched` matches of the rows of the batch `of` exceed the epoch's budget."""
         if self._guard.exceeded(matched):
             raise EndlessError(
                 f"join '{self.name}': {matched:,} matches in iteration {time}, and the epoch's rows or seconds "
@@ -146,10 +146,10 @@ class _Join(NestedOperator):
 
 
 class NestedLookupJoin(_Join):
-    """Joins rows inside the loop, L, with a collection outside, R, which is read from R's own state.
+    """Joins rows inside the loop, L, with a collection outside, R, which is read from the state of R.
 
-    R already contains its delta when the loop begins. So ΔL is joined with the new R, and L before the epoch with ΔR:
-    `ΔL ⋈ R + L ⋈ ΔR`.
+    R already contains its delta when the loop begins. So ΔL is joined with the new R, and L as of before the epoch is
+    joined with ΔR: `ΔL ⋈ R + L ⋈ ΔR`.
     """
 
     follows_rows = True
@@ -197,7 +197,7 @@ class NestedLookupJoin(_Join):
         return self._right
 
     def met(self, keys: Iterable[Any]) -> bool:
-        """Whether a row inside the loop, of any iteration, has one of these keys."""
+        """Return whether a row inside the loop has one of these keys, in any iteration."""
         return any(self._left.get_many(list(keys)))
 
     def changed_keys(self) -> set[Any]:
@@ -205,7 +205,7 @@ class NestedLookupJoin(_Join):
         return self._left.changed_keys()
 
     def _matches(self, time: Time, left: Batch, merge: Merge) -> list[Batch]:
-        """Return ΔL ⋈ R. If ΔL is large, it is joined in slices, and the budget is checked after each."""
+        """Return ΔL ⋈ R. A large ΔL is joined in slices, and the epoch's budget is checked after each slice."""
         if len(left.rows) <= _SLICE:
             return [matches(left, self._right, merge)]
         found, count = [], 0
@@ -230,7 +230,7 @@ class NestedLookupJoin(_Join):
 class NestedJoin(_Join):
     """Joins two collections inside the loop.
 
-    Each pair of differences is joined once, when the second of the two arrives.
+    Each pair of differences is joined once: when the later one of the two arrives.
     """
 
     def __init__(
@@ -312,10 +312,10 @@ class _Traced(NestedOperator, Keyed):
 
 
 class NestedReduce(_Traced):
-    """Input: rows. Output: for each key the rows that `function` makes of its values, such as a count.
+    """Input: rows. Output: for each key the rows that `function` makes of all the key's values, such as a count.
 
-    A weight below 0 is an error. Cost: for a key that changes in an iteration, all its rows are read for this iteration
-    and for each later iteration of the key.
+    A weight below 0 is an error. Cost: when a key changes in an iteration, all its rows are read for this iteration and
+    for each later iteration in which the key has differences.
     """
 
     later: dict[Time, dict[Any, None]]
@@ -341,7 +341,7 @@ class NestedReduce(_Traced):
         return self._step(context.iteration, self._function, *inputs)
 
     def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
-        """Withhold the keys on whose values the function fails: they have no row in these iterations."""
+        """Withhold the keys on whose values the function fails: they have no row in the iterations where it fails."""
 
         def made(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
             try:
@@ -387,7 +387,7 @@ class NestedReduce(_Traced):
         return Batch(rows, weights, batch.time)
 
     def _check_reads(self, time: Time, key: Any, values: int) -> None:
-        """Raise EndlessError if the values of one key were read so often that they exceed a share of the budget."""
+        """Raise EndlessError if the reads of the values of `key` exceed a share of the epoch's budget."""
         self._read[key] = read = self._read.get(key, 0) + values
         if read > self._guard.max_rows // _READ_SHARE + _MOST_READS * values:
             raise EndlessError(
@@ -408,7 +408,10 @@ class NestedReduce(_Traced):
 
 
 class NestedWeights(_Traced):
-    """Replaces the weight of each row by a function of it, for `distinct` and `minus`. Cost: O(1) a changed row."""
+    """Replaces the weight of each row by a function of this weight, for `distinct` and `minus`.
+
+    Cost: O(1) a changed row.
+    """
 
     later: dict[Time, dict[Row, None]]
 
@@ -446,7 +449,7 @@ class NestedWeights(_Traced):
 
 
 def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
-    """Return a row's weight at a time, and add to `late` the later times at which its weight may differ."""
+    """Return a row's weight at a time. `late` gets the later times at which the row may have another weight."""
     weight = 0
     for at, difference in history:
         if (both := lub(time, at)) == time:
@@ -457,7 +460,7 @@ def _weight_as_of(history: History, time: Time, late: list[Time]) -> int:
 
 
 def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> dict[Any, int]:
-    """Return values with their weights at an iteration, and add to `late` the later iterations with differences."""
+    """Return the values of a key at an iteration, with weights. `late` gets the later iterations with differences."""
     bag = {}
     for value, history in cell.items():
         weight = 0
@@ -472,6 +475,6 @@ def _as_of_iteration(cell: dict[Any, History], time: int, late: list[Time]) -> d
 
 
 def _as_of(cell: dict[Any, History], time: tuple[int, ...], late: list[Time]) -> dict[Any, int]:
-    """Return the same as `_as_of_iteration`, for nested loops, whose times are only partially ordered."""
+    """Return what `_as_of_iteration` returns, in a loop inside a loop, whose times are only partially ordered."""
     weights = ((value, _weight_as_of(history, time, late)) for value, history in cell.items())
     return {value: weight for value, weight in weights if weight}

@@ -19,8 +19,8 @@ follows that no step can set aside, such as a row that a state cannot write, is 
 been committed earlier, because then they cannot be rejected any more.
 
 Invariant: the rows downstream are a function of the input, however it was cut into epochs, once no unit is *owed a
-try*. A unit is owed one if its last try ran out of rows or seconds, or was postponed. It is tried again when there is
-no input.
+try*. A unit is owed a try if its last try ran out of rows or seconds, or was postponed. Such a unit is tried again in
+an epoch without input.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Outermost(Fixpoint):
     def keep(
         self, queue: Queue, given: Given, limits: LimitBarrier | None, ownership: Ownership, care: Care
     ) -> "Outermost":
-        """Set the states of queued input, of the bindings' rows and of the limit's errors."""
+        """Set the states of queued input, of the bindings' rows and of the limit's errors. Returns the loop itself."""
         self.queue, self.given, self.limits, self.ownership, self.care = queue, given, limits, ownership, care
         self._wait = self._waited = 0
         self._checks_changes = self._queues_failing = False
@@ -101,11 +101,14 @@ class Outermost(Fixpoint):
     forget_wave = forget_waves
 
     def wakes_at(self) -> Wake | None:
-        """`AT_ONCE` if a unit of this worker is owed a try."""
+        """Return `AT_ONCE` if a unit of this worker is owed a try, else None."""
         return Wake.AT_ONCE if any(note.owed for note in self._owned().values()) else None
 
     def held(self) -> Mapping[int, str]:
-        """Return a message for each owned partition with withheld units: the first one in the order of text."""
+        """Return one message for each owned partition with withheld units.
+
+        Of several messages it is the first in order of text.
+        """
         found: dict[int, str] = {}
         notes = self._owned()
         for note, partition in zip(notes.values(), self.queue.partitions(list(notes)), strict=True):
@@ -146,7 +149,7 @@ class Outermost(Fixpoint):
             self._checks_changes = self._queues_failing = False
 
     def _processed(self, inputs: Sequence[Batch]) -> tuple[list[ZSet], list[tuple[int, Batch]]]:
-        """Run the iterations. In an epoch that sets rows aside, check that the states can write the changes."""
+        """Run the iterations. If the epoch sets rows aside, also check that the states can write the changes."""
         totals, over = self.run_iterations(inputs)
         if self._checks_changes:
             self.given.take(totals)
@@ -189,9 +192,9 @@ class Outermost(Fixpoint):
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
 
     def _note_asked(self, error: EndlessError) -> None:
-        """Note the keys that iterations have looked up outside before they met a bound.
+        """Note the keys of rows outside that the iterations looked up before they met a bound.
 
-        Nothing is noted if more rows or seconds might suffice, or if units are keys.
+        No key is noted if the loop might end with more rows or seconds, or if each key is a unit.
         """
         self._asked = None
         if error.of_work or self.queue.keyed:
@@ -202,7 +205,7 @@ class Outermost(Fixpoint):
         self._asked = {join: join.changed_keys() | ahead for join in joins}
 
     def _touched(self, inputs: Sequence[Batch]) -> bool:
-        """Whether an epoch's input can change the iterations that last met a bound."""
+        """Return whether an epoch's input can change the iterations that met a bound the last time."""
         if self._asked is None:
             return True
         for batch, joins in zip(inputs, self._lookups, strict=True):
@@ -290,9 +293,10 @@ class Outermost(Fixpoint):
         return False
 
     def _refused(self, error: Exception, units: set[Any], time: int) -> dict[Any, Note]:
-        """Return notes for the units whose rows cannot be processed.
+        """Return notes for the units in `units` whose rows cannot be processed.
 
-        If there are several units, all get a note, and are tried again in smaller groups to find the failing ones.
+        If there are several units, each gets a note, and smaller groups of them are tried later to find the failing
+        ones.
         """
         why = str(error) if isinstance(error, EddyError) else f"the function raised {describe_exception(error)}"
         why = f"{self.bound.where(self.name)}: {why}"
@@ -320,7 +324,7 @@ class Outermost(Fixpoint):
     def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
         """Return notes for the units that met a bound: the processed units with new rows in the last iteration.
 
-        If several units together exceeded the budget, all get a note, and are tried again in smaller groups.
+        If several units together exceeded the budget, each gets a note, and smaller groups of them are tried later.
         """
         if error.of_work and len(units) > 1:
             self._halve(units)
@@ -335,8 +339,8 @@ class Outermost(Fixpoint):
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
         """Set how many epochs with input pass before queued input is tried again.
 
-        It is 0 if the last try was cheap, otherwise twice as many as before it. A try that succeeds doubles the size of
-        the next one, if that is limited.
+        After a cheap try the number is 0, otherwise it doubles. A try that succeeds doubles the number of units that
+        are tried together, if that number is limited.
         """
         if failed:
             dear = rows > _CHEAP_ROWS
@@ -345,7 +349,7 @@ class Outermost(Fixpoint):
             self._wait, self._most = 0, self._most and 2 * self._most
 
     def _leave(self, worked: "_Worked", time: int) -> Batch:
-        """Write the notes and the bindings' rows. Returns the rows for downstream."""
+        """Write the notes and the bindings' rows to the states. Returns the rows for downstream."""
         totals, queued, failed = worked.totals, worked.queued, worked.failed
         if not failed:
             self._note_cut(worked.over)
@@ -371,7 +375,10 @@ class Outermost(Fixpoint):
         return self.name, (unit, RESTLESS)
 
     def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
-        """Return the rows for downstream, for a loop that its own limit can withhold, too. Such a loop is one unit."""
+        """Return the rows for downstream, for a loop that can also be withheld by its own limit.
+
+        Such a loop is one unit.
+        """
         was, was_queued, queued = self.queue.notes().get(None), bool(worked.queued), bool(worked.failed)
         queued = queued or (was_queued and not worked.done)
         was_withheld = was_queued or (was is not None and not was.queued)
@@ -407,10 +414,10 @@ class Outermost(Fixpoint):
 
 
 class _Worked(NamedTuple):
-    """The outcome of an epoch: the bindings' deltas `totals`, and the changes `over` beyond the last iteration.
+    """What an epoch has done: the bindings' deltas `totals`, and the changes `over` that exceed the last iteration.
 
-    `queued`: the units that were queued before. `done`: queued units that were processed now. `failed`: units that were
-    queued now, with notes.
+    `queued`: the units that were queued before the epoch. `done`: the queued units that it has processed. `failed`: the
+    units that it has queued, with their notes.
     """
 
     totals: list[ZSet]

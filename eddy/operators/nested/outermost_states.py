@@ -1,6 +1,6 @@
 """The states of an outermost loop besides the states of its body: queued input, and the rows of its bindings.
 
-Input is queued, with the reason, while the loop meets a bound. A *unit* is the smallest part of a loop that can be
+While the loop meets a bound, its input is queued, with the reason. A *unit* is the smallest part of a loop that can be
 queued alone: a key, if no step of the loop changes keys; otherwise the whole loop, as unit None. A unit is *queued*
 while the queue has a note for it. Equal rows are merged, so the queue is no larger than the data.
 
@@ -10,8 +10,8 @@ while the queue has a note for it. Equal rows are merged, so the queue is no lar
 
 Most bindings' rows are in a trace inside the loop: the trace of the reduction that makes the binding, or of a step that
 reads it. The rows of other bindings are stored in an arrangement of the loop, with the number of the binding.
-In an application that first ran on a version without this arrangement, it has only later rows. If the loop then meets a
-bound, the older rows remain downstream; they are correct again when the data is mended.
+In an application that first ran on a version of eddy without this arrangement, the arrangement has only later rows. If
+the loop then meets a bound, the older rows remain downstream; they are correct again when the data is mended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ Unit = Any
 
 
 class Note(NamedTuple):
-    """The reason why a unit is withheld, as the message `why`.
+    """Says in `why` for what reason a unit is withheld.
 
     `owed`: the unit is tried again without further input. `time`: the latest event time of its rows. `queued`: the unit
-    met a bound, so its input is queued; otherwise the loop's own limit has made rows of errors.
+    met a bound, so its input is queued; if it is false, the loop's own limit has made rows of errors.
     """
 
     why: str
@@ -45,7 +45,10 @@ class Note(NamedTuple):
 
 
 class Queue:
-    """Queued rows and notes, in one arrangement. `keyed`: units are keys. `sizes` checks the rows of each input."""
+    """The queued rows, and the notes of units, in one arrangement. `keyed`: units are keys.
+
+    `sizes` checks the rows of each input.
+    """
 
     def __init__(self, arrangement: Arrangement[Any, Any], sizes: Sequence[RowSizes], keyed: bool) -> None:
         self._arrangement, self._sizes, self.keyed = arrangement, sizes, keyed
@@ -101,7 +104,7 @@ class Queue:
         self._notes = known
 
     def rows(self, units: Iterable[Unit]) -> ZSet:
-        """Return the queued rows of these units, numbered: with the number of the input in both key and value."""
+        """Return the queued rows of these units. The number of the input is added to each key and each value."""
         if not self.keyed:
             return {row: weight for row, weight in self._arrangement.items() if row[0][0] != self.inputs}
         keys = [(index, unit) for unit in units for index in range(self.inputs)]
@@ -109,14 +112,14 @@ class Queue:
         return {(key, value): weight for key, bag in zip(keys, bags, strict=True) for value, weight in pairs_of(bag)}
 
     def add(self, delta: ZSet, sign: int = 1) -> None:
-        """Add numbered rows to the queue, or, with sign -1, remove them."""
+        """Add rows, numbered by their input, to the queue. With `sign` -1, remove them."""
         if delta:
             self._arrangement.integrate(delta if sign == 1 else {row: -weight for row, weight in delta.items()})
 
     def refused(self, index: int, batch: Batch) -> dict[int, Exception]:
         """Return the errors of the rows of input `index` that no state of the loop can write, by the row's index.
 
-        A row that is retracted more often than inserted is in the states.
+        A row that is retracted more often than inserted has no error, because the states have stored it before.
         """
         sizes, name = self._sizes[index], self._arrangement.spec.name
         found: dict[int, Exception] = {}
@@ -146,7 +149,7 @@ class Queue:
 
 
 class Given:
-    """The rows of the bindings. `traces` has a trace for each binding, None if the arrangement has its rows."""
+    """The rows of the bindings. `traces` has the trace with a binding's rows; None if the arrangement has them."""
 
     def __init__(self, traces: Sequence[Trace[Any, Any] | None], arrangement: Arrangement[Any, Any] | None) -> None:
         self._traces, self._arrangement = traces, arrangement
@@ -168,7 +171,10 @@ class Given:
                 self._arrangement.integrate(delta)
 
     def known(self, index: int, rows: Sequence[Row]) -> list[bool]:
-        """Return for each row whether a binding has it. Without a trace, it is read as before the current epoch."""
+        """Return for each row whether the binding of this number has it.
+
+        A binding without a trace is read as it was before the current epoch.
+        """
         trace = self._traces[index]
         if trace is not None:
             cells = trace.get_many([key for key, _ in rows])
@@ -180,7 +186,10 @@ class Given:
         return [weight_in(bag, (index, value)) > 0 for (_, value), bag in zip(rows, bags, strict=True)]
 
     def rows(self, keys: Iterable[Any] | None) -> list[ZSet]:
-        """Return the rows of each binding for these keys, None for all keys. Cost: proportional to these rows."""
+        """Return the rows of each binding with these keys; all rows if `keys` is None.
+
+        Cost: proportional to these rows.
+        """
         chosen = None if keys is None else list(keys)
         made = [self._traced(trace, chosen) if trace is not None else {} for trace in self._traces]
         if self._arrangement is not None:

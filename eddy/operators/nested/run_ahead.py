@@ -1,4 +1,4 @@
-"""Runs a recursion by nested time ahead, with sets of rows in place of traces, to see whether it will meet its limit.
+"""Finds out whether a recursion by nested time will meet its limit, by a fast run with sets of rows in place of traces.
 
     new(n + 1) = op(new(n)) - all rows so far          until no row is new, or the limit is met
 
@@ -26,7 +26,7 @@ MOST_ROWS = 2_000_000
 
 
 class RunAhead:
-    """Runs the body of a recursion of one binding: `steps` from slot 0 to the slot `result`.
+    """Runs the body of a recursion of one binding ahead: `steps`, which begin at slot 0 and end at the slot `result`.
 
     `possible`: each step makes its rows from single rows, so a run ahead finds all rows.
     """
@@ -46,11 +46,11 @@ class RunAhead:
         known: Callable[[Sequence[Row]], Sequence[bool]],
         sizes: RowSizes | None,
     ) -> tuple[list[Row], str]:
-        """Return the rows that are new after `iterations` iterations, and an empty text.
+        """Return the rows that are still new after `iterations` iterations, and an empty text.
 
-        If a row cannot be written, return this row and the reason. If op ends before, or the run is abandoned, return
-        no rows. `rows` are the rows that are new now, and `known` says of each row whether it exists already.
-        Afterwards `asked` has the keys that each join has looked up.
+        If a row cannot be written, the result is a list with this row, and the reason. If op makes no new rows before
+        that, or the run is abandoned, the list is empty. `rows` are the rows that are new now. `known` returns for each
+        row whether it exists already. Afterwards `asked` has the keys that each join has looked up.
         """
         self.asked, self._dead = {}, set()
         seen, new = set(rows), self._going_on(list(rows))
@@ -68,7 +68,7 @@ class RunAhead:
         return new, ""
 
     def _going_on(self, rows: list[Row]) -> list[Row]:
-        """Return the rows from which op may make further rows, without the rows whose keys match no row outside."""
+        """Return the rows from which op may make further rows: those whose keys match rows outside."""
         if self._first is None or not rows:
             return rows
         asked = self.asked.setdefault(0, set())

@@ -1,4 +1,4 @@
-"""Records that a processor forwards to named children, and the stream of one child.
+"""Represents the records that a processor forwards to named children, and selects the stream of one child.
 
     forward(record, child)    makes the row (key, (child, value))
     forward(record)           makes the row (key, (None, value)), for every child

@@ -1,4 +1,4 @@
-"""Processors as an operator: the author's object takes the records of a partition one by one.
+"""The operator that runs processors: the author's object takes the records of a partition one by one.
 
     before the records    punctuations by wall clock that are due at the epoch's tick, by partition and schedule
     for each record       punctuations up to the event time that the source partition has reached with this record;
@@ -92,7 +92,7 @@ class Process(Keyed):
 
     @property
     def reads(self) -> ClocksRead:
-        """Both clocks, because processors choose a clock only when they run."""
+        """The event time and the wall clock, because a processor chooses its clock only when it runs."""
         return ClocksRead(frozenset({self.spec.source} - {""}), wall=True)
 
     def wakes_at(self) -> Wake | Tick | Watermark | TickOrWatermark | None:
@@ -126,11 +126,14 @@ class Process(Keyed):
 
     @property
     def tells_failures(self) -> bool:
-        """True, because a failing row is known, and the rows after it are tried."""
+        """True, because the operator tries the rows after a failing row, too."""
         return True
 
     def failures(self, *inputs: Batch) -> Mapping[int, Exception]:
-        """Try the rows after the failing one, too. Returns all failing rows. The caller rolls back."""
+        """Return the errors of all failing rows, by index; the rows after the first failing one are tried, too.
+
+        The caller rolls back afterwards.
+        """
         run = self._run
         return {} if run is None or run.failing is None else {run.failing: run.error, **dict(run.errors())}
 
@@ -184,7 +187,7 @@ _NOWHERE = -1
 
 
 class _Moment(NamedTuple):
-    """The event time that a record has moved forwards, and the schedules that are due for it."""
+    """An event time that a record has advanced its partition to, with the schedules that are due then."""
 
     offset: int
     time: int
@@ -244,7 +247,7 @@ class _Run:
         return homes
 
     def _reached(self, partition: int) -> Iterator[_Moment]:
-        """Yield the moments at which the epoch's records make schedules due by event time, by rising offset."""
+        """Yield the moments at which the epoch's records make schedules due by event time, in the order of offsets."""
         read = self.context.read.get((self.operator.spec.source, partition))
         cycles = self.operator.task(partition).by("event time")
         if read is None or not cycles:
@@ -263,7 +266,7 @@ class _Run:
     # Rows
 
     def errors(self) -> Iterator[tuple[int, Exception]]:
-        """Process the remaining rows. Yields index and error of each row that fails, after undoing its effects."""
+        """Process the remaining rows. Yields the index and the error of each row that fails. Its effects are undone."""
         self.failing = None
         while self._index < len(self.batch) - 1:
             try:
@@ -334,11 +337,14 @@ class _Run:
         self._time, self._mark = None, len(self._rows)
 
     def _of(self, task: Task, cycle: Cycle) -> Cycle:
-        """Return the present processor's schedule with the name of `cycle`: a processor may be made anew in a step."""
+        """Return the present processor's own schedule with the clock, length and number of `cycle`.
+
+        The processor may have been made anew during the step.
+        """
         return next((one for one in task.cycles if one.name == cycle.name), cycle)
 
     def end(self) -> Batch:
-        """Call the remaining punctuations by event time. Returns the forwarded rows."""
+        """Call the punctuations by event time that are still due. Returns the forwarded rows."""
         for partition, moments in self._moments.items():
             for moment in moments:
                 self._call(partition, moment)
@@ -363,7 +369,7 @@ class _Run:
         return self.operator.spec.children
 
     def emit(self, task: Task, record: Record[Any, Any], child: str | None) -> None:
-        """Pass a record of a task on, to one child or, for None, to all. Raises: DataError."""
+        """Pass a record of a task on, to the named child or, if `child` is None, to all children. Raises: DataError."""
         current = task.current
         if type(record) is not Record:
             raise DataError(

@@ -41,13 +41,13 @@ class Cycle:
 
 
 class Schedule:
-    """A schedule of punctuations, which can be cancelled. Then it is cancelled for good, on every worker."""
+    """A schedule of punctuations, which can be cancelled: for good, and on every worker."""
 
     def __init__(self, context: "ProcessorContext", cycle: Cycle) -> None:
         self._context, self._cycle = context, cycle
 
     def cancel(self) -> None:
-        """Call the function no more. If the epoch is undone, so is the cancellation."""
+        """Do not call the function any more. If the epoch is undone, the cancellation is undone, too."""
         self._context._call.check("cancel() is called")
         self._context._task.cancel(self._cycle)
 
@@ -139,7 +139,7 @@ class ProcessorContext:
         return found
 
     def _no_store(self, name: str) -> ProcessorError:
-        """Make the error for a name that is not a store of the step, or a store that another method returns."""
+        """Return the error for a name that is not a store of the step, or that is a store of another kind."""
         where, stores = f"process '{self.name}': store {name!r}", {**self._task.stores, **self._task.timed_stores}
         if name in stores:
             method = _METHODS.get(type(stores[name]), "store")
@@ -151,7 +151,7 @@ class ProcessorContext:
         )
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        """Pass a record on to the steps downstream. If the step has `children`, to the named child, or to all of them.
+        """Pass a record on to the steps downstream. With `child`, only the step's child of this name gets the record.
 
         Raises: DataError for an object that is not a record, or a key that `process_values` does not allow;
         ProcessorError outside of a call, and for a child that the step does not name.

@@ -17,7 +17,7 @@ class Record(NamedTuple, Generic[K, V]):
     """A key, a value, a timestamp in milliseconds since 1970, headers.
 
     A record that is forwarded without a timestamp has the time of the current record or punctuation. `weight` is 1,
-    except in a processor with `weights=True`: below 0 the row is retracted. A forwarded record has weight 1.
+    except in a processor with `weights=True`, where a weight below 0 retracts the row. A forwarded record has weight 1.
 
     >>> Record("ann", 1).replace(value=2)
     Record(key='ann', value=2, timestamp_ms=None, headers=(), weight=1)

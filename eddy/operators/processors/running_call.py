@@ -12,7 +12,10 @@ R = TypeVar("R")
 
 
 class RunningCall:
-    """The current call of one processor. `thread` is the thread of a running call, else None; `number` counts calls."""
+    """The call of one processor's methods that is running now. `thread` is its thread; None if no call runs.
+
+    `number` counts the calls.
+    """
 
     __slots__ = ("number", "thread", "where")
 
@@ -31,7 +34,10 @@ class RunningCall:
         self.thread = None
 
     def check(self, what: str, number: int | None = None) -> None:
-        """Raise ProcessorError unless a call runs on this thread, and it has this number if one is given."""
+        """Raise ProcessorError unless a call runs on this thread.
+
+        If `number` is given, the call must also have this number.
+        """
         mine = self.thread == get_ident()
         if mine and number in {None, self.number}:
             return

@@ -30,9 +30,9 @@ _SPAN = 2 * TIME.size
 class SessionStore(TimedStore, Generic[K, V]):
     """Maps keys with a session to values, in one partition. Changes are committed or undone with the epoch.
 
-    A session includes its start and its end: a session of one record has one moment. Iterators have the rows as of
-    their creation, and end with the processor's call. With `backward=True` they have the reverse order, and hold the
-    rows in memory. So do iterators over several keys.
+    A session includes its start and its end, so a session of one record begins and ends at the same moment. Iterators
+    have the rows as of their creation, and end with the processor's call. With `backward=True` they yield the rows in
+    reverse order. Such iterators, and iterators over several keys, hold the rows in memory.
     """
 
     def __init__(

@@ -86,7 +86,7 @@ class StateStore(Generic[K, V]):
 
 
 class GlobalStore(StateStore[K, V]):
-    """Reads a global table: all its rows, whatever the processor's partition, as of the beginning of the epoch."""
+    """A global table as a processor reads it: all its rows, of all partitions, as of the beginning of the epoch."""
 
     def __init__(self, name: str, rows: GlobalRows[K, V], call: RunningCall) -> None:
         super().__init__(name, rows, call)  # type: ignore[arg-type]  # `put` and `delete` are the only ones that change

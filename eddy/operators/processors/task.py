@@ -33,7 +33,7 @@ _TIMED: dict[str, Callable[..., TimedStore]] = {
 
 
 class Processor(Protocol):
-    """The object that a factory makes. `init` and `close` may be missing."""
+    """The object that the author's factory makes. Its methods `init` and `close` may be missing."""
 
     def process(self, record: Record[Any, Any]) -> object:
         """Take one record."""
@@ -43,7 +43,7 @@ Factory = Callable[[], Processor]
 
 
 class Run(Protocol):
-    """The running step: it passes records on, and knows the clocks."""
+    """The step that is running: it takes the forwarded records, and knows the clocks."""
 
     @property
     def no_event_time(self) -> str:
@@ -132,9 +132,9 @@ class Task:
             _log.warning("%s: close raised %s", self.where, describe_exception(error))
 
     def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the author's outside of `process`. Raises: ProcessorError if it raises.
+        """Call a function of the author's outside of `process`. Raises: ProcessorError if the function raises.
 
-        No record is at fault then, so no record can be rejected.
+        Then no record is at fault, so no record can be rejected.
         """
         self.call.begin()
         try:

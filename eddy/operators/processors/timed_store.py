@@ -58,7 +58,7 @@ class TimedStore:
         return ignored
 
     def _remove(self, at: bytes) -> None:
-        """Remove the row of an entry of `name`-times whose time is past, if no read needs the row."""
+        """Remove the row for an entry of `name`-times whose time is past, unless reads still need the row."""
         raise NotImplementedError
 
     def _observed(self) -> int:

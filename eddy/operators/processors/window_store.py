@@ -27,8 +27,8 @@ _Maps = list[MapPartition[Any, Any]]
 class WindowStore(TimedStore, Generic[K, V]):
     """Maps keys with a window to values, in one partition. Changes are committed or undone with the epoch.
 
-    Iterators have the rows as of their creation, and end with the processor's call. With `backward=True` they have the
-    reverse order, and hold the rows in memory. So do iterators over several keys.
+    Iterators have the rows as of their creation, and end with the processor's call. With `backward=True` they yield the
+    rows in reverse order. Such iterators, and iterators over several keys, hold the rows in memory.
     """
 
     def __init__(

@@ -5,10 +5,10 @@ The *arbiter* is the owner of the loop's first partition. It searches ahead of r
 
     Review → Begin → Holds → (Borrow, Lend)* → Stop, Reached, Release
 
-A worker asks for a review when it has new suspects, when its stops change, when rows outside change that it has lent,
-and when it takes partitions over; the arbiter begins one, too, when it takes its partition over. Each worker then sends
-its suspects and its stops. The arbiter sends the rows at which waves stop, and the rows that are newly reached or no
-longer reached. Its release opens the stops that no cycle reaches, and clears the suspects.
+A worker requests a review when it has new suspects, when its stops change, when rows outside that it has lent change,
+and when it takes partitions over. The arbiter also begins a review when it takes over the loop's first partition. Each
+worker then sends its suspects and its stops. The arbiter sends the rows at which waves stop, and the rows that are
+newly reached or no longer reached. Its release opens the stops that no cycle reaches, and clears the suspects.
 
 Messages are records of the loop's topics, in the transaction of the epoch that sends them; many rows share a message.
 An epoch that receives a message sends the next one, or ends the review: until the workers agree, some message is in
@@ -53,7 +53,10 @@ __all__ = ["Agreement"]
 
 
 class Taken:
-    """The requests in an epoch's messages to a worker: rows to suspect, rows to stop at, and released rows, `flows`."""
+    """The requests in an epoch's messages to a worker.
+
+    They are the rows to suspect, the rows to stop at, and in `flows` the released rows, which continue.
+    """
 
     def __init__(self) -> None:
         self.suspects: list[Row] = []
@@ -62,9 +65,9 @@ class Taken:
 
 
 class _Review:
-    """A worker's part of a review: the suspects that it has `told`, and the rows that are reached now, or no more.
+    """A worker's part of a review: the suspects that it has `told`, and the newly and no longer reached rows.
 
-    `begins` and `releases` count messages: one of each arrives in each of the worker's partitions.
+    `begins` and `releases` count messages: one of each kind arrives in each of the worker's partitions.
     """
 
     def __init__(self, anew: bool, told: set[Row]) -> None:
@@ -119,7 +122,7 @@ class Agreement:
     def split(self, received: Batch, externals: list[Batch]) -> tuple[Batch, list[Message | None]]:
         """Separate messages from rows, in `received` and in the inputs of exchanges inside op among `externals`.
 
-        Returns the received rows and the messages.
+        Returns two values: the received rows, and all messages.
         """
         received, messages = self._post.opened(received)
         for slot in self._body.received:
@@ -128,7 +131,10 @@ class Agreement:
         return received, messages
 
     def take(self, messages: Sequence[Message | None]) -> Taken:
-        """Process messages. Returns the requests in them. None, a message of an earlier version, requests a review."""
+        """Process messages, and return the requests in them.
+
+        A message of an earlier version, None here, requests a review.
+        """
         taken = Taken()
         for message in messages:
             match message:
@@ -204,7 +210,7 @@ class Agreement:
             self._post.send(Changed(), 0)
 
     def counts_on(self, gone: Iterable[Row]) -> bool:
-        """Whether rows that were removed from X are suspects of a running review."""
+        """Return whether some of the rows `gone`, which were removed from X, are suspects of a running review."""
         if not self._withheld.suspects:
             return False
         counted = self._withheld.suspects if self._withheld.whole else set().union(*map(_TOLD, self._reviews.values()))

@@ -1,4 +1,4 @@
-"""The arbiter searches ahead of rows for all workers of a recursion, with rows outside that it borrows from them.
+"""The arbiter searches ahead of rows for all workers of a recursion. It borrows rows outside from the other workers.
 
 See `operators/waves/agreement.py` for the course of a review.
 """
@@ -45,7 +45,7 @@ Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
 
 
 class _Loans:
-    """Rows outside that other workers have lent. `missing`: keys that were looked up, but not borrowed yet."""
+    """Rows outside that other workers have lent. `missing` has the keys that were looked up, but not borrowed yet."""
 
     def __init__(self, body: Body) -> None:
         self._lookups = body.lookups
@@ -55,7 +55,7 @@ class _Loans:
         self._asked_for: set[Asked] = set()
 
     def take(self, join: int, loans: Sequence[Loan]) -> None:
-        """Add borrowed rows that have arrived; many rows of one key arrive in parts."""
+        """Add borrowed rows that have arrived. If a key has many rows, they arrive in parts."""
         spec = self._lookups[join][0].spec
         for key, values, more in loans:
             asked = join, spec.key.decode(key)
@@ -135,7 +135,7 @@ class _ReviewSearch:
 
 
 class _Lookups:
-    """Finds rows outside for the arbiter, among its own rows and borrowed rows."""
+    """Finds rows outside for the arbiter, among this worker's own rows and the borrowed rows."""
 
     def __init__(self, own_bags: OwnBags, number: int, loans: _Loans) -> None:
         self._own_bags, self._number, self._loans = own_bags, number, loans
@@ -165,9 +165,10 @@ class _Bags:
 
 
 class Arbiter:
-    """Runs reviews, if this worker owns the loop's first partition. `own_bags` returns this worker's own rows outside.
+    """Runs reviews if this worker owns the loop's first partition.
 
-    `message`: the message about held rows, empty if none are held; None before the first decision.
+    `own_bags` returns the rows outside that it owns itself. `message` is the message about held rows. It is empty if no
+    row is held, and None before the first decision.
     """
 
     def __init__(
@@ -223,11 +224,14 @@ class Arbiter:
                 self._loans.take(join, loans)
 
     def _is_valid(self, number: int) -> bool:
-        """Whether rows lent for the review of this number are still valid, because no change was reported since."""
+        """Return whether rows that were lent for the review of this number are still valid.
+
+        They are if no change of rows outside was reported since.
+        """
         return self._number(self._since) <= number <= self._number(self._counter)
 
     def decide(self) -> None:
-        """Begin and continue reviews, as far as the rows at hand allow, at the end of an epoch."""
+        """Begin reviews and continue them at the end of an epoch, as far as the rows that are known here allow."""
         if not self.is_mine:
             return
         self._quiet_epochs += 1
@@ -272,7 +276,10 @@ class Arbiter:
         return False
 
     def _stop_early(self, search: _ReviewSearch, explore: Explorer) -> None:
-        """Stop waves at cycles among the known rows after 1, 2, 4, … rounds, because meanwhile they run in cycles."""
+        """Stop waves at cycles among the known rows, after 1, 2, 4, … rounds of borrowing.
+
+        Until a review ends, waves run on in these cycles.
+        """
         search.rounds += 1
         if search.rounds & (search.rounds - 1) == 0:
             closings = self._closings(explore, [*search.starts, *search.passed])
@@ -281,10 +288,11 @@ class Arbiter:
             self._post.send_rows(closings, Stop)
 
     def _finish(self, search: _ReviewSearch, found: Survey, closings: list[Row], message: str, chase: bool) -> None:
-        """End a review: send the rows that are stops, that are newly reached and that are reached no more.
+        """End a review: send the rows that become stops, are newly reached, or are no longer reached.
 
-        `chase`: paths ahead of retracted rows are endless, so that retractions may follow insertions for ever. Then the
-        recursion is held as a whole, so that waves stop everywhere and the two meet, and another review follows.
+        `chase`: paths ahead of retracted rows are endless, so the retractions could follow the insertions for ever.
+        Then the recursion is held as a whole, so that waves stop everywhere and retractions and insertions meet.
+        Another review follows.
         """
         self._search = None
         if self._news > News.SUSPECTS and self._discarded < _MOST_DISCARDED:
@@ -311,5 +319,5 @@ class Arbiter:
                 self._post.send(Borrow(search.number, join, chunk), home, gate)
 
     def _number(self, counter: int) -> int:
-        """Return the number of a review, which no earlier arbiter has used."""
+        """Return the number of the review for a counter. No earlier arbiter has used this number."""
         return (self._gate.term << _TERM_BITS) + counter

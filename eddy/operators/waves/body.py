@@ -28,8 +28,10 @@ Asked = tuple[int, Any]
 
 
 class Explored(NamedTuple):
-    """The result of op for one row: the `rows` that it makes, each once, the keys that it has `asked` for outside, and
-    the keys among these that it has `met`, because they have matches.
+    """The result of op for a row.
+
+    `rows` are the rows that op makes, each once. `asked` are the keys that it has looked up outside, and `met` those
+    among them that have matches.
     """
 
     rows: list[Row]
@@ -74,7 +76,10 @@ class Body:
         self._outside = range(1, 1 + len(externals))
 
     def run(self, frontier: Batch, iteration: int) -> Batch:
-        """Apply op to the frontier, to rows that wait for this depth and, in the first wave, to deltas from outside."""
+        """Apply op to the frontier and to rows that wait for this depth.
+
+        In the first wave deltas from outside are added.
+        """
         if self._only is not None and not self._aware and not self._outside:
             return self._only.step(OUTSIDE, frontier, *self._absent)
         context = Context(iteration) if self._aware else OUTSIDE
@@ -157,7 +162,7 @@ class Body:
         return dict(zip(keys, state.get_many(list(keys)), strict=True))
 
     def gate_before(self, join: int, loop: Gate) -> Gate:
-        """Return the gate through which the join's rows arrive: of an exchange before it, or else `loop`."""
+        """Return the gate through which a join gets its rows: the gate of an exchange before it, or else `loop`."""
         return self.lookups[join][1] or loop
 
     @property
@@ -211,7 +216,10 @@ class _OwnBags:
 def trace(
     body: Body, row: Row, part: Callable[[Row], Any] = itemgetter(0), longest: int = 1_000
 ) -> tuple[list[Any], bool]:
-    """Follow one row through the loop. Returns the path, as keys or other parts of rows, and whether a row recurs."""
+    """Follow one row through the loop. Returns the path, and whether a row recurs on it.
+
+    The path has the part of each row that `part` returns, by default its key.
+    """
     seen: dict[Any, int] = {}
     path: list[Any] = []
     while row not in seen and len(path) < longest:

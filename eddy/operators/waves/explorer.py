@@ -1,7 +1,7 @@
-"""Applies op to one row at a time, and finds the rows that op makes, and the keys of rows outside that it meets.
+"""Applies op to one row at a time. Finds the rows that op makes, and the keys by which it finds rows outside.
 
-A path of stale steps meets the same rows outside again and again. `Round` follows such a path with only these rows
-outside, so that the cost of a step does not depend on the number of other rows with the same keys.
+A path of stale steps meets the same rows outside again and again. `Round` follows such a path as if there were only
+these rows outside. So the cost of a step does not depend on the number of other rows with the same keys.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,15 +41,15 @@ class Explorer:
         return made if self._keeps is None else self._keeps(made)
 
     def along(self, row: Row, chosen: Mapping[Asked, Any]) -> list[Row]:
-        """Apply op to a row as if each key had only its value in `chosen` outside. Returns the rows that it makes.
+        """Apply op to a row, as if each key had only its value in `chosen` outside.
 
-        Empty if the row meets no row outside.
+        Returns the rows that op makes; an empty list if the row meets no row outside.
         """
         rows, _, met = self._body.explore(row, _Chosen(chosen))
         return [] if not met else rows if self._keeps is None else self._keeps(rows)
 
     def values(self, asked: Asked) -> list[Any]:
-        """Return the values outside that a join finds for a key."""
+        """Return the values of the rows outside that a join finds for a key."""
         join, key = asked
         if self._lookups is None:
             bag = self._body.bags(join, [key])[key]
@@ -77,7 +77,7 @@ class _OneEach:
 
 
 class Round:
-    """Follows a path further with the rows outside of its last steps."""
+    """Follows a path further, as if outside there were only the rows that its last steps have met."""
 
     def __init__(self, explorer: Explorer, path: Sequence[Row]) -> None:
         self._explorer = explorer

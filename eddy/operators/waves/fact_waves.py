@@ -37,8 +37,9 @@ class FactWaves(LinearRecursion):
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Run waves, merging equal records of one wave, until none is left or the budget is spent.
 
-        Records from the loop's topic are processed first. If they have no end, they are cut at the limit and reported,
-        because the records from which they derive are committed, and only this step can remove them from the topic.
+        Records from the loop's topic are processed first. If they have no end, they are cut at the limit and reported.
+        They cannot be rejected, because the records from which they derive are committed, and only this step can remove
+        them from the topic.
 
         Raises: LoopLimitError if the epoch's own records have no end, so that the failing record is found.
         """
@@ -94,7 +95,10 @@ class FactWaves(LinearRecursion):
 
 
 def merged(batch: Batch, where: str) -> Batch:
-    """Merge equal facts, in the order of their first occurrence: add weights, take the latest time and its headers."""
+    """Merge equal facts, in the order of their first occurrence.
+
+    Their weights are added. The merged fact has the latest time, and the headers of the fact with this time.
+    """
     zset = consolidate(batch.rows, batch.weights, where)
     if len(zset) == len(batch.rows):
         return batch

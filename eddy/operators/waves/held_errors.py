@@ -1,10 +1,10 @@
-"""The errors of a recursion as rows (name of the recursion, message about held rows), retracted when none are held.
+"""Makes rows of errors for a recursion: (its name, message about held rows). They are retracted when no row is held.
 
     held()    the messages of the recursion, by partition
     state     partition → the message whose row is downstream
 
-The difference of the two is emitted. The state has a partition's message in that partition, so that the message moves
-to another worker together with the held rows.
+The difference between the messages and the state is emitted. The state has a partition's message in that partition, so
+that the message moves to another worker together with the held rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _LONGEST = 10_000
 
 
 class HeldErrors(Operator):
-    """Output an error row (the recursion's name, message) for each message about held rows, while rows are held.
+    """Emits an error row (the recursion's name, message) for each message about held rows, while rows are held.
 
     Input: the deltas of the recursion and of its inputs, so that this step runs after the recursion in each epoch.
     Output: the delta of the error rows. The state `told` has the rows (partition, message) that are downstream.
@@ -71,6 +71,6 @@ class HeldErrors(Operator):
 
 
 def shortened(why: str) -> str:
-    """Shorten a message so that it fits into a record, even if it quotes long keys."""
+    """Return a message that is short enough for a record, even if the message quotes long keys."""
     text = why.encode(errors="backslashreplace").decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

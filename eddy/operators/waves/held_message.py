@@ -1,4 +1,4 @@
-"""The message about a recursion's held rows: a function of the rows ahead of its stops, whichever worker makes it."""
+"""Makes the message about a recursion's held rows, which depends only on the rows ahead of the recursion's stops."""
 
 from collections.abc import Sequence
 from operator import itemgetter

@@ -33,7 +33,7 @@ class Message(msgspec.Struct, tag=True, array_like=True):
 
 
 class News(enum.IntEnum):
-    """The reasons to decide anew about held rows, from the least to the greatest; a reason includes all lesser ones."""
+    """The reasons to decide anew about held rows, from the least to the greatest. A reason includes all lesser ones."""
 
     NONE = 0
     SUSPECTS = 1
@@ -76,7 +76,7 @@ class Holds(Message):
 
 
 class Borrow(Message):
-    """To the owner of some keys: send the rows outside that a join finds for these keys."""
+    """To the owner of some keys: send the arbiter the rows outside that a join finds for these keys."""
 
     search: int
     join: int
@@ -88,7 +88,7 @@ Loan = tuple[bytes, list[bytes], bool]
 
 
 class Lend(Message):
-    """To the arbiter: the rows that it has asked to borrow."""
+    """To the arbiter: here are the rows that it wants to borrow."""
 
     search: int
     join: int
@@ -102,7 +102,7 @@ class Suspect(Message):
 
 
 class Stop(Message):
-    """To the owner of some rows: let waves stop at these rows."""
+    """To the owner of some rows: end the waves at these rows, which become stops."""
 
     rows: list[bytes]
 
@@ -151,7 +151,7 @@ class Post:
             self.send(message, partition)
 
     def send_rows(self, rows: Iterable[Row], make: Callable[[list[bytes]], Message]) -> None:
-        """Send rows to their owners, in messages that `make` makes of encoded rows."""
+        """Send rows to their owners, in the messages that `make` makes of lists of encoded rows."""
         there = list(rows)
         homes: dict[int, list[bytes]] = {}
         for row, home in zip(there, self._gate.homes_of(there), strict=True):
@@ -172,7 +172,10 @@ class Post:
 
     @staticmethod
     def opened(received: Batch) -> tuple[Batch, list[Message | None]]:
-        """Separate the rows and the messages that a topic has delivered; a message of an earlier version is None."""
+        """Separate what a topic has delivered into rows and messages.
+
+        A message of an earlier version is returned as None.
+        """
         if not isinstance(received, Received) or min(received.iterations, default=0) >= 0:
             return received, []
         rows = [iteration >= 0 for iteration in received.iterations]
@@ -188,7 +191,7 @@ def chunks(items: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def grouped(items: Iterable[Any], size_of: Callable[[Any], int]) -> Iterator[list[Any]]:
-    """Divide items into groups with a bounded number of bytes. A larger item is alone in a group."""
+    """Divide items into groups with a bounded number of bytes. An item with more bytes is alone in its group."""
     group: list[Any] = []
     size = 0
     for item in items:

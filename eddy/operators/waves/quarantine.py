@@ -60,7 +60,10 @@ RunWaves = Callable[[dict[int, Batch], Total], None]
 
 
 class Quarantine:
-    """Finds, holds and releases the rows of one recursion by waves. `x` is the arrangement of X."""
+    """Finds, holds and releases the rows of one recursion by waves that have no finite answer.
+
+    `x` is the arrangement of X.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class Quarantine:
     def run(self, arrived: dict[int, Batch], inputs: Sequence[Batch], run: RunWaves) -> Total:
         """Run waves that end at stops, then determine the held rows.
 
-        It is called without input at the moment that `wakes_at` returns, to determine the held rows anew.
+        At the moment that `wakes_at` returns, it is called without input, to determine the held rows anew.
         """
         total = Total()
         externals = inputs[2:]
@@ -159,7 +162,10 @@ class Quarantine:
                     )
 
     def leaving(self, rows: ZSet) -> ZSet:
-        """Write the states, and return the delta of the rows downstream, for the delta of X. X has not changed yet."""
+        """Write the states, and return the delta of the rows downstream.
+
+        `rows` is the delta of X, which has not changed yet.
+        """
         withheld = self._withheld
         if not withheld.active:
             return rows
@@ -183,9 +189,10 @@ class Quarantine:
     # During the waves
 
     def _stop_arrived(self, arrived: Mapping[int, Batch], total: Total) -> list[Batch]:
-        """Stop at arrived rows of unusual weight, with several workers. Returns the retractions from X.
+        """Make rows that have arrived with an unusual weight stops. Returns the retractions from X.
 
-        While the recursion is held as a whole, stop at all arrived rows of late iterations.
+        While the recursion is held as a whole, all arrived rows of late iterations become stops. This is for several
+        workers.
         """
         far = [] if not self._withheld.whole else [iteration for iteration in arrived if iteration >= _FIRST_ASKED]
         return [
@@ -194,9 +201,10 @@ class Quarantine:
         ]
 
     def _heavy(self, batch: Batch) -> list[Row]:
-        """Return the rows of this worker with unusually large weights.
+        """Return the rows that this worker owns and whose weights are unusually large.
 
-        A cycle of many links multiplies weights before the workers find the cycle, and steps downstream count them.
+        A cycle of many links multiplies weights before the workers find the cycle, and steps downstream process a row
+        as often as its weight says.
         """
         if not batch.rows or max(map(abs, batch.weights)) <= _USUAL_WEIGHT:
             return []
@@ -205,19 +213,25 @@ class Quarantine:
         )
 
     def without_heavy(self, wave: Wave, total: Total) -> Batch:
-        """Stop at the rows of a wave with unusual weights, with several workers. Returns the rows that continue."""
+        """Make the rows of a wave with unusual weights stops. Returns the rows that continue.
+
+        This is for several workers.
+        """
         heavy = self._heavy(wave.made)
         return self.stopping.stop_in(heavy, wave, total) if heavy else wave.made
 
     def watch(self, waiting: dict[int, Batch], total: Total) -> WaveWatch:
-        """Return the checks for a run of waves that begins with `waiting`."""
+        """Return the object that checks a run of waves, which begins with the rows in `waiting`."""
         first = min((iteration for iteration, batch in waiting.items() if batch.rows), default=0)
         searched = 1 << (max(first, FIRST_LOOK if self._alone else _FIRST_ASKED) - 1).bit_length()
         rows = sum(len(batch.rows) for batch in waiting.values())
         return WaveWatch(self, self._sizes, total, rows, searched, not self._alone)
 
     def search(self, wave: Wave, budget: int | None, total: Total) -> tuple[bool, Batch]:
-        """Search ahead of a wave. Returns whether the waves will end, and the rows that continue; see `WaveWatch`."""
+        """Search ahead of a wave. Returns whether the waves will surely end, and the rows of the wave that continue.
+
+        See `WaveWatch`.
+        """
         ahead = wave.made.rows if self._alone else wave.frontier.rows
         found = survey(self._explorer(self._going_on), ahead, self._bound.limit, budget, self._sizes.refused)
         if not self._alone:
@@ -329,7 +343,10 @@ class Quarantine:
                 run({0: goes}, total)
 
     def _is_still_endless(self, touched: bool) -> bool:
-        """Whether the last endless path still is: its first row waits, and no row outside of its steps has changed."""
+        """Return whether the last endless path is still endless.
+
+        It is if its first row waits, and no row outside that its steps have met has changed.
+        """
         found, stops = self._found, self._withheld.stops
         if touched or not self._withheld.whole or found is None or found.endless is None:
             return False
@@ -355,7 +372,10 @@ class Quarantine:
         return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
 
     def _there(self, total: Total) -> Callable[[list[Row]], list[Row]]:
-        """Return a function that selects the rows that this worker owns and X has now; no stop is among them."""
+        """Return a function that selects, among rows, those that this worker owns and that are in X now.
+
+        No stop is in X.
+        """
         weight = self.stopping.weights(total)
         return lambda rows: [row for row in self._gate.mine(rows) if weight(row)]
 

@@ -53,7 +53,10 @@ _SHARE = 16
 
 
 class LinearRecursion(Operator):
-    """The common parts of `Waves` and `FactWaves`. The gate sends seed and feedback to the owners of their keys."""
+    """The part that `Waves` and `FactWaves` share.
+
+    The gate sends the rows of seed and feedback to the owners of their keys.
+    """
 
     def __init__(self, name: str, body: Body, gate: Gate, bound: Bound, budget: Budget, sizes: RowSizes) -> None:
         self.name, self.body, self.gate, self.bound, self.budget = name, body, gate, bound, budget
@@ -72,7 +75,7 @@ class LinearRecursion(Operator):
         return ()
 
     def be_careful(self) -> bool:
-        """Check each row of each wave from now on. Returns False if that was so before."""
+        """Check each row of each wave from now on. Returns False if each row was checked already."""
         was, self.sizes.careful = self.sizes.careful, True
         return not was
 
@@ -134,7 +137,7 @@ class LinearRecursion(Operator):
         )
 
     def _cut(self, batch: Batch) -> None:
-        """Report rows that op would still have made beyond the limit."""
+        """Report the rows that op has made beyond the limit, which are cut."""
         there = batch.select([weight > 0 for weight in batch.weights])
         if self.bound.max_depth is None and there.rows:
             self.cut.append(there)
@@ -144,8 +147,8 @@ class Waves(LinearRecursion):
     """Input: deltas of the seed. Output: the delta of X.
 
     `arrangement` is X, None if X is not stored. `quarantine` holds rows without a finite answer. It is None if depth is
-    bounded, or if the application first ran on an early version of eddy, which did not store X. Then a cycle is an
-    error.
+    bounded. It is also None if the application first ran on an early version of eddy, which did not store X; then a
+    cycle is an error.
     """
 
     def __init__(
@@ -246,9 +249,9 @@ class Waves(LinearRecursion):
         return EMPTY, iteration
 
     def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
-        """Handle rows over the limit: if all are of this epoch, raise the error, which undoes the epoch.
+        """Handle rows beyond the limit. If all of them are of this epoch, the error is raised, which undoes the epoch.
 
-        Rows that earlier epochs have committed cannot be undone. They are reported, and sent through the loop topic
+        Rows that derive from committed epochs cannot be undone. They are reported, and sent through the loop topic
         again and again. So when the input is corrected, the retractions still reach them.
         """
         if not came_back:
@@ -257,7 +260,7 @@ class Waves(LinearRecursion):
         self.gate.spill(made, self.bound.limit)
 
     def _at_rest(self, total: Total, time: int) -> Batch:
-        """Add the frontiers to the arrangements. Returns the delta of the rows downstream."""
+        """Add the frontiers to the arrangements after the last wave. Returns the delta of the rows downstream."""
         self.body.settle()
         rows = total.sum()
         leaves = rows if self.quarantine is None else self.quarantine.leaving(rows)
@@ -295,5 +298,5 @@ class Looks:
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Return the rows that continue in a later epoch: all rows."""
+        """Return the rows to send to a later epoch: all rows of `rest`."""
         return rest

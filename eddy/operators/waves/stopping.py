@@ -40,7 +40,10 @@ class Stopping:
         self._withheld, self._sizes = withheld, sizes
 
     def admit(self, made: Batch) -> Batch:
-        """Return the rows that are not stops. The weights of the other rows wait at the stops."""
+        """Return the rows that are not stops.
+
+        The weights of rows that are stops are added to the weights that wait there.
+        """
         stops = self._withheld.stops
         if not stops or stops.keys().isdisjoint(made.rows):
             return made
@@ -50,7 +53,7 @@ class Stopping:
         return made.select([row not in stops for row in made.rows])
 
     def stop(self, rows: Iterable[Row], total: Total) -> Batch:
-        """Make rows stops, where their weight in X waits from now on. Returns the retractions from X."""
+        """Make rows stops. Their weight in X waits at them from now on. Returns the retractions from X."""
         weight_of, withheld = self.weights(total), self._withheld
         backs: ZSet = {}
         for row in rows:
@@ -63,7 +66,7 @@ class Stopping:
         return Batch.of(backs, 0)
 
     def stop_each(self, batch: Batch, total: Total) -> Batch:
-        """Make all rows of a batch stops, where their weights wait. Returns the retractions from X."""
+        """Make all rows of a batch stops. Their weights wait at them from now on. Returns the retractions from X."""
         backs = self.stop(batch.rows, total)
         for row, weight in zip(batch.rows, batch.weights, strict=True):
             self._withheld.add(row, weight)
@@ -97,7 +100,10 @@ class Stopping:
         return concat((wave.made, self._body.run(backs, wave.iteration))).consolidated(self._name)
 
     def _without_refused(self, wave: Wave, total: Total, explore: Explorer) -> Batch:
-        """Return the rows of a wave that can be written. The rows from which op makes the other rows become stops."""
+        """Return the rows of a wave that can be written.
+
+        Rows from which op makes a row that cannot be written become stops.
+        """
 
         def makes_one(row: Row) -> bool:
             return any(map(self._sizes.refused, explore(row).rows))

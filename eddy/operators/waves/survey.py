@@ -47,7 +47,7 @@ _MOST_LABELLED = 20_000  # the most rows among which a way around is searched
 
 
 class Endless(NamedTuple):
-    """The rows of a path without an end. `unwritten`: the reason why a result of the last row cannot be written."""
+    """The rows of an endless path. `unwritten` says why a row that op makes of the last row cannot be written."""
 
     path: list[Row]
     unwritten: str = ""
@@ -55,11 +55,13 @@ class Endless(NamedTuple):
 
 @dataclass
 class Survey:
-    """The result of a search. `ended`: all rows ahead were explored; otherwise `cyclic` and `reached` are unknown.
+    """The result of a search. `ended`: all rows ahead were explored.
+
+    If it is false, `cyclic` and `reached` are unknown.
 
     - `edges`: the rows that op makes of each row.
     - `closings`: a row on each cycle. `closing_path`: the first cycle that was found, `[r, …, r]`.
-    - `cyclic`: all rows on cycles. `reached`: these, and all rows derived from them.
+    - `cyclic`: all rows on cycles. `reached`: these rows, and all rows derived from them.
     - `asked`: the keys that were looked up outside.
     - `endless`: a path without an end, None if none was found.
     """
@@ -98,9 +100,9 @@ def survey(
 
 
 def comes_to_an_end(explore: Explorer, starts: Iterable[Row], budget: int, sizes: RowSizes) -> bool:
-    """Whether op, applied to a whole frontier again and again, soon makes no rows, so that no cycle is ahead.
+    """Return whether op, applied to a whole frontier again and again, soon makes no rows, so that no cycle is ahead.
 
-    False, too, if that takes more than `budget` rows, or if rows are wide and may grow.
+    Also returns False if that takes more than `budget` rows, or if rows are wide and may grow.
     """
     frontier = list(starts)
     for level in itertools.count(1):
@@ -164,7 +166,7 @@ class _Search:
         return True
 
     def _close(self, row: Row) -> None:
-        """Note a cycle, because the path returns to `row`, which is on it."""
+        """Note a cycle: the path has returned to `row`."""
         found = self._found
         found.closings.append(row)
         if not found.closing_path:
@@ -235,7 +237,7 @@ class _Search:
         return Endless(path, *why) if why or len(path) > len(self._path) + left // _WHOLE else None
 
     def _ordered(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Sort rows: rows whose key is on the path come first."""
+        """Sort rows so that those whose key is on the path come first."""
         keys = self._keys
         if len(rows) < 2 or not any(keys[row[0]] for row in rows):
             return rows
@@ -284,7 +286,7 @@ def cycle_among(found: Survey, order: Order) -> list[Row]:
 
 
 class Stage(NamedTuple):
-    """A row on a path, and its *label*: the key by which it meets rows outside, or its own key if it meets none."""
+    """A row on a path, with its *label*: the key by which it meets rows outside, or its own key if it meets none."""
 
     row: Row
     label: Any

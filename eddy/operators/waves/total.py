@@ -8,7 +8,7 @@ _BUFFERED = 1_000
 
 
 class Total:
-    """The sum of the frontiers; if X is stored by depth, also the sum with each row's iteration.
+    """The sum of the frontiers. If X is stored by depth, there is also a sum by each row's iteration.
 
     `came_back`: some rows had passed through the loop before the epoch. Many frontiers are merged at a time, because
     most of them are small.

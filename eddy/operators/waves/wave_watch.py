@@ -27,7 +27,7 @@ _SPILLED = 16_384
 
 
 class Wave(NamedTuple):
-    """A wave of a run: op has made the rows `made` of `frontier`. `waiting` has rows that wait for their iteration."""
+    """A wave: op has made the rows `made` of the rows `frontier`. `waiting` has rows that wait for later iterations."""
 
     iteration: int
     frontier: Batch
@@ -87,9 +87,9 @@ class WaveWatch:
         return made
 
     def spilling(self, frontier: Batch, rest: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
-        """Search ahead of rows to be sent to a later epoch, so that no weight on a cycle grows epoch by epoch.
+        """Search ahead of the rows `rest`, which are to be sent to a later epoch. Returns the rows to send.
 
-        Returns the rows to send.
+        So no weight on a cycle grows from epoch to epoch.
         """
         if self._always or not rest.rows:
             return rest

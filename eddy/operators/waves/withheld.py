@@ -1,4 +1,4 @@
-"""Stores the held rows of a recursion by waves, and computes the rows downstream; `quarantine.py` decides about both.
+"""Stores the rows that `quarantine.py` holds in a recursion by waves, and computes the rows downstream.
 
     X + P = seed + op(X)
 
@@ -34,7 +34,7 @@ _OLD_FLAG = -1
 
 
 class Stops(Arrangement[Any, Any]):
-    """An arrangement that counts its rollbacks and reloads, for callers that cache its rows."""
+    """An arrangement that counts how often it was rolled back or reloaded, for callers that cache its rows."""
 
     times_changed = 0
 
@@ -116,7 +116,7 @@ class Withheld:
 
     @property
     def active(self) -> bool:
-        """Whether rows are held or suspects, or were before the epoch."""
+        """Whether rows are held or suspects, now or before the epoch."""
         held = self.stops or self.reaches or self._marks or self.whole or self._was_whole or self._moves
         return bool(held or self.suspects or self._suspected)
 
@@ -142,7 +142,7 @@ class Withheld:
             self.changes += 1
 
     def open(self, rows: Iterable[Row]) -> ZSet:
-        """Remove stops. Returns the rows with the weights that waited there."""
+        """Remove stops, so that waves continue there. Returns the rows with the weights that waited there."""
         flows: ZSet = {}
         for row in rows:
             if weight := self.stops.pop(row):
@@ -183,7 +183,7 @@ class Withheld:
     # Rows downstream
 
     def visible(self, delta: ZSet, x: Arrangement[Any, Any]) -> ZSet:
-        """Return the delta of the rows downstream, for the delta of X. `x` is X before the epoch.
+        """Return the delta of the rows downstream. `delta` is the delta of X, and `x` is X before the epoch.
 
         Cost: proportional to `delta` and the new marks; to X if the recursion begins or ceases to be held as a whole.
         """
@@ -223,7 +223,7 @@ class Withheld:
         return self.whole is not self._was_whole or self._mixed
 
     def _hidden(self, keys: Sequence[Any]) -> list[bool]:
-        """Return for each key whether it had no row downstream before because the recursion was held as a whole."""
+        """Return for each key whether it had no row downstream before, because the recursion was held as a whole."""
         if self._old_flags or not self._flags:
             return [bool(self._old_flags)] * len(keys)
         return [home in self._flags for home in self._homes([(key, None) for key in keys])]
@@ -271,5 +271,8 @@ class Withheld:
 
 
 def _reaches(mark: int) -> bool:
-    """Whether a mark belongs to a reached row: 1, or in earlier versions another number above 0, besides the flags."""
+    """Return whether a number of the state marks a reached row.
+
+    The number of a reached row is 1, or in earlier versions another number above 0, to which the flags are added.
+    """
     return mark > 0 and mark % _FLAG > 0

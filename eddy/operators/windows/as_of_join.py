@@ -1,4 +1,4 @@
-"""A join of each record of a stream with the value that another stream had for its key at the record's time.
+"""Joins each record of a stream with the value that another stream had for the record's key at the record's time.
 
     out    (k, (v, w)) for each left record (k, v) at t, where w is the value of the last right record of k at u ≤ t,
            or None if there is none, or if it has no value
@@ -37,10 +37,11 @@ __all__ = ["AsOfJoin", "DueRecords"]
 
 @dataclass(frozen=True)
 class DueRecords:
-    """The records of a side, by key and time, and the frontier that has to reach a record's time to process it.
+    """The records of one side of the join, by key and time, with the frontier that must reach a record's time.
 
-    `calendar` has the times of the records that are not processed yet, `due` finds the times that the frontier has
-    reached. The frontier reaches a time when event time is `lag_ms` after it.
+    A record is processed once the frontier has reached its time. `calendar` has the times of the records that are not
+    processed yet, and `due` finds the times that the frontier has reached. The frontier reaches a time when event time
+    is `lag_ms` after it.
     """
 
     rows: TimedRows[Any, Any]
@@ -64,7 +65,7 @@ class DueRecords:
 
 
 class _Asked(NamedTuple):
-    """A left record to join now: its time, key, value and weight, and the time for its output row."""
+    """A left record that can be joined now: its time, key, value and weight, and the time for its output row."""
 
     at_ms: int
     key: Any
@@ -76,7 +77,7 @@ class _Asked(NamedTuple):
 class AsOfJoin(Operator):
     """Input: records (Windowed(K, t, t), V) and (Windowed(K, u, u), (W | None,)). Output: records (K, (V, W | None)).
 
-    - `left`: a left record without a right value is sent, too.
+    - `left`: the join is a left join, so a left record without a right value is sent, too.
     - `ordered`: right values are (W | None, order). Of right records with the same key and time the last one by this
       order counts, not the last one to arrive.
     - `waiting` has the left records whose time the right frontier has not reached.
@@ -170,9 +171,10 @@ class AsOfJoin(Operator):
     def _asked(
         self, context: Context, arrived: Arrived, made: JoinedRows
     ) -> tuple[dict[tuple[int, bytes], list[_Asked]], Collection[int]]:
-        """Collect the left records to join now, by partition and bytes of their keys; let all others wait.
+        """Collect the left records that can be joined now, and let all other left records wait.
 
-        Returns them, and the partitions in which more records are due than a step takes.
+        Returns two values: the records, by partition and bytes of their keys, and the partitions in which more records
+        are due than a step takes.
         """
         waiting = self._waiting
         frontiers = waiting.due.frontiers(context)
@@ -216,7 +218,7 @@ class AsOfJoin(Operator):
     def _remove(
         self, context: Context, fresh: Sequence[tuple[Windowed[Any], int]], left_due: Collection[int]
     ) -> Collection[int]:
-        """Remove the versions that no left record can need any more, and add the `fresh` versions to the calendar.
+        """Remove the versions that no left record can need any more. Add the new versions, `fresh`, to the calendar.
 
         `left_due`: the partitions in which due left records still wait for their join. Returns the partitions with more
         versions to remove.

@@ -1,4 +1,4 @@
-"""The first record of each `by` value within a span of event time.
+"""Passes the first record of each `by` value within a span of event time, and drops the duplicates.
 
     a record at t passes    unless an earlier record (`record_order.py`) with the same `by` value has passed, whose
                             timestamp is less than `within` before or after t
@@ -40,7 +40,7 @@ _WEIGHT = 4
 
 
 class _Candidate(NamedTuple):
-    """A record: its order, `by` value, timestamp, key, value, weight, headers, and the time for its output row."""
+    """A record that has not passed yet. `at_ms` is its timestamp, `time` is the time for its output row."""
 
     order: bytes
     by: Any
@@ -63,9 +63,10 @@ class WaitingRecords:
         self.rows, self.calendar, self.known = rows, calendar, known
 
     def first(self, partition: int, up_to_ms: int = MOST_MS) -> bytes | None:
-        """Return the first order in a partition from earlier epochs; None if its event time is after `up_to_ms`.
+        """Return the order of the first waiting record of a partition, of the records from earlier epochs.
 
-        Cost: a scan of one row, and of the rows that the epoch has removed.
+        Returns None if there is none, or if its event time is after `up_to_ms`. Cost: a scan of one row, and of the
+        rows that the epoch has removed.
         """
         first = self.calendar.first(partition)
         if first is None or first > up_to_ms:
@@ -82,7 +83,7 @@ class WaitingRecords:
         self.calendar.move_encoded([home], [order], [None], [event_time_of(order)])
 
     def take(self, home: int, up_to: bytes) -> list[_Candidate]:
-        """Remove the waiting records of earlier epochs up to which the order is final, and return them."""
+        """Remove and return the waiting records of earlier epochs whose order is final: at or before `up_to`."""
         if not up_to or self.first(home, event_time_of(up_to)) is None:
             return []
         due = self.calendar.due(home, event_time_of(up_to), _ALL)
@@ -203,7 +204,7 @@ class Deduplicate(Operator):
         return sorted(found, key=itemgetter(0))
 
     def _passes(self, moments: "_Moments", record: _Candidate) -> bool:
-        """Whether a record passes. If so, its timestamp is added to `moments`."""
+        """Return whether a record passes. If it passes, its timestamp is added to `moments`."""
         first, last = self._windows.others(record.at_ms)
         times = moments.of[record.by]
         passes = not any(first <= time <= last for time in times)
@@ -274,5 +275,5 @@ class _Moments:
 
 
 def _until(moments: Sequence[int] | None, kept_ms: int) -> int | None:
-    """Return the moment at which the first of some timestamps is to be removed; None if there are none."""
+    """Return the moment at which the earliest of some timestamps is to be removed; None if there are none."""
     return min(moments[0] + kept_ms, MOST_MS) if moments else None

@@ -29,7 +29,7 @@ class DueKeys(Generic[K]):
         return self._frontier.passes(moments) if moments else None
 
     def first(self) -> tuple[int, int] | None:
-        """Return the first moment in the owned partitions, and its partition; None if there is no entry."""
+        """Return the first moment in the owned partitions, and the partition that has it; None if there is no entry."""
         firsts = ((self._calendar.first(partition), partition) for partition in self._owned())
         return min(((end, partition) for end, partition in firsts if end is not None), default=None)
 
@@ -38,7 +38,7 @@ class DueKeys(Generic[K]):
         return {partition: self._frontier.at(context, partition) for partition in self._owned()}
 
     def due(self, frontiers: Mapping[int, int]) -> tuple[list[tuple[int, K]], list[int]]:
-        """Return the first due entries from earlier epochs, and the partitions that have more due entries."""
+        """Return the first due entries that earlier epochs have made, and the partitions that have more due entries."""
         found: list[tuple[int, K]] = []
         left_due = []
         for partition, frontier in frontiers.items():

@@ -40,7 +40,7 @@ _PATTERN = "pattern "
 
 
 class Frontier(Protocol):
-    """The frontiers of the partitions of a step's rows."""
+    """Finds the frontier of each partition of a step's rows."""
 
     @property
     def reads(self) -> ClocksRead:
@@ -50,17 +50,20 @@ class Frontier(Protocol):
         """Return the frontier of a partition; -1 if no window has closed."""
 
     def passes(self, firsts: Mapping[int, int]) -> Moment | None:
-        """Return the moment at which the frontier of one of the partitions reaches its end in `firsts`."""
+        """Return the moment at which a frontier reaches the end that `firsts` gives for its partition."""
 
     def slowest(self, context: Context, partition: int) -> tuple[str, int]:
-        """Return the topic and the partition of it for which a partition's frontier waits."""
+        """Return the topic, and the partition of this topic, for which the frontier of a partition waits."""
 
 
 class SourceFrontier(Frontier, Protocol):
-    """The frontiers of records of a stream."""
+    """The frontiers of the records of a stream, with the partitions that they depend on."""
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """Return the partitions of topics from which a partition gets rows, each with its own frontier, -1 for none."""
+        """Yield the partitions from which a partition gets rows, each with its own frontier.
+
+        An item is ((topic, partition), frontier); the frontier is -1 if there is none yet.
+        """
 
 
 def mark_of(windows: Windows, event_time: int) -> int:
@@ -69,9 +72,9 @@ def mark_of(windows: Windows, event_time: int) -> int:
 
 
 class OwnPartition:
-    """Frontiers of rows that are still in the partitions of their sources.
+    """The frontiers of rows that are still in the partitions of their sources.
 
-    `sources` has the topics of each label: the label of a pattern, or the topic's own name.
+    `sources` has the topics of each label. A label stands for the topics of a pattern, or is the topic's own name.
     """
 
     def __init__(self, windows: Windows, sources: Mapping[str, Sequence[str]]) -> None:
@@ -89,12 +92,12 @@ class OwnPartition:
         return mark_of(self._windows, min(times.get((source, partition), -1) for source in self._sources))
 
     def passes(self, firsts: Mapping[int, int]) -> Watermark:
-        """Return the moment at which, in one of the partitions, all sources have passed its end in `firsts`."""
+        """Return the moment at which, in one of these partitions, all sources have passed the end in `firsts`."""
         lag = self._windows.lag_ms
         return Watermark(self._sources, {partition: end + lag for partition, end in firsts.items()})
 
     def each(self, context: Context, partition: int) -> Iterable[tuple[tuple[str, int], int]]:
-        """Return the partition with this number of each source, with its frontier."""
+        """Return, for each source, its partition of this number, with its frontier."""
         times = ((label, _least(context, topics, partition)) for label, topics in self._labels.items())
         return [((label, partition), mark_of(self._windows, time)) for label, time in times]
 
@@ -105,10 +108,10 @@ class OwnPartition:
 
 
 class Marked:
-    """Frontiers of rows that an exchange has sent. `sources` are the partitions from which it sends rows.
+    """The frontiers of rows that an exchange has sent. `sources` are the partitions from which it sends rows.
 
     `topics` has the topics of patterns, by label. `before` has the marks of earlier exchanges whose rows this exchange
-    sends on, by topic. With both, `slowest` can name the partition of a source, if this worker knows it.
+    sends on, by topic. `topics` and `before` let `slowest` name the partition of a source, if this worker knows it.
     """
 
     reads = ClocksRead()
@@ -134,7 +137,7 @@ class Marked:
         return least
 
     def passes(self, firsts: Mapping[int, int]) -> Wake | None:
-        """Return `AT_ONCE` if the marks of one of the partitions have passed its end in `firsts`, else None."""
+        """Return `AT_ONCE` if the marks of a partition in `firsts` have passed the end given there, else None."""
         context = Context()
         return Wake.AT_ONCE if any(self.at(context, p) >= end for p, end in firsts.items()) else None
 
@@ -174,7 +177,7 @@ class Slowest:
         return min(frontier.at(context, partition) for frontier in self._frontiers)
 
     def passes(self, firsts: Mapping[int, int]) -> FirstOf | None:
-        """Return the moment at which all frontiers of one of the partitions reach its end in `firsts`."""
+        """Return the moment at which, in one of these partitions, all frontiers have reached the end in `firsts`."""
         moments: list[Moment] = []
         for partition, end in firsts.items():
             found = [moment for each in self._frontiers if (moment := each.passes({partition: end})) is not None]
@@ -192,10 +195,10 @@ class Slowest:
 
 
 class _Mark(msgspec.Struct, array_like=True):
-    """A message to the partition `to` of an exchange: a partition of a topic has passed the end of a window.
+    """A message to the partition `to` of an exchange: the partition of a topic has passed the end of a window.
 
-    `state`: the state of marks for which it is, since several steps may read an exchange. It is empty in a mark of an
-    early release, in which only one step could.
+    Several steps may read an exchange, so `state` names the state that the mark is for. It is empty in a mark of an
+    early release, in which only one step could read an exchange.
     """
 
     source: str
@@ -210,7 +213,7 @@ _decode = msgspec.msgpack.Decoder(_Mark).decode
 
 
 def pattern_label(pattern: str) -> str:
-    """Return the label for the topics of a pattern. It has a space, so it is no topic's name."""
+    """Return the label for the topics of a pattern. The label has a space, so no topic has this name."""
     return f"{_PATTERN}{pattern}"
 
 
@@ -274,10 +277,11 @@ class Marks(Operator):
         return ClocksRead(frozenset(chain.from_iterable(self._sources.values())).union(*before))
 
     def wakes_at(self) -> Moment:
-        """Return each epoch with records of a source, even if none reaches this step.
+        """Return the moment of each epoch that has records of a source, even if none of them reaches this step.
 
-        After `forget` also the first epoch in which a pattern's sources have event times. `Wake.AT_ONCE` if an earlier
-        exchange has kept marks in this epoch, because without records none of its rows arrives here.
+        Two further moments count. After `forget`, it is the first epoch in which a pattern's sources have event times.
+        If an earlier exchange has stored marks in this epoch, it is `Wake.AT_ONCE`, because without records none of its
+        rows arrives here.
         """
         if any(marks.moved for marks in self._before.values()):
             return Wake.AT_ONCE
@@ -292,7 +296,7 @@ class Marks(Operator):
         self.gate.outbox, self.moved = [], {}
 
     def forget(self) -> None:
-        """Let the marks of patterns be sent again, after a rollback or a change of ownership."""
+        """Have the marks of patterns sent again, after a rollback or a change of ownership."""
         self._told = False
 
     def step(self, context: Context, *inputs: Batch) -> Batch:

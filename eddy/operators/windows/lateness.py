@@ -27,7 +27,10 @@ def open_windows(ends: Sequence[int], event_times: Sequence[int], lag_ms: int) -
 def windows_of_rows(
     name: str, windows: Windows, rows: Sequence[Row], stamps: Sequence[int], event_times: Sequence[int]
 ) -> tuple[list[list[Row]], int]:
-    """Return for each row a list of rows, one for each of its open windows, and the number of windows that are over."""
+    """Assign windows to each row. Returns a list of rows for each row, one for each open window, and a count.
+
+    The count is the number of windows that are over.
+    """
     of, lag = windows.of, windows.lag_ms
     made: list[list[Row]] = []
     late = 0

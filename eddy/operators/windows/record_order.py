@@ -1,4 +1,4 @@
-"""The order of the records of several source partitions, and the part of this order that is already final.
+"""Defines the order of the records of several source partitions, and the part of this order that is already final.
 
     order of a record    (event time that its partition has reached with it, number of its topic or pattern, partition,
                          offset, number of its row among the record's rows; of a pattern the name of its topic)
@@ -49,9 +49,9 @@ def event_time_of(order: bytes) -> int:
 
 
 class Orders:
-    """Makes the orders of rows. `topics` has the topics of their records, by label.
+    """Makes the orders of rows. `topics` has the topics of the rows' records, by label.
 
-    `sent` has the serdes of keys and values if the records were sent through exchanges, else it is None.
+    `sent` has the serdes of keys and values if the records were sent through exchanges; otherwise it is None.
     """
 
     def __init__(self, topics: Mapping[str, Sequence[str]], sent: tuple[Serde[Any], Serde[Any]] | None) -> None:
@@ -107,7 +107,10 @@ class OrderRecords(AssignWindows):
 
 
 class OrderVersions(AssignWindows):
-    """Input: records (K, (V | None,)). Output: records (Windowed(K, t, t), (V | None, order)), without late records."""
+    """Gives each record of the right side of an as-of join its moment and its order, and drops late records.
+
+    Input: records (K, (V | None,)). Output: records (Windowed(K, t, t), (V | None, order)).
+    """
 
     def __init__(self, name: str, windows: JoinSide, sources: Sequence[str], orders: Orders) -> None:
         super().__init__(name, windows, sources)
@@ -135,7 +138,7 @@ class KnownOrder:
         self._single = next(iter(topics)) if len(topics) == 1 and not any(map(is_pattern, topics)) else None
 
     def up_to(self, context: Context, partition: int) -> bytes:
-        """Return the bytes with which the last final orders of a partition begin; empty if none is final."""
+        """Return the greatest bytes with which final orders of a partition begin; empty if no order is final."""
         if self._sent:
             least = self._frontier.at(context, partition)
             return b"" if least < 0 else _before(_UP_TO.pack(least, 0, 0))
@@ -147,24 +150,30 @@ class KnownOrder:
         return _before(last) if is_pattern(label) else last
 
     def homes(self, orders: Sequence[bytes], homes: Sequence[int]) -> Sequence[int]:
-        """Return the partitions in which records wait: `homes`, the partitions of their keys, after an exchange.
+        """Return the partitions in which records wait.
 
-        Without an exchange, they wait in their source partitions, since a producer may have written a record to another
-        partition than its key's.
+        After an exchange these are `homes`, the partitions of their keys. Without an exchange records wait in their
+        source partitions, since a producer may have written a record to another partition than its key's.
         """
         if self._by_marks:
             return homes
         return [_UP_TO.unpack_from(order)[2] for order in orders]
 
     def places(self, orders: Sequence[bytes]) -> list[Place | None] | None:
-        """Return the places of the records if all are from one topic and still in its partitions, else None."""
+        """Return the topic, partition and offset of each record, read from its order.
+
+        Returns None unless all records are from one topic and still in its partitions.
+        """
         if self._by_marks or self._single is None:
             return None
         found = map(_ORDER.unpack, orders)
         return [(self._single, partition, offset) for _, _, partition, offset, _ in found]
 
     def reaches(self, firsts: Mapping[int, bytes]) -> Moment | None:
-        """Return the moment at which one of the orders in `firsts` may become final, by partition."""
+        """Return the moment at which an order in `firsts` may become final.
+
+        `firsts` has an order for each partition.
+        """
         if not firsts:
             return None
         if self._sent:
@@ -177,12 +186,15 @@ class KnownOrder:
 
 
 def is_known(order: bytes, up_to: bytes) -> bool:
-    """Whether an order is final: no record arrives any more that is before it, or has it."""
+    """Return whether an order is final, that is, whether no record can arrive any more that is before it or has it.
+
+    `up_to` is the result of `KnownOrder.up_to`.
+    """
     return order[: _UP_TO.size] <= up_to
 
 
 def _before(up_to: bytes) -> bytes:
-    """Return the bytes whose number is less by 1; empty if the bytes are 0."""
+    """Return the bytes of the number that is less by 1; empty if the number is 0."""
     number = int.from_bytes(up_to)
     return (number - 1).to_bytes(_UP_TO.size) if number else b""
 

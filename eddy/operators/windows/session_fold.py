@@ -1,4 +1,4 @@
-"""An aggregate of sessions: records that are near one another in time, merged whatever their order.
+"""Aggregates sessions: records that are near one another in time are merged, whatever their order.
 
     a record at t     is merged with the open sessions of its key that begin at most a gap after t and end at most a
                       gap before it: their aggregates are merged in the order of time, then the record is added
@@ -99,7 +99,7 @@ class SessionFold(Operator):
 
 
 class _Merging:
-    """Merges records into the open sessions of some keys, in memory until `end`."""
+    """Merges records into the open sessions of some keys, in memory; `end` writes the sessions."""
 
     def __init__(self, fold: SessionFold, keys: Iterable[Windowed[Any]]) -> None:
         self._fold = fold
@@ -111,7 +111,7 @@ class _Merging:
         self._news: dict[Windowed[Any], Any] = {}
 
     def add(self, row: Row, weight: int, checked: bool = False) -> None:
-        """Add a record. If a function raises, nothing has changed.
+        """Add a record to the sessions of its key. If a function raises, nothing has changed.
 
         `checked`: raise the error for an aggregate that the table cannot write.
         """

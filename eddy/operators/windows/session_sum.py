@@ -1,4 +1,4 @@
-"""The exact sum or mean of the numbers of each session.
+"""Computes the exact sum or mean of the numbers of each session.
 
     a record            adds its number to the exact total of its session
     sessions that merge add up their totals
@@ -66,7 +66,7 @@ def _no_total() -> None:
 
 
 def _adding(summation: Summation) -> Callable[[Any, Any, str | None], str | None]:
-    """Make the function that adds the number of a value to a total, given as text."""
+    """Return the function that adds the number of a value to a total. The total is given and returned as text."""
 
     def add(key: Any, value: Any, text: str | None) -> str | None:
         number, total = summation.number(key, value), ExactTotal(text)

@@ -68,7 +68,7 @@ class SessionValues(SessionFold):
         return super().step_apart(context, aside, aside.without(batch, failed))
 
     def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
-        """Return None, because each value has been tried alone."""
+        """Return None: no aggregate is refused here, because each value has been tried alone."""
         return None
 
     def aggregates(self, sessions: Sequence[Windowed[Any]]) -> list[Any]:

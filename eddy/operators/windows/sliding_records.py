@@ -82,7 +82,7 @@ class SlidingRecords(Operator):
         return made
 
     def _over(self, moments: list[tuple[int, Any]], frontiers: Mapping[int, int]) -> Iterator[tuple[int, Any]]:
-        """Return the new moments that the frontiers have passed already, with their keys."""
+        """Yield the new moments that the frontiers have passed already, with their keys."""
         passed = max(frontiers.values(), default=-1)
         moments = [moment for moment in moments if moment[0] <= passed]
         spec = self.calendar.spec
@@ -145,7 +145,7 @@ class SlidingRecords(Operator):
 
 
 class _Records:
-    """The stored records of a key, in the order of time, to which a step adds records."""
+    """The stored records of one key, in the order of time. A step adds records to them."""
 
     def __init__(self, windows: SlidingWindows, bag: Iterable[tuple[bytes, int]]) -> None:
         self._windows = windows
@@ -153,7 +153,7 @@ class _Records:
         self._sorted: list[_Kept] = sorted((*_TIMES.unpack_from(data), data) for data in self._weights)
 
     def add(self, record: _Kept, weight: int) -> Iterator[tuple[Span, bytes | None, int]]:
-        """Add a record. Yields (window, record, weight) for each record that enters a window, by rising start.
+        """Add a record. Yields (window, record, weight) for each record that enters a window, by the window's start.
 
         The record is None for the added record, which enters the windows that contain its time. Stored records enter
         the windows that the added record creates.

@@ -1,4 +1,4 @@
-"""The event time that each row's source partition has reached with the row's record.
+"""Finds the event time that each row's source partition has reached with the row's record.
 
     a row in its source's partition        the greatest timestamp up to and including its record, found by its place
     a row received through an exchange     the event time that the row carries; its own timestamp if it carries none
@@ -39,7 +39,10 @@ def event_times(context: Context, batch: Batch) -> list[int]:
 
 
 def placed_times(context: Context, batch: Batch) -> list[int]:
-    """Return the event times with the places of the rows' records. A row that was sent without its place has none."""
+    """Return the event times of the rows as `PlacedTime`, with the places of their records.
+
+    A row that was sent without its place has a plain event time.
+    """
     rows = zip(event_times(context, batch), batch.places_of_rows(), strict=True)
     return [time if place is None else PlacedTime.at(time, place) for time, place in rows]
 

@@ -1,4 +1,4 @@
-"""A join of two streams in time.
+"""Joins the records of two streams that are near one another in time.
 
     pairs        (k, v) on the left at t with (k, w) on the right at u, if t - before ≤ u ≤ t + after; time max(t, u)
     unmatched    (k, v) of an outer side at t, if no row of the other side is in its window; time t
@@ -38,7 +38,7 @@ _MOMENT = itemgetter(0)
 
 @dataclass(frozen=True)
 class Side:
-    """The rows of a side, their windows, and the frontier of the other side, which says when they are removed.
+    """The rows of one side, their windows, and the frontier of the other side, which says when they are removed.
 
     `calendar` has the moment at which the rows of each key and time are removed; `due` finds the entries that the
     frontier has reached. `unmatched` has the keys and times without a match if the side is outer, else it is None.
@@ -52,9 +52,9 @@ class Side:
     unmatched: Table[Any, bool] | None
 
     def stored_ms(self) -> dict[int, int]:
-        """Return a time after which the store has no row, by partition.
+        """Return, by partition, a time after which the store has no row.
 
-        It is the latest moment of a removal, minus the time for which rows are stored.
+        This is the latest moment at which a row is removed, minus the time for which rows are stored.
         """
         later = self.windows.later_ms
         latest = {home: self.calendar.latest(home) for home in range(self.rows.spec.partitions)}
@@ -147,10 +147,10 @@ class StreamStreamJoin(Operator):
         matched: Sequence[set[Windowed[Any]]],
         flipped: bool,
     ) -> None:
-        """Make the pairs of new rows with the stored rows of the other side, and with its new rows in `others`.
+        """Pair the new rows of a side, `arrived`, with the stored rows and the new rows, `others`, of the other side.
 
-        `matched` gets the keys and times of matched rows: first those on this side, then those on the other. `flipped`:
-        this side is the right one. Cost: one scan for all new rows of a key.
+        `matched` gets the keys and times of matched rows: first those on this side, then those on the other side.
+        `flipped`: this side is the right one. Cost: one scan for all new rows of a key.
         """
         between, add, stored_ms = other.rows.between, made.add, other.stored_ms()
         earlier, later = side.windows.earlier_ms, side.windows.later_ms
@@ -189,7 +189,7 @@ class StreamStreamJoin(Operator):
     def _remove_due(
         self, context: Context, side: Side, arrived: Arrived, new: Sequence[int], made: JoinedRows
     ) -> list[int]:
-        """Remove the rows that are due, and send unmatched ones if the side is outer.
+        """Remove the rows that are due. If the side is outer, send the rows among them without a match.
 
         `new`: the moments at which the arrived rows are due. Returns the partitions in which more rows are due.
         """

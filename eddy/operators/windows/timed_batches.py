@@ -51,7 +51,7 @@ class Arrived(NamedTuple):
         return found
 
     def rows(self) -> Iterator[Any]:
-        """Yield the key, value, weight, time, partition and the key's bytes of each record."""
+        """Yield (key, value, weight, time, partition, bytes of the key) of each record."""
         batch, encoded = self.batch, self.encoded
         values = map(itemgetter(1), batch.rows)
         times = batch.times_of_rows()
@@ -59,9 +59,9 @@ class Arrived(NamedTuple):
 
 
 class JoinedRows:
-    """Collects the rows that a join makes: records (K, (V, W)).
+    """Collects the rows that a join makes, which are records (K, (V, W)).
 
-    `numbered`: the times of rows are numbers of records, 0 for a row that derives from no record of the epoch.
+    `numbered`: the times of rows are numbers of records. Then a row that derives from no record of the epoch has 0.
     """
 
     def __init__(self, numbered: bool) -> None:

@@ -33,7 +33,10 @@ __all__ = ["CollectedValues", "DifferentValues", "ValuesOfWindows", "WindowedVal
 
 
 class ValuesOfWindows(Protocol):
-    """An aggregate of all values of a window, which are given as bytes. Its summaries are changed in place."""
+    """The interface of an aggregate of all values of a window.
+
+    Values are given as bytes, and summaries change in place.
+    """
 
     @property
     def verb(self) -> str:
@@ -44,7 +47,10 @@ class ValuesOfWindows(Protocol):
         """The serde of the values."""
 
     def of_value(self, value: Any) -> Any:
-        """Return the object to store for a record's value; None for none. Raises: DataError; any exception of `of`."""
+        """Return the object to store for a record's value; None if the value does not count.
+
+        Raises: DataError; any exception of `of`.
+        """
 
     def data(self, kept: Any) -> bytes:
         """Encode an object that `of_value` has returned."""
@@ -163,9 +169,9 @@ def summary_of(values: ValuesOfWindows, pairs: Iterable[tuple[bytes, int]]) -> A
 
 
 def failures_of(values: ValuesOfWindows, rows: Iterable[Row], spec: StateSpec | None) -> dict[int, Exception]:
-    """Return the errors of the rows whose values cannot be aggregated, by index.
+    """Return the errors of the rows whose values cannot be aggregated, by the row's index.
 
-    With the spec of a table, also the errors of rows whose aggregate the table cannot write.
+    If `spec` is the spec of a table, a row whose aggregate the table cannot write also has an error.
     """
     found: dict[int, Exception] = {}
     for index, (key, value) in enumerate(rows):
@@ -206,7 +212,10 @@ class WindowedValues(Operator):
         self._come = []
 
     def moved(self, delta: Batch) -> tuple[list[Windowed[Any]], list[Windowed[Any]]]:
-        """Return the windows that got their first value in the last step, and no windows that lost all values."""
+        """Return two lists: the windows that got their first value in the last step, and an empty list.
+
+        The second list is for windows that have lost all values; here no window loses them.
+        """
         return self._come, []
 
     def step(self, context: Context, *inputs: Batch) -> Batch:

@@ -1,7 +1,7 @@
-"""An aggregate of windows: a fold by windowed key, with windows that close.
+"""Aggregates windows: records are folded by windowed key, and windows close.
 
     emit = update    each change of a window's row
-    emit = close     the row of each window once, when it closes
+    emit = close     the row of each window once, when the window closes
 
 A window closes when the frontier of its partition reaches its end. After that no record for it can arrive, so its row
 is final and never retracted. The row is in the table until the frontier is `retention` after the end.
@@ -35,7 +35,7 @@ _end_of = itemgetter(2)
 
 
 class OpenWindow(NamedTuple):
-    """The first open window of a step, by its end with grace, and the partition of a source that keeps it open.
+    """The first open window of a step, by its end with the grace, and the source partition that keeps the window open.
 
     `behind_ms` is the distance from that end to the latest event time; 0 if no partition has reached the end.
     """
@@ -178,7 +178,7 @@ class WindowedFold(Operator):
         return list(map(moment_of.__getitem__, map(_end_of, keys)))
 
     def _removal(self, end_ms: int) -> int:
-        """Return the end of windows at which the retention of a window that ends at `end_ms` is over."""
+        """Return the end for the calendar at which the retention is over, for a window that ends at `end_ms`."""
         end = self._windows.closes_at(end_ms)
         return self._windows.next_end(end + self._retention_ms) if self._retention_ms else end
 
@@ -206,7 +206,10 @@ class WindowedFold(Operator):
 
 
 def moved_rows(delta: Batch) -> _Come:
-    """Return the windows that get their first row, and the windows that lose their row. A replaced row is neither."""
+    """Return two lists: the windows that get their first row, and the windows that lose their row.
+
+    A window whose row is replaced is in neither list.
+    """
     keys, inserted = list(keys_of(delta.rows)), [weight > 0 for weight in delta.weights]
     if all(inserted):
         return keys, []

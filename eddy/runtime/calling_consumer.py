@@ -29,7 +29,7 @@ _WAITING = 4
 
 
 class CallPath(NamedTuple):
-    """The steps from the sources to an `AsyncMap`. `inputs` are the slots of the sources, by topic."""
+    """The steps by which rows of sources reach an `AsyncMap`. `inputs` has the slot of each source, by topic."""
 
     operator: AsyncMap
     source: int

@@ -45,7 +45,7 @@ __all__ = ["Epoch", "Parts", "Stopwatch"]
 
 
 class Stopwatch:
-    """Seconds since an epoch began to compute, by `clock`."""
+    """Measures the seconds since an epoch began to compute, by `clock`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._began = clock, clock()

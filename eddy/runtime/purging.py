@@ -14,7 +14,7 @@ _log = logging.getLogger("eddy.worker")
 
 
 class Purging:
-    """The purges of one worker. `due`: since the last purge this worker has sent or read rows of internal topics."""
+    """Deletes consumed rows for one worker. `due`: since the last purge it has sent or read rows of internal topics."""
 
     def __init__(
         self,

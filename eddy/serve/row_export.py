@@ -39,7 +39,10 @@ Rows = Callable[[], Iterator[tuple[Any, Any]]]
 
 
 class Export(NamedTuple):
-    """A format, and the columns of values; without columns the value is one column."""
+    """The form of a file: its format, and the members of values that are columns.
+
+    Without members the value is one column.
+    """
 
     form: str
     columns: tuple[str, ...]

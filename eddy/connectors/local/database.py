@@ -28,7 +28,7 @@ _FIRST_STEP_S, _LAST_STEP_S = 0.005, 0.05
 
 
 class Database:
-    """A connection, which this object closes. `shared`: other processes may have the file open."""
+    """A connection to the log's file, which this object closes. `shared`: other processes may have the file open."""
 
     def __init__(
         self,

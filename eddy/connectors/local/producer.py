@@ -20,7 +20,7 @@ __all__ = ["LocalProducer"]
 
 
 class LocalProducer:
-    """A producer. `epoch` numbers the producers of its transactional id; None without a transactional id."""
+    """A producer of the embedded log. `epoch` counts the producers of its transactional id; None without an id."""
 
     def __init__(
         self, storage: Storage, groups: ConsumerGroups, transactional_id: str | None, epoch: int | None

@@ -32,7 +32,7 @@ EventTimes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class CutClocks:
-    """The event times, by topic, and the ticks, by number of partitions, at given offsets; one for each partition."""
+    """The clocks of partitions at given offsets: event times by topic, and ticks by number of partitions."""
 
     event_times: EventTimes = field(default_factory=dict)
     ticks: Mapping[int, Sequence[int]] = field(default_factory=dict)

@@ -40,7 +40,10 @@ _MOST_EQUAL = 10_000_000
 
 
 class FoldForm(Protocol):
-    """A fold of rows; before the first row, the aggregate is None."""
+    """The functions of a fold: add a row, remove a row, return the value.
+
+    Before the first row the aggregate is None.
+    """
 
     def add(self, key: Any, value: Any, aggregate: Any) -> Any:
         """Return the aggregate with one row more."""
@@ -54,7 +57,7 @@ class FoldForm(Protocol):
 
 @dataclass(frozen=True)
 class AuthorsFold:
-    """The author's fold. If one of its functions returns None, the group starts again."""
+    """The author's fold. If one of its functions returns None, the next row begins the group anew."""
 
     initial: Callable[[], Any]
     adder: Callable[[Any, Any, Any], Any]

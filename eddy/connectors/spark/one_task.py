@@ -44,7 +44,7 @@ Serdes = tuple[Serde[Any], Serde[Any]]
 
 
 class _TooManyError(EddyError):
-    """The part is too large for one task. This is an `EddyError`, so that a circuit does not wrap it."""
+    """The part is too large for one task. It is an `EddyError`, because a circuit wraps all other exceptions."""
 
 
 class _Bounded(Budget):

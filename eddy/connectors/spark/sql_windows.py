@@ -58,7 +58,7 @@ class OwnWindows:
 
 @dataclass(frozen=True)
 class OwnSessions:
-    """Adds their sessions to the rows of a partition: a function for `reduce`."""
+    """Adds to each row of a partition the session that it belongs to, as a function for `reduce`."""
 
     of: SessionsOfRows
 

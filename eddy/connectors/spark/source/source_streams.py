@@ -121,7 +121,7 @@ def _by_text(offsets: Mapping[TopicPartition, int]) -> Offsets:
 def shared_out(lags: Mapping[str, int], most: int) -> Offsets:
     """Return the number of offsets of each partition in a batch of at most `most` offsets.
 
-    Partitions get equal shares, and the offsets that partitions with less lag do not need.
+    Partitions get equal shares. Offsets that partitions with less lag do not need are shared by the others.
 
     >>> shared_out({"0": 10, "1": 2, "2": 10}, 9)
     {'0': 4, '1': 2, '2': 3}

@@ -37,7 +37,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compared sink or store: `differing` is the sum of `missing`, `extra` and `different`.
+    """The comparison of a sink or a store: `differing` is the sum of `missing`, `extra` and `different`.
 
     `directory` is set for a store on disk.
     """

@@ -15,7 +15,7 @@ class Adjacency(Arrangement[Any, Any]):
     """Maps each node to its bag {neighbour: weight}."""
 
     def shift(self, delta: Mapping[tuple[Any, Any], int]) -> list[int]:
-        """Add the weights of `delta`, as `integrate` does; return the previous weight of each row."""
+        """Add the weights of `delta`, as `integrate` does. Returns the weight that each row had before."""
         if not self._complete:
             self.get_many([key for key, _ in delta])
             self._touched.update(key for key, _ in delta)

@@ -44,7 +44,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         self.shift(delta)
 
     def shift(self, delta: Mapping[tuple[K, V], int]) -> list[int]:
-        """Add the weights of `delta`, as `integrate` does. Returns the previous weight of each row.
+        """Add the weights of `delta`, as `integrate` does. Returns the weight that each row had before.
 
         Cost: a few dict operations a row of `delta`; the size of a bag does not matter.
         """
@@ -123,7 +123,7 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
         self._undo, self._touched = [], set()
 
     def items(self) -> Iterator[tuple[tuple[K, V], int]]:
-        """Yield every ((key, value), weight), including the current epoch, in no particular order."""
+        """Yield every ((key, value), weight), with the changes of the current epoch, in no particular order."""
         if self._complete:
             for key, bag in list(self._fresh.items()):
                 for value, weight in pairs_of(bag):
@@ -171,7 +171,10 @@ class Arrangement(Cache[K, Bag], Generic[K, V]):
             del self._fresh[key]
 
     def _decode(self, value: bytes, data: bytes) -> tuple[V, int]:
-        """Return the value and the weight of a stored row; `value` is the identity in its row key."""
+        """Return the value and the weight of a stored row.
+
+        `value` is the identity of the value, from the row key; `data` is the rest of the row.
+        """
         original, weight = weighted(value, data)
         return self.spec.value.decode(original), weight
 

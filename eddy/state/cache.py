@@ -56,7 +56,7 @@ class Cache(Generic[K, C]):
         return self._complete
 
     def resident(self, keys: Collection[K] = ()) -> dict[K, C]:
-        """Return a dict with the cells of `keys`, and perhaps of other keys: for loops that read many cells."""
+        """Return a dict with the cells of `keys`, for loops that read many cells. It may also have other cells."""
         if not self._complete:
             self.get_many(list(keys))
         return self._fresh
@@ -82,7 +82,7 @@ class Cache(Generic[K, C]):
 
     @cached_property
     def _stores_none(self) -> bool:
-        """Whether the store can have a row with the key None: not if the serde of keys cannot encode None."""
+        """Whether the store can have a row with the key None. It cannot if the serde of keys cannot encode None."""
         try:
             self.spec.key.identify_many([None])
         except Exception:  # any error of the author's serde

@@ -1,11 +1,12 @@
-"""A calendar: keys in the order of their moments, in a store.
+"""A calendar: keys in the order of their moments, such as the moments at which rows expire, in a store.
 
     calendar    moment (8 bytes, big-endian) key  ->  1
 
 The earliest entries are read by a short scan, so a calendar need not fit into memory. Only the entries changed in the
 current epoch, and the first and the latest moment of each partition, are in memory.
 
-Invariant: the entries of a calendar are the store's entries, without the entries in `_gone`, and with those in `_come`.
+Invariant: the entries of a calendar are the store's entries, without the entries in `_gone`, and with the entries in
+`_come`.
 """
 
 from collections import defaultdict
@@ -81,7 +82,7 @@ class Calendar(Generic[K]):
                 gone.discard(row)
 
     def first(self, partition: int) -> int | None:
-        """Return the first moment of a partition as of the last commit, None if the partition has no entry.
+        """Return the first moment of a partition as of the last commit; None if the partition has no entry.
 
         Cost: one scan of one row after an epoch that has removed the first entry.
         """
@@ -94,8 +95,8 @@ class Calendar(Generic[K]):
     def latest(self, partition: int) -> int:
         """Return a moment after which a partition has no entry, as of the last commit.
 
-        -1 if the partition has had no entry since the store was opened. Cost: a binary search in the store at the
-        first call.
+        Returns -1 if the partition has had no entry since the store was opened. Cost: a binary search in the store at
+        the first call.
         """
         if partition not in self._lasts:
             first = self.first(partition)
@@ -116,7 +117,7 @@ class Calendar(Generic[K]):
     def due(self, partition: int, moment: int, most: int) -> list[tuple[int, K]]:
         """Return the earliest entries up to `moment`, at most `most` of them, as pairs (moment, key).
 
-        Entries that the epoch has added or removed are not among them. Cost: proportional to the entries found and the
+        Entries that the epoch has added or removed are left out. Cost: proportional to the entries found and the
         entries that the epoch has removed.
         """
         gone = self._gone.get(partition, ())
@@ -154,7 +155,7 @@ class Calendar(Generic[K]):
         return Changes(partitions, keys, values)
 
     def _unstored(self, partition: int) -> set[bytes]:
-        """Return the entries that the epoch has added and removed, and that the store does not have."""
+        """Return the entries that the epoch has added and then removed again, so that the store does not have them."""
         rows, prefix = list(self._passed.get(partition, ())), self.spec.prefix(partition)
         found = self._store.get_many([prefix + row for row in rows]) if rows else []
         return {row for row, data in zip(rows, found, strict=True) if data is None}
@@ -173,7 +174,10 @@ class Calendar(Generic[K]):
         self.rollback()
 
     def _follow(self, partition: int, first: int | None) -> None:
-        """Update the cached first moment of a partition at a commit; drop it if its entry may have been removed."""
+        """Update the first moment of a partition in memory, at a commit.
+
+        It is dropped if its entry may have been removed.
+        """
         come, gone = self._come.get(partition), self._gone.get(partition)
         if gone and first is not None and _moment(min(gone)) <= first:
             del self._firsts[partition]
@@ -200,7 +204,7 @@ class Calendar(Generic[K]):
 
 
 def _bound(moment: int) -> bytes:
-    """Encode a moment, as a bound of a scan; `MOST_MS` + 1 is allowed, too."""
+    """Encode a moment as a bound of a scan. The moment may also be `MOST_MS` + 1."""
     return moment.to_bytes(_MOMENT_BYTES, "big")
 
 

@@ -4,8 +4,8 @@ RocksDB locks the file LOCK of a directory with a record lock (fcntl). But it re
 lock, and takes no lock when it opens read-only; files that another process is writing then look damaged. So a directory
 is locked here before it is checked, and remains locked as long as RocksDB has it open.
 
-A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process
-never opens a file LOCK that it has locked. It has a set of the directories that it has locked, and checks that instead.
+A process loses a record lock when it closes *any* descriptor of the file (POSIX, fcntl). So this process never opens a
+file LOCK that it has locked. Instead, it looks into a set of the directories that it has locked.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ class DirectoryLock:
             _held.add(self._name)
 
     def release(self) -> None:
-        """Release the lock, after RocksDB has closed; the second call does nothing."""
+        """Release the lock, after RocksDB has closed the directory. A second call does nothing."""
         with _guard:
             if self._file is not None:
                 _held.discard(self._name)
@@ -74,7 +74,7 @@ def _locked(path: Path) -> IO[bytes]:
 
 
 def _holder(file: IO[bytes]) -> str:
-    """Name the process that holds the lock, as far as the system knows it."""
+    """Return a text that names the process that holds the lock, as far as the system knows it."""
     if sys.platform == "linux":
         asked = struct.pack(_FLOCK, fcntl.F_WRLCK, 0, 0, 0, 0)
         kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))

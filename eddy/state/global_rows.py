@@ -22,7 +22,10 @@ _ROWS_A_SCAN = 1_000
 
 
 class GlobalRows(Generic[K, V]):
-    """Reads `table` and its rows in `store`. A reader gets copies of values, because joins use the table's own."""
+    """Reads a global table: `table` and its rows in `store`.
+
+    A reader gets copies of values, because joins use the values of the table themselves.
+    """
 
     def __init__(self, table: Table[K, V], store: Store) -> None:
         self._table, self._store = table, store
@@ -54,7 +57,10 @@ class GlobalRows(Generic[K, V]):
             ) from error
 
     def between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
-        """Yield the rows with `start` ≤ key bytes < `stop`; a `stop` of None is the end. Cost: the rows read."""
+        """Yield the rows with `start` ≤ key bytes < `stop`. If `stop` is None, there is no upper bound.
+
+        Cost: the rows read.
+        """
         spec, prefix = self.spec, self.spec.prefix(0)
         end = spec.prefix(1) if stop is None else prefix + stop
         position = prefix + start

@@ -1,8 +1,8 @@
 """A trace: the rows (key, value) of a collection inside a loop, with the changes of their weights by iteration.
 
-In memory a key's cell maps each value to its *history*, pairs (time, weight): from this time on, the row's weight is
-higher by this weight. In the store every pair is a separate row (`row_layout.py`), so that one change writes one row,
-however many rows its key has. Past epochs are collapsed: their changes are summed.
+In memory a key's cell maps each value to its *history*. A history has pairs (time, weight): from this time on, the
+row's weight is higher by this weight. In the store every pair is a separate row (`row_layout.py`), so that one change
+writes one row, however many rows its key has. Past epochs are collapsed: their changes are summed.
 
 Invariant: `_undo` holds the changes of the current epoch, so the state before it is the current state minus these. No
 weight in a history is 0, no history and no cell is empty.
@@ -26,7 +26,7 @@ History = tuple[tuple[Any, int], ...]
 
 
 class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
-    """Histories by key and value. The value serde of `spec` encodes pairs (time, value)."""
+    """The histories of rows, by key and value. The value serde of `spec` encodes pairs (time, value)."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[Sequence[tuple[K, V]], Sequence[int], Any]] = []
@@ -108,7 +108,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
         return {key for rows, _, _ in self._undo for key, _ in rows}
 
     def items(self) -> Iterator[tuple[tuple[K, Any, V], int]]:
-        """Yield every ((key, time, value), weight), including the current epoch, in no particular order."""
+        """Yield every ((key, time, value), weight), with the changes of the current epoch, in no particular order."""
         if self._complete:
             for key, cell in list(self._fresh.items()):
                 for value, history in cell.items():
@@ -128,7 +128,7 @@ class Trace(Cache[K, dict[Any, History]], Generic[K, V]):
                 yield (key, time, value), weight
 
     def weight(self, key: K, value: V, time: Any) -> int:
-        """Return the weight that a row's history has at a time; 0 if it has none.
+        """Return the weight that a row has at a time, by its history; 0 if it has no history.
 
         The key must have been read or changed in this epoch, so that its cell is in memory.
         """

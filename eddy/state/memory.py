@@ -3,7 +3,7 @@
 The next scan sorts the keys that are new since the last one, so that rows that were written together are sorted once.
 
 It is for state that is small or cheap to restore, and for tests. It implements the same protocol as `RocksDBStore`, and
-both pass the same test suite (`tests/state/test_store.py`). It is unbounded: all rows remain in memory.
+passes the same test suite (`tests/state/test_store.py`). It is unbounded: all rows remain in memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ class MemoryStore:
         return made
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put or delete each key. `changes` is read to its end before the first change is applied."""
+        """Put or delete each key. The iterable `changes` is read to its end before the first change is applied."""
         rows = self._open_rows()
         batch = list(changes)
         _refuse_reserved(batch)

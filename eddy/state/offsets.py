@@ -8,7 +8,7 @@ The keys of a store, in order:
     b"\\xffstamp"                                 the incarnation that owns the states, and the time of the last write
     b"\\xff\\xff" …                                 keys of the store itself, hidden and refused (`RESERVED`)
 
-Invariant: data and its offset are written by one `Store.write`, so after a crash both may be older, but they belong
+Invariant: data and its offset are written by one `Store.write`. So after a crash the two may be older, but they belong
 together. This module neither reads a log nor writes a store.
 """
 
@@ -56,7 +56,7 @@ def read_stamp(store: Store) -> StoreStamp | None:
 
 
 def offset_key(topic: str, partition: int) -> bytes:
-    """The key of the offset for `partition` of `topic` in a store.
+    """Return the key under which a store has the offset of `partition` of `topic`.
 
     >>> offset_key("orders", 3)
     b'\\xffoffset\\x00orders\\x00\\x00\\x00\\x00\\x03'
@@ -70,7 +70,7 @@ def mark_key(state: str, partition: int) -> bytes:
 
 
 def encode_offset(offset: int) -> bytes:
-    """An offset as eight bytes, big-endian. Raises: OverflowError for a negative offset.
+    """Return an offset as eight bytes, big-endian. Raises: OverflowError for a negative offset.
 
     >>> encode_offset(258).hex()
     '0000000000000102'
@@ -79,7 +79,7 @@ def encode_offset(offset: int) -> bytes:
 
 
 def decode_offset(value: bytes) -> int:
-    """The inverse of `encode_offset`. Raises: StateError unless there are eight bytes.
+    """Return the offset that `encode_offset` has encoded. Raises: StateError unless there are eight bytes.
 
     >>> decode_offset(encode_offset(258))
     258
@@ -93,7 +93,7 @@ def decode_offset(value: bytes) -> int:
 
 
 def read_offsets(store: Store) -> dict[tuple[str, int], int]:
-    """Every offset in `store`, by topic and partition. Cost: one scan of as many keys."""
+    """Return every offset in `store`, by topic and partition. Cost: one scan of as many keys."""
     return {_topic_partition(key): decode_offset(value) for key, value in store.scan(_PREFIX)}
 
 

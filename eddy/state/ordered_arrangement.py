@@ -33,9 +33,8 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         """Add the weights of `delta`, as an arrangement does.
 
         Cost: a call of `position` for each row, and O(log n) if its key has n values. Equal values, such as 5 and 5.0,
-        may have different positions: if the removed one is not at the inserted one's position, the order of the key is
-        made anew.
-        Raises: any exception of `position`, before anything is changed.
+        may have different positions. If a removed value is not at the position of the inserted value, the order of the
+        key is made anew. Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
         olds = super().shift(delta)
@@ -80,7 +79,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
             yield value, weight_in(bag, value)
 
     def _order_of(self, key: K, bag: dict[Any, int]) -> Any:
-        """Return the sorted list of a key with several values, and make it if it is missing."""
+        """Return the sorted list of a key with several values. It is made if it is missing."""
         found = self._sorted.get(key)
         if found is None:
             entries = ((self._position(value), value) for value in bag if value is not None)
@@ -88,7 +87,7 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
         return found
 
     def rollback(self) -> None:
-        """Return to the last commit."""
+        """Return to the state of the last commit."""
         for delta, _ in self._undo:
             for key, _ in delta:
                 self._sorted.pop(key, None)

@@ -1,4 +1,4 @@
-"""Read the pairs of a store in pages, bounded by their bytes because rows may be small or large."""
+"""Reads the pairs of a store in pages, whose bytes are bounded because rows may be small or large."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,8 +13,8 @@ _FIRST = 32
 def pages(read: Callable[[bytes, int], Pairs], start: bytes, most: int) -> Iterator[Pairs]:
     """Yield all pairs from the key `start` on, in pages. `read(key, n)` returns the first n pairs from `key` on.
 
-    A page has at most `most` pairs, and at most twice as many as the previous page. Nor has it more pairs than fit into
-    PAGE_BYTES, if they are as large as the pairs of the previous page.
+    A page has at most `most` pairs, and at most twice as many as the previous page. It is also bounded by PAGE_BYTES:
+    it has only as many pairs as fit if they are as large as the pairs of the previous page.
     """
     limit = min(most, _FIRST)
     while True:

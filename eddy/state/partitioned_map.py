@@ -3,8 +3,8 @@
     row of partition p    key identity  ->  value, under the prefix of p in the store, in partition p of the changelog
 
 A row belongs to the partition of the record that wrote it, whatever its key: the same key may have a row in several
-partitions. `put` encodes the value, so a value that the serde refuses is refused there. Mutable values are in memory as
-bytes, so that a program cannot change a row without a `put`.
+partitions. `put` encodes the value, so a value that the serde refuses is refused by `put`. Mutable values are in memory
+as bytes, so that a program cannot change a row without a `put`.
 
 Invariant: for each key that the epoch has changed, `_olds` has its cell before the epoch, and `_news` the bytes of its
 new value. So `rollback` is exact, and the store never has rows of an open epoch.
@@ -120,13 +120,13 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
             ) from error
 
     def count(self) -> int:
-        """The number of keys. Cost: the first call reads all keys, later ones nothing."""
+        """Return the number of keys. Cost: the first call reads all keys, later calls read nothing."""
         if self._count is None:
             self._count = sum(1 for _ in self.between(b"", None))
         return self._count
 
     def between(self, start: bytes, stop: bytes | None) -> Iterator[tuple[K, V]]:
-        """Yield the rows with `start` ≤ key bytes < `stop`, as of the call; a `stop` of None is the end.
+        """Yield the rows with `start` ≤ key bytes < `stop`, as of the call. If `stop` is None, there is no upper bound.
 
         Cost: the rows that are read, and a sort of the keys that the epoch has changed.
         """
@@ -152,7 +152,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
                 yield keys(key), decode(new)
 
     def _stored(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of the store, as of the last commit; they are read a page at a time."""
+        """Yield the rows in the store, which are as of the last commit. They are read a page at a time."""
         assert self._store is not None
         prefix, size = self._prefix, len(self._prefix)
         end = _after(prefix) if stop is None else prefix + stop
@@ -167,7 +167,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
     # Records and epochs
 
     def check(self) -> None:
-        """Raises: the error of a row, changed since `accept`, that the changelog does not accept."""
+        """Raise the error of a row that the changelog does not accept, if the row was changed since `accept`."""
         changed = {key: self._news[key] for key, _, _ in self.journal}
         if (changelog := self.spec.changelog) is not None:
             data = list(map(self.key_bytes, changed))
@@ -175,7 +175,7 @@ class MapPartition(Cache[K, Any], Generic[K, V]):
                 raise error
 
     def accept(self) -> None:
-        """Keep the changes of the last record or punctuation, so that `take_back` does not undo them."""
+        """Make the changes of the last record or punctuation permanent, so that `take_back` does not undo them."""
         if self.journal:
             self.journal.clear()
 
@@ -246,12 +246,15 @@ class PartitionedMap(Generic[K, V]):
         return self._partitions[number]
 
     def get(self, key: K, partitions: Collection[int]) -> V | None:
-        """The value of a key in the first of some partitions that has one, or None."""
+        """Return the value of a key in the first of these partitions that has one; None if none has."""
         found = (self.partition(number).value(key) for number in sorted(partitions))
         return next((value for value in found if value is not None), None)
 
     def items(self, partitions: Collection[int]) -> Iterator[tuple[K, V]]:
-        """Yield every (key, value) of some partitions, including the current epoch, by partition and key bytes."""
+        """Yield every (key, value) of these partitions, with the changes of the current epoch.
+
+        The rows are sorted by partition and by the bytes of keys.
+        """
         for number in sorted(partitions):
             yield from self.partition(number).between(b"", None)
 
@@ -261,9 +264,9 @@ class PartitionedMap(Generic[K, V]):
         return sum(part.cells for part in self._partitions.values())
 
     def age(self) -> int:
-        """Drop half of the cells of the largest partition, whose cells must all be in the store.
+        """Drop half of the cells of the partition with the most cells. Returns the number of dropped cells.
 
-        Returns the number of dropped cells.
+        All its cells must be in the store.
         """
         largest = max(self._partitions.values(), key=lambda part: part.cells, default=None)
         return 0 if largest is None else largest.age()
@@ -299,6 +302,9 @@ class PartitionedMap(Generic[K, V]):
 
 
 def _after(prefix: Sequence[int]) -> bytes:
-    """Return the least bytes above all that begin with `prefix`, which is the prefix of a state, and so not all FF."""
+    """Return the least bytes that are greater than all bytes beginning with `prefix`.
+
+    The prefix is the prefix of a state, so its bytes are not all FF.
+    """
     number = int.from_bytes(bytes(prefix), "big") + 1
     return number.to_bytes(len(prefix), "big")

@@ -1,4 +1,4 @@
-"""Ranks of a graph's nodes: for each root that reaches a node, a cell (depth, parent, order, supports).
+"""Ranks of a graph's nodes: a node has a cell (depth, parent, order, supports) for each root that reaches it.
 
 A row key is made of node and root (`row_layout.py`). A node's cells are adjacent, so one lookup returns all roots that
 reach it. An operator changes the cells in place, and records in `notes(root)` the previous value of a cell before its
@@ -26,7 +26,7 @@ _NONE: Set[Any] = frozenset()
 
 
 class Ranks(Cache[Any, dict[Any, Cell]]):
-    """Cells by node, then by root. `root` is the serde of roots; `spec` has the serdes of nodes and cells."""
+    """The cells of nodes, by node and root. `root` is the serde of roots; `spec` has the serdes of nodes and cells."""
 
     def __init__(self, spec: StateSpec, root: Serde[Any], store: Store | None = None) -> None:
         self._root = root
@@ -90,7 +90,7 @@ class Ranks(Cache[Any, dict[Any, Cell]]):
         self.commit()
 
     def items(self) -> Iterator[tuple[tuple[Any, Any], Cell]]:
-        """Yield every ((node, root), cell), including the current epoch, in no particular order."""
+        """Yield every ((node, root), cell), with the changes of the current epoch, in no particular order."""
         fresh = self._fresh
         if not self._complete:
             keys = {self.spec.key.decode(split(row)[0]) for row, _ in self._rows()}

@@ -52,11 +52,11 @@ _NEVER = 1 << 30
 class RocksDBStore:
     """Maps bytes to bytes, in key order, in the directory `path`, which belongs to the application `owner`.
 
-    `cache_bytes` bounds the block cache, which all stores of the process with the same value share; the memtables of a
-    store take up to an eighth of it in addition.
+    `cache_bytes` bounds the block cache. All stores of the process with the same `cache_bytes` share one cache. In
+    addition, the memtables of a store take up to an eighth of `cache_bytes`.
 
-    After a refused write RocksDB may refuse all later ones, even if the cause is removed. So the handle is dropped, and
-    the next use opens the directory again from its write-ahead log.
+    After a refused write RocksDB may refuse all later writes, even if the cause is removed. So the handle is dropped,
+    and the next use opens the directory again from its write-ahead log.
 
     Raises: StateInUseError if another process has the directory open; StateError if it cannot be opened for other
     reasons. The directory is then unchanged.
@@ -132,7 +132,7 @@ class RocksDBStore:
         return made
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put or delete all keys in one batch, or none of them. Of several changes of a key the last one counts.
+        """Put or delete all keys in one batch, or none of them. If a key has several changes, the last one counts.
 
         Cost: about 1 µs a key. The keys are sorted, because RocksDB writes sorted keys in half of the time.
         """
@@ -278,12 +278,12 @@ class RocksDBSnapshot:
         self._rows: RdictIter | None = db.iter(self._until)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As `Store.get_many`. Cost: 5 µs a key."""
+        """Return what `Store.get_many` returns, at the snapshot's moment. Cost: 5 µs a key."""
         pages = [self.scan_between(key, key + b"\x00", 1) for key in keys]
         return [page[0][1] if page else None for page in pages]
 
     def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """As `Store.scan_between`."""
+        """Return what `Store.scan_between` returns, at the snapshot's moment."""
         rows = self._rows
         if rows is None:
             raise closed(self._path)
@@ -300,14 +300,14 @@ class RocksDBSnapshot:
         return found
 
     def release(self) -> None:
-        """Release the iterator; otherwise former rows would remain on disk, and the database would remain open."""
+        """Release the iterator. As long as it is open, former rows remain on disk, and the database remains open."""
         self._rows = None
 
     close = release
 
 
 def _batch(changes: Sequence[tuple[bytes, bytes | None]], ends: tuple[bytes, bytes] | None = None) -> WriteBatch:
-    """Rows to put or delete, and a range to delete. A batch can be written once only."""
+    """Make a batch of rows to put or delete, and of a range of keys to delete. A batch can be written only once."""
     batch = WriteBatch(raw_mode=True)
     if None not in map(itemgetter(1), changes):
         deque(starmap(batch.put, changes), maxlen=0)  # a loop without Python bytecode
@@ -330,7 +330,7 @@ def _no_waiting() -> WriteOptions:
 
 
 def _open(path: Path, owner: bytes, cache_bytes: int) -> _Handle:
-    """The RocksDB in `path`, made there if the directory is new. Invariant: refusing changes nothing."""
+    """Open the RocksDB in `path`, which is made if the directory is new. Invariant: a refusal changes nothing."""
     try:
         held = lock(path)
         try:
@@ -368,9 +368,10 @@ def _claim(db: Rdict, owner: bytes) -> None:
 
 
 def _owner_in(path: Path, options: Options) -> bytes | None:
-    """The owner written in `path`; None if a crash happened before it was written.
+    """Return the owner that is written in `path`; None if a crash happened before it was written.
 
-    Read-only: takes no lock, and finds a missing or damaged file before anything is written.
+    The directory is opened read-only. That takes no lock, and finds a missing or damaged file before anything is
+    written.
     """
     db = Rdict(
         str(path), options, {"default": options}, access_type=AccessType.read_only(error_if_log_file_exist=False)
@@ -385,7 +386,7 @@ def _owner_in(path: Path, options: Options) -> bytes | None:
 
 
 def _options(cache_bytes: int) -> Options:
-    """Options that bound memory, open files and logs. An Options object serves one open handle."""
+    """Return options that bound memory, open files and logs. An Options object can be used for one open handle."""
     table = BlockBasedOptions()
     table.set_block_cache(_shared_cache(cache_bytes))
     # Without this, indexes and filters grow with the data, outside the cache.
@@ -418,6 +419,6 @@ def _shared_cache(cache_bytes: int) -> Cache:
 
 
 def _end(prefix: bytes) -> bytes:
-    """The first key after all that start with `prefix`, at most `RESERVED`."""
+    """Return the first key after all keys that start with `prefix`, but at most `RESERVED`."""
     head = prefix.rstrip(b"\xff")
     return min(head[:-1] + bytes([head[-1] + 1]), RESERVED) if head else RESERVED

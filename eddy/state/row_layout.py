@@ -71,7 +71,7 @@ def weight_bytes(weight: int) -> bytes:
 
 
 def weight_at(data: bytes) -> tuple[int, int]:
-    """The weight at the beginning of `data`, and its length in bytes."""
+    """Return the weight at the beginning of `data`, and the number of bytes that it takes."""
     (weight,) = _WEIGHT.unpack_from(data)
     if weight != _LEAST:
         return weight, _WEIGHT.size
@@ -118,9 +118,10 @@ def _check_sizes(spec: StateSpec, keys: Sequence[bytes], values: Sequence[bytes]
 
 
 def changelog_refusals(spec: StateSpec, rows: Sequence[tuple[Any, Any]]) -> Mapping[int, Exception]:
-    """The rows whose records the changelog does not accept, by index. The serdes have to accept the rows.
+    """Return the errors of the rows whose records the changelog does not accept, by the row's index.
 
-    A row without a value is a key to be written: it needs room for a small value.
+    The serdes have to accept the rows. A row without a value stands for a key to be written: it needs room for a small
+    value.
     """
     if spec.changelog is None or spec.refusals is refuses_none:
         return {}
@@ -141,7 +142,10 @@ def _identities(spec: StateSpec, rows: Sequence[tuple[Any, Any]]) -> list[bytes]
 
 
 def stored_rows(spec: StateSpec, store: Store, keys: Iterable[Any]) -> Iterator[tuple[Any, list[tuple[bytes, bytes]]]]:
-    """Yield each of `keys` with its rows in the store: pairs of the second part of the row key and the row's data."""
+    """Yield each of `keys` with its rows in the store.
+
+    A row is a pair: the second part of its row key, and its data.
+    """
     keys = list(keys)
     encoded = spec.key.identify_many(keys)
     prefixes = [

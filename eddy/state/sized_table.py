@@ -28,7 +28,7 @@ class Size(NamedTuple):
 
 
 class SizedTable(Table[K, V]):
-    """A `Table` whose `put_many` also counts. Cost: old and new values are encoded once more."""
+    """A `Table` that also counts its rows and their bytes. Cost: old and new values are encoded once more."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._sizes: dict[int, Size] = {}
@@ -36,7 +36,10 @@ class SizedTable(Table[K, V]):
         super().__init__(spec, store)
 
     def size(self, partition: int) -> Size:
-        """Return the size of a partition, including the current epoch. Cost: the first call reads the partition."""
+        """Return the size of a partition, with the changes of the current epoch.
+
+        Cost: the first call reads the partition.
+        """
         if partition not in self._sizes:
             rows = [] if self._store is None else self._store.scan(self.spec.prefix(partition))
             lengths = [len(key) - len(self.spec.prefix(partition)) + len(value) for key, value in rows]

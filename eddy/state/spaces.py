@@ -1,4 +1,4 @@
-"""Spaces: short-lived ordered maps of bytes, all in one store, which is not used after this process.
+"""Spaces: short-lived ordered maps of bytes. All are in one store, which is not used after the end of this process.
 
     <number, 6 bytes big-endian> <key of the space>
 
@@ -110,24 +110,27 @@ class Space:
         self._forget.atexit = False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As `Store.get_many`. Raises: StateError."""
+        """Return the value of each key; None for a missing key. Raises: StateError."""
         prefix = self._prefix
         with self._spaces._lock:
             return self._spaces._of(self._number).get_many([prefix + key for key in keys])
 
     def between(self, start: bytes, stop: bytes | None, limit: int) -> Pairs:
-        """The first `limit` pairs with `start` ≤ key < `stop`; a `stop` of None is the end. Raises: StateError."""
+        """Return the first `limit` pairs with `start` ≤ key < `stop`. If `stop` is None, there is no upper bound.
+
+        Raises: StateError.
+        """
         with self._spaces._lock:
             return _between(self._spaces._of(self._number), self._prefix, start, stop, limit)
 
     def write(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Put each value, delete each key whose value is None: all or none. Raises: StateError."""
+        """Put each value, and delete each key whose value is None. All changes are made or none. Raises: StateError."""
         prefix = self._prefix
         with self._spaces._lock:
             self._spaces._of(self._number).write([(prefix + key, value) for key, value in changes])
 
     def snapshot(self) -> "SpaceSnapshot":
-        """A snapshot of the space's pairs, for another thread. Raises: StateError."""
+        """Return a snapshot of the space's present pairs, for another thread. Raises: StateError."""
         with self._spaces._lock:
             snapshot = self._spaces._of(self._number).snapshot(self._prefix)
             return SpaceSnapshot(self._spaces, self._prefix, snapshot)
@@ -145,7 +148,7 @@ class SpaceSnapshot:
         self._spaces, self._prefix, self._snapshot = spaces, prefix, snapshot
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As `Store.get_many`. Raises: StateError."""
+        """Return the value of each key at the snapshot's moment; None for a missing key. Raises: StateError."""
         with self._spaces._lock:
             return self._snapshot.get_many([self._prefix + key for key in keys])
 

@@ -22,13 +22,13 @@ Refusals = Callable[[str, Sequence[bytes | None], Sequence[bytes | None], _Heade
 def refuses_none(
     topic: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: _Headers
 ) -> dict[int, Exception]:
-    """The `Refusals` of topics that accept all records."""
+    """Return no errors: the `Refusals` of topics that accept all records."""
     return {}
 
 
 @dataclass(slots=True)
 class Changes:
-    """The changed rows of a state, in columns: partition, row key, value or None for a deletion."""
+    """The changed rows of a state, as columns. A row has a partition, a row key, and a value; None for a deletion."""
 
     partitions: Sequence[int]
     keys: Sequence[bytes]
@@ -49,9 +49,9 @@ UNCHANGED = Changes([], [], [])
 class StateSpec:
     """The identity of one state. `changelog` is None if a compacted source topic restores it.
 
-    `optional`: an application of an earlier release without this state may continue; the state begins empty.
-    `max_row_bytes`: a larger row is refused; None is no limit. `memory`: its rows are not in the worker's store.
-    `refusals` is asked for records of the changelog.
+    `optional`: an application of an earlier release without this state may continue; the state begins empty. Rows of
+    more than `max_row_bytes` bytes are refused; None is no limit. `memory`: the rows are not in the worker's store.
+    `refusals` returns the errors of records that the changelog does not accept.
     """
 
     name: str
@@ -76,7 +76,7 @@ class StateSpec:
         return self.name.encode() + b"\x00" + partition.to_bytes(2, "big")
 
     def stored(self, changes: Changes) -> list[tuple[bytes, bytes | None]]:
-        """Return the changed rows as a store takes them: pairs of a key, with its prefix, and a value or None."""
+        """Return the changed rows as pairs for a store: the key with the partition's prefix, and a value or None."""
         prefixes = {partition: self.prefix(partition) for partition in set(changes.partitions)}
         return [(prefixes[partition] + key, value) for partition, key, value in changes]
 

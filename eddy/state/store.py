@@ -11,13 +11,13 @@ __all__ = ["Store", "StoreSnapshot"]
 
 
 class StoreSnapshot(Protocol):
-    """The pairs of a store at one moment. It may be read by another thread than the store's."""
+    """The pairs of a store at one moment. Another thread than the store's may read it."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """As `Store.get_many`."""
+        """Return what `Store.get_many` returns, at the snapshot's moment."""
 
     def scan_between(self, start: bytes, stop: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """As `Store.scan_between`."""
+        """Return what `Store.scan_between` returns, at the snapshot's moment."""
 
     def close(self) -> None:
         """Release the snapshot."""
@@ -38,7 +38,7 @@ class Store(Protocol):
         """
 
     def scan_many(self, prefixes: Sequence[bytes]) -> list[list[tuple[bytes, bytes]]]:
-        """The pairs that `scan` yields for each of `prefixes`, in their order.
+        """Return for each of `prefixes`, in their order, the pairs that `scan` yields for it.
 
         Raises: StateError as `scan` does.
         """
@@ -53,7 +53,7 @@ class Store(Protocol):
         """The pairs whose key starts with `prefix`, as they are now: later writes are not seen."""
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Put each value, delete each key whose value is None: all of them or none, in the order given.
+        """Put each value, and delete each key whose value is None, in the order given. All changes are made or none.
 
         Raises: StateError, after which nothing has changed.
         """

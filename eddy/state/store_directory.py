@@ -1,4 +1,4 @@
-"""The directory of a store as files: the check whether eddy made it, the lock on it, and its removal.
+"""Handles the directory of a store as files: checks whether eddy made it, locks it, and removes it.
 
 The directory is checked without RocksDB, which writes to any directory that it opens, even to read
 (docs/adr/0022-store-lock.md).
@@ -21,7 +21,7 @@ CONFIG = "rocksdict-config.json"
 
 
 def lock(path: Path) -> DirectoryLock:
-    """Lock the directory `path`, and make it if it is missing. Returns the lock.
+    """Lock the directory `path`, which is made if it is missing. Returns the lock.
 
     The files in it are checked only if there is no LOCK, since otherwise another process may be using them.
 
@@ -46,7 +46,7 @@ def _refuse_others_files(path: Path) -> None:
 
 
 def is_new(path: Path) -> bool:
-    """Whether `path` is missing, empty, or was left by a crash before anything was written.
+    """Return whether `path` is missing or empty, or was left by a crash before anything was written.
 
     Raises: StateError if it holds files not made by eddy.
     """
@@ -54,7 +54,7 @@ def is_new(path: Path) -> bool:
 
 
 def _check(path: Path, names: list[str]) -> bool:
-    """As `is_new`, for a directory with these names."""
+    """Return what `is_new` returns, for a directory that has files of these names."""
     if not names or names == [LOCK]:
         return True
     config = path / CONFIG
@@ -87,8 +87,8 @@ def remove_store(path: Path) -> None:
 def _remove_files(path: Path) -> None:
     """Remove a locked directory.
 
-    LOCK is removed last, because without it another process could begin a store there. The file that tells that eddy
-    made the directory is removed just before, so that files that a crash leaves can be removed later.
+    LOCK is removed last, because without it another process could begin a store there. The file that says that eddy
+    made the directory is removed last but one, so that files that a crash leaves can be removed later.
     """
     for entry in path.iterdir():
         if entry.is_dir() and not entry.is_symlink():

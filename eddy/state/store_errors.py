@@ -17,7 +17,7 @@ def closed(path: Path) -> StateError:
 
 
 def older(path: Path) -> StateError:
-    """The error for a store that was opened again and lacks writes that it had accepted."""
+    """Return the error for a store that was opened again and lacks writes that it had accepted."""
     return StateError(
         f"state {str(path)!r}: the store was opened again after a refused write, and earlier writes are missing; "
         "its offsets have to be read again. Restart the worker: it restores the rows from the changelogs."

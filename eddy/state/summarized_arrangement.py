@@ -38,9 +38,10 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
         super().__init__(spec, store, bytes)
 
     def summary(self, key: K, part: Part = None) -> S:
-        """Return the summary of a part of a key. A caller that changes rows of the part updates it in the same epoch.
+        """Return the summary of a part of a key's values.
 
-        Cost: constant if the summary is in memory, else the cost of making it.
+        A caller that changes rows of the part has to update the summary in the same epoch. Cost: constant if the
+        summary is in memory, else the cost of making it.
         """
         self._lent.add(key)
         parts = self._summaries.setdefault(key, {})
@@ -68,7 +69,7 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
         super().commit()
 
     def rollback(self) -> None:
-        """Return to the last commit. Drops the summaries that the epoch has read or set: they are made anew."""
+        """Return to the last commit. Summaries that the epoch has read or set are dropped, and made anew later."""
         for key in self._lent:
             self._summaries.pop(key, None)
         self._lent = set()

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Table(Cache[K, V], Generic[K, V]):
-    """Maps keys to values; a value None means that the key is absent. Without a store all rows remain in memory."""
+    """Maps keys to values. A key with the value None is absent. Without a store all rows remain in memory."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self._undo: list[tuple[list[K], Sequence[V | None]]] = []
@@ -27,7 +27,10 @@ class Table(Cache[K, V], Generic[K, V]):
         super().__init__(spec, store)
 
     def put_many(self, news: Mapping[K, V | None], olds: Sequence[V | None]) -> None:
-        """Set the values of `news`; None deletes. `olds` are the values that `get_many` returned for its keys."""
+        """Set the values of `news`, and delete the keys whose value is None.
+
+        `olds` are the values that `get_many` has returned for these keys.
+        """
         self._undo.append((list(news), olds))
         self._changed = None
         self._fresh.update(news)  # type: ignore[arg-type]
@@ -80,7 +83,7 @@ class Table(Cache[K, V], Generic[K, V]):
         self._undo, self._changed = [], None
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Yield every (key, value), including the current epoch, in no particular order."""
+        """Yield every (key, value), with the changes of the current epoch, in no particular order."""
         if self._complete:
             yield from list(self._fresh.items())
             return

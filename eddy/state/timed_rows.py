@@ -1,4 +1,4 @@
-"""Rows (Windowed(key, t, t), value) of moments t, with weights above 0, read from a store by key and span of time.
+"""Stores rows (Windowed(key, t, t), value) with weights above 0, and finds them by key and span of time.
 
     row    len(key)(4) key t t value  ->  weight (8 bytes), and the original value where it differs
 
@@ -54,7 +54,7 @@ class EncodedRows(NamedTuple):
 
 
 class TimedRows(Generic[K, V]):
-    """Rows (Windowed(K, t, t), V). Without a store it keeps its rows in memory."""
+    """Rows (Windowed(K, t, t), V), each of a moment t. Without a store the rows are in memory."""
 
     def __init__(self, spec: StateSpec, store: Store | None = None) -> None:
         self.spec = spec
@@ -100,13 +100,13 @@ class TimedRows(Generic[K, V]):
         self._unnoted.append((given, places))
 
     def _earlier(self, given: EncodedRows, places: Sequence[bytes], stored_ms: Mapping[int, int]) -> list[bytes]:
-        """Return the places that the store may have: their moments are not after `stored_ms` of their partition."""
+        """Return the places that the store may have: their moments are not after their partition's `stored_ms`."""
         moments = {home: _MOMENT.pack(moment) for home, moment in stored_ms.items() if moment >= 0}
         keys = zip(places, given.homes, given.keys, strict=True)
         return [place for place, home, key in keys if key[-_MOMENT.size :] <= moments.get(home, b"")] if moments else []
 
     def _stored_of(self, places: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the rows of the store, by place, at those of `places` that the epoch has not changed."""
+        """Return the store's rows at these places, by place, without the rows that the epoch has changed."""
         news = self._news
         unread = [place for place in places if place not in news]
         found = self._store.get_many(unread) if unread else []
@@ -143,7 +143,7 @@ class TimedRows(Generic[K, V]):
     def scan(
         self, home: int, plain: bytes, first_ms: int, last_ms: int, stored_ms: int = MOST_MS
     ) -> list[tuple[int, bytes, int]]:
-        """Return the rows as `between` does, with encoded values."""
+        """Return what `between` returns, with encoded values."""
         if first_ms > last_ms or (first_ms > stored_ms and not self._news):
             return []
         prefix = self._prefix(home, plain)
@@ -154,7 +154,7 @@ class TimedRows(Generic[K, V]):
         ]
 
     def take(self, home: int, plain: bytes, time_ms: int) -> list[tuple[bytes, int]]:
-        """Remove the rows of a key at a moment. Returns their encoded values and weights, as pairs."""
+        """Remove the rows of a key at a moment. Returns pairs of their encoded values and weights."""
         prefix = self._prefix(home, plain)
         skipped = len(self.spec.prefix(home))
         found = self._scan(prefix, time_ms, time_ms)
@@ -187,7 +187,7 @@ class TimedRows(Generic[K, V]):
         return sorted([*found, *come], key=itemgetter(0)) if found and come else found or come
 
     def _changed(self, prefix: bytes, start: bytes, stop: bytes) -> Sequence[bytes]:
-        """Return the places of a key that the epoch has changed, from `start` to before `stop`.
+        """Return the places of a key's rows that the epoch has changed, from `start` to before `stop`.
 
         Cost: the places are sorted at the first read after an addition.
         """
@@ -279,7 +279,7 @@ def _data(row: bytes, weight: int, value: bytes) -> bytes:
 
 
 def _weight_alone(row: bytes, weight: int, value: bytes) -> bytes:
-    """Return a row's data as `_data` does, for a serde whose encoded values are their identities."""
+    """Return a row's data for a serde whose encoded values are their identities: only the weight."""
     return _ONE if weight == 1 else weight_bytes(weight)
 
 
@@ -289,12 +289,12 @@ def _identity(row: bytes) -> bytes:
 
 
 def _one_of(identity: bytes, *originals: bytes) -> bytes:
-    """Choose the encoding to store for equal values: the same one, whatever the order in which they arrive."""
+    """Return the encoding to store for equal values. It is the same in whatever order the values arrived."""
     return max((value for value in originals if value != identity), default=identity)
 
 
 def _key_of(place: bytes, at: int) -> tuple[bytes, int]:
-    """Return the encoded key in a place whose prefix has `at` bytes, and the index at which the value begins."""
+    """Return the encoded key in a place, and the index at which the value begins. The prefix has `at` bytes."""
     begin = at + _LENGTH.size
     end = begin + int(_LENGTH.unpack_from(place, at)[0])
     return place[begin:end], end

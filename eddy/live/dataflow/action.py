@@ -1,4 +1,4 @@
-"""Actions: the effect of each change of a batch on a view, for a log. The names are EventReduce's names of actions.
+"""Actions: what each change of a batch did to the rows of a view, for a log. The names are those of EventReduce.
 
     insert, remove    a row is added to a bucket or removed: the row changed, or another row made room or took its place
     update, move      a row of a bucket has other values, at the same place or at another place
@@ -22,9 +22,10 @@ ActionName = Literal["insert", "update", "move", "remove", "nothing", "recompute
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One effect on one row; `key` has the values of its key. `own`: the row itself changed, not only another row.
+    """One effect on one row. `key` has the values of the row's key.
 
-    `table` names the row's table; `bucket` is the id of the bucket, None where there is no effect.
+    `own`: the row itself changed, not only another row. `table` names the row's table. `bucket` is the id of the bucket
+    that changed; None if no bucket did.
     """
 
     action: ActionName
@@ -35,7 +36,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def unseen(seen: Iterable[Action], tables: Iterable[TableRows]) -> list[Action]:
-    """Return an action `nothing` for each changed row of the tables that has no action in `seen`."""
+    """Return an action `nothing` for each changed row of the tables for which `seen` has no action."""
     known = {(each.table, each.key) for each in seen}
     return [
         Action("nothing", table.name, values)

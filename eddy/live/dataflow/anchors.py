@@ -1,10 +1,10 @@
-"""Anchors: which buckets of a view are reached from its root, also where nests form cycles.
+"""Finds out which buckets of a view are reached from the view's root, also where nests form cycles.
 
-A bucket counts its *routes*: for each active bucket, how many of its rows lead to it. One of these buckets is its
-*anchor*; the anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A bucket that
-loses its anchor takes another route that does not lead back to it, found by a walk up the tree. If there is none, the
-buckets below it are suspects. Suspects to which no other bucket leads are not reached. So a cycle that was cut off
-is dropped.
+Each bucket counts its *routes*: for each other bucket, how many rows of that bucket lead here. One of these other
+buckets is its *anchor*. The anchors form a tree with the root at its top, so that a bucket with an anchor is reached. A
+bucket that loses its anchor takes another route that does not lead back to it, found by a walk up the tree. If there is
+none, the buckets below it are suspects. Suspects to which no other bucket leads are not reached. So a cycle that was
+cut off is dropped.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ __all__ = ["Anchors", "Routed"]
 
 
 class Routed:
-    """The number of routes to a bucket from each other bucket, and one of the other buckets as its anchor."""
+    """A bucket with the number of its routes from each other bucket, and one of the other buckets as its anchor."""
 
     __slots__ = ("anchor", "routes")
 
@@ -27,9 +27,10 @@ B = TypeVar("B", bound=Routed)
 
 
 class Anchors(Generic[B]):
-    """The anchors of one view. `below` returns the buckets, except the root, to which the rows of a bucket lead.
+    """Maintains the anchors of one view.
 
-    `suspects` are the buckets that have lost their anchor.
+    `below` returns the buckets, except the root, to which the rows of a bucket lead. `suspects` are the buckets that
+    have lost their anchor.
     """
 
     def __init__(self, root: B, below: Callable[[B], Iterable[B]]) -> None:
@@ -43,7 +44,10 @@ class Anchors(Generic[B]):
             self.suspects[bucket] = None
 
     def unreached(self) -> dict[B, None]:
-        """Find new anchors for the suspects. Returns the buckets that are not reached; `suspects` is empty then."""
+        """Find new anchors for the suspects, and clear `suspects`.
+
+        Returns the buckets that are not reached any more.
+        """
         while self.suspects:
             stuck = [bucket for bucket in self.suspects if not self._anchored(bucket)]
             self.suspects = dict.fromkeys(stuck)
@@ -54,7 +58,10 @@ class Anchors(Generic[B]):
         return {}
 
     def _anchored(self, bucket: B) -> bool:
-        """Whether a bucket has an anchor. If not, it first takes a route that does not lead back to it."""
+        """Return whether a bucket has an anchor, after an attempt to find one.
+
+        An anchor is a route that does not lead back to the bucket.
+        """
         if bucket.anchor is not None or bucket is self._root:
             return True
         for route in bucket.routes:
@@ -72,7 +79,10 @@ class Anchors(Generic[B]):
         return False
 
     def _cut_off(self, stuck: Iterable[B]) -> dict[B, None]:
-        """Return the stuck buckets and all anchored below them, except buckets to which another bucket leads."""
+        """Return the buckets that are not reached, of `stuck` and of all buckets anchored below them.
+
+        A bucket to which a reached bucket leads is reached.
+        """
         suspects: dict[B, None] = {}
         todo = list(stuck)
         while todo:

@@ -31,7 +31,10 @@ def cell_of(data: bytes) -> Any:
 
 
 def _wrapped(cell: Any) -> Any:
-    """Replace each decimal in a cell by a set with its text; plain data has no sets, so a set marks a decimal."""
+    """Return a cell in which each decimal is replaced by a set with the decimal's text.
+
+    Plain data has no sets, so a set marks a decimal.
+    """
     if type(cell) is Decimal:
         return frozenset((str(cell),))
     if type(cell) is dict:

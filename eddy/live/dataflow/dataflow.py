@@ -1,8 +1,9 @@
 """The graph of the operators of all live queries, and the processing of one batch of changes by them.
 
-A batch is a delta of each table: by key, the new row or None. An operator computes its changes from its inputs'
-changes, once for each batch; only operators that a change reaches are called, in the order in which they were made. A
-change is a triple (key, old row, new row), with None for a row that does not exist: a pair −old +new of a Z-set.
+A batch has a delta for each table: for each changed key, the new row, or None for a removed row. An operator computes
+its changes from the changes of its inputs, once for each batch. Only operators that a change reaches are called, in the
+order in which they were made. A change is a triple (key, old row, new row), with None for a row that does not exist: a
+pair −old +new of a Z-set.
 
 Operators are shared: `Dataflow.shared` returns the same operator for equal identities, as long as it has users.
 """
@@ -51,11 +52,14 @@ class QueryOperator:
         raise NotImplementedError
 
     def end(self) -> None:
-        """The batch is over."""
+        """Drop the changes in `out`, because the batch is over."""
         self.out = ()
 
     def rebind(self, found: "Mapping[QueryOperator, QueryOperator]") -> None:
-        """Replace the operators that this operator reads: `found` maps each to an operator with the same rows."""
+        """Replace the operators that this operator reads, by the map `found`.
+
+        It maps each of them to an operator with the same rows in another dataflow.
+        """
         self.inputs = [found.get(each, each) for each in self.inputs]
         for name, value in vars(self).items():
             if isinstance(value, QueryOperator):
@@ -114,20 +118,20 @@ class TableRows(QueryOperator):
 
     @property
     def olds(self) -> dict[Flat, Row | None]:
-        """The former rows of the keys that the batch changes."""
+        """The former row of each key that the batch changes; None for a new key."""
         if self._olds is None:
             self._olds = {key: old for key, old, _ in self.out}
         return self._olds
 
     @property
     def stored(self) -> StoredMap[Row]:
-        """The rows of a table that is on disk."""
+        """The map of the rows, for a table that is on disk."""
         assert isinstance(self.rows, StoredMap)
         return self.rows
 
     @property
     def can_keep_order(self) -> bool:
-        """Whether an order may have the positions of all rows in memory, though the rows are on disk."""
+        """Whether an order may have the positions of all rows in memory, although the rows are on disk."""
         return self.spaces is not None and len(self.rows) <= self.most_positions
 
     def was(self, key: Flat) -> Row | None:
@@ -136,7 +140,7 @@ class TableRows(QueryOperator):
         return olds[key] if key in olds else self.rows.get(key)
 
     def end(self) -> None:
-        """The batch is over."""
+        """Forget the former rows, because the batch is over."""
         self.out = ()
         self._olds = None
 
@@ -163,7 +167,10 @@ class Dataflow:
         return identity in self.operators and not self.operators[identity].is_spent
 
     def shared(self, identity: Hashable, make: Callable[[], Op]) -> Op:
-        """Return the operator of this identity, made if there is none. Call `release` once for each call."""
+        """Return the operator with this identity; `make` makes it if there is none.
+
+        Call `release` once for each call.
+        """
         self._part_with_spent(identity)
         found = self.operators.get(identity)
         if found is None:
@@ -180,7 +187,7 @@ class Dataflow:
         return cast("Op", found)
 
     def _part_with_spent(self, identity: Hashable) -> None:
-        """Give a spent operator an identity of its own: its present users keep it, and it gets no new users."""
+        """If the operator with this identity is spent, give it an identity of its own, so that it gets no new users."""
         found = self.operators.get(identity)
         if found is not None and found.is_spent:
             del self.operators[identity]
@@ -188,9 +195,9 @@ class Dataflow:
             self.operators[found.identity] = found
 
     def adopt(self, other: "Dataflow", found: Mapping[QueryOperator, QueryOperator]) -> None:
-        """Take over the operators of another dataflow; `found` maps its tables to this dataflow's tables.
+        """Take over the operators of another dataflow. `found` maps the other dataflow's tables to tables here.
 
-        An operator whose identity is already used here gets an identity of its own, and is shared no further.
+        An operator whose identity is already used here gets an identity of its own, and no further query shares it.
         """
         for operator in other.operators.values():
             operator.rebind(found)
@@ -215,7 +222,10 @@ class Dataflow:
                 self.release(source)
 
     def step(self, deltas: Mapping[str, Mapping[Flat, Row | None]]) -> list[QueryOperator]:
-        """Process one batch. Returns the outputs that were called; read their changes, then call `end`."""
+        """Process one batch of deltas by table.
+
+        Returns the views that were called: read their changes, then call `end`.
+        """
         queue, called = self._queue, self._called
         push, pop = heapq.heappush, heapq.heappop
         for name, delta in deltas.items():

@@ -61,7 +61,7 @@ class ConditionFilter(QueryOperator):
             self._begin(required)
 
     def _begin(self, required: Sequence[int]) -> None:
-        """Find the rows that pass at the beginning."""
+        """Find the rows that pass when the operator is made."""
         rows, test = self.table.rows, self._test
         found: Iterable[tuple[Flat, Row]] = rows.items()
         for number in required:
@@ -149,17 +149,17 @@ class ConditionFilter(QueryOperator):
             yield from ((key, rows[key]) for key in page)
 
     def end(self) -> None:
-        """The batch is over."""
+        """Drop the changes, because the batch is over."""
         if isinstance(self.out, StoredChanges):
             self.out.close()
         super().end()
 
 
 class StoredChanges:
-    """The changes of a filter over rows on disk. The changes of the table, `own`, are in memory.
+    """The changes that a filter makes over rows on disk. The changes of the table itself, `own`, are in memory.
 
-    Other rows pass, or pass no more, because a key flipped. These rows have not changed themselves: only their keys are
-    kept, on disk if there are many, and the rows are read again.
+    Other rows pass, or pass no more, because a key flipped. These rows have not changed themselves. So only their keys
+    are stored, on disk if there are many, and the rows are read again.
     """
 
     def __init__(self, own: list[Change], rows: StoredMap[Row], spaces: Spaces) -> None:
@@ -193,7 +193,7 @@ class StoredChanges:
 
 
 class MatchCount(QueryOperator):
-    """The number of rows by the values of some columns."""
+    """Counts rows by the values of some columns, for `exists`."""
 
     def __init__(self, source: "TableRows | ConditionFilter", columns: Sequence[str]) -> None:
         super().__init__([source])
@@ -209,9 +209,10 @@ class MatchCount(QueryOperator):
                 self._add(key, 1)
 
     def led_to(self, index: "RowIndex", most: int) -> int | None:
-        """Count the rows of an index that have a match, by the keys of the smaller map: the counts or the index.
+        """Return the number of rows in `index` that have a match.
 
-        If the maps are on disk, return None unless counting takes much less time than reading `most` rows.
+        The smaller map is read, of the counts and the index. If the maps are on disk, None is returned unless counting
+        takes much less time than reading `most` rows.
         """
         one, two = self.counts, index.keys
         if isinstance(one, StoredMap) or isinstance(two, StoredMap):
@@ -253,12 +254,12 @@ class MatchCount(QueryOperator):
                 schedule(dependent)
 
     def end(self) -> None:
-        """The batch is over."""
+        """Forget the flipped keys, because the batch is over."""
         self.flipped = set()
 
 
 class RowIndex(QueryOperator):
-    """The keys of a table's rows by the values of some columns."""
+    """Finds the keys of a table's rows by the values of some columns."""
 
     def __init__(self, table: TableRows, columns: Sequence[str]) -> None:
         super().__init__([table])

@@ -4,10 +4,10 @@
     beyond  all other rows: they are not known, and their changes have no effect
 
 A change beyond `end` is ignored; a row whose new position is `end` or before it is kept. So the kept rows are correct
-without the others, as long as they suffice for the windows. Each removed row, and each place by which a window moves
-on, uses up slack. Once more than a fifth of the slack is used up, the kept rows are *spent*: the owners of the windows
-are notified to open them anew over a `KeptOrder`. Meanwhile the other four fifths serve the windows. A window that
-needs more rows than are kept is *short*, and is not updated any more.
+without the rows beyond, as long as there are enough of them for the windows. Each removed row uses up slack, and so
+does each place by which a window moves on. Once more than a fifth of the slack is used up, the kept rows are *spent*:
+the owners of the windows are notified to open them anew over a `KeptOrder`. Meanwhile the other four fifths serve the
+windows. A window that needs more rows than are kept is *short*, and is not updated any more.
 
 A change needs only the new row, because the former row is either kept here or beyond `end`.
 """
@@ -35,7 +35,7 @@ def slack_of(limit: int, scanned: int) -> int:
 
 
 class PassingRows(TableRows):
-    """A table whose rows are not in memory: the operator passes changes on, without the former rows.
+    """A table whose rows are not in memory: the operator only passes changes on, and does not know the former rows.
 
     `scan` reads the rows with all changes of former batches. The new row of a change may equal the former one.
     """
@@ -54,10 +54,10 @@ class PassingRows(TableRows):
 
 
 class FirstRows(Ordered):
-    """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows, in one bucket.
+    """The first rows of `table` for which `test` is true, sorted as `Ordered` sorts rows. All are in one bucket.
 
-    `bounds` are the bounds of the first window, which has a limit; rows before its start are not kept. Other windows
-    with the same start may show other rows among the kept ones.
+    `bounds` are the bounds of the first window, which has a limit. Rows before the start of this window are not kept.
+    Other windows with the same start may show other rows among the kept rows.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class FirstRows(Ordered):
         return len(self._kept) - self.needed
 
     def covers(self, bounds: Bounds) -> bool:
-        """Whether these rows suffice for a window with these bounds."""
+        """Return whether there are enough rows here for a window with these bounds."""
         if bounds.needed is None or bounds.start != self._from or self.is_spent:
             return False
         return self._end is None or bounds.needed <= len(self._kept)
@@ -153,7 +153,10 @@ class FirstRows(Ordered):
         self.needed = max((each.needed or 0 for each in bounds), default=0)
 
     def exhaust(self) -> None:
-        """Mark the rows as lost and their windows as short: the windows are not updated any more."""
+        """Mark the rows as lost, because changes were missed.
+
+        The windows are short from now on, and not updated any more.
+        """
         self.is_lost = True
         self._warn(lambda operator: None, is_short=True)
 
@@ -192,7 +195,10 @@ class FirstRows(Ordered):
         self.bucket.change(before, after, delta)
 
     def _place(self, key: Flat, row: Row | None) -> Flat | None:
-        """Return the position of a row that is to be kept; None if the row fails the test or lies beyond `end`."""
+        """Return the position of a row if it is one of the rows to keep.
+
+        Returns None for no row, for a row that fails the test, and for a row before the start or beyond `end`.
+        """
         if row is None or not self._test(row):
             return None
         position = self._order(row) + key
@@ -201,7 +207,10 @@ class FirstRows(Ordered):
         return position
 
     def end(self) -> None:
-        """End the batch. If too many rows are kept, drop the last ones, and set `end` before them."""
+        """End the batch.
+
+        If too many rows are kept, the last ones are dropped, and `end` moves to the last row that is left.
+        """
         super().end()
         self._olds = {}
         count, size = len(self._kept), self._size

@@ -42,12 +42,15 @@ Measure = tuple[str, str, str | None]
 
 
 def hidden(column: str) -> str:
-    """Return the name of the hidden column in which a group has a column's value, for a nest to compare."""
+    """Return the name of the hidden column for a column's value, which a nest compares."""
     return f"\0{column}"
 
 
 class Groups(TableRows):
-    """The groups of `source` by the columns `by`, which a nest compares, and `group`, which are shown."""
+    """Makes a row for each group of the rows of `source`. The columns are `by`, which a nest compares, and `group`.
+
+    Only the columns `group` are shown.
+    """
 
     def __init__(
         self,
@@ -116,12 +119,15 @@ class Groups(TableRows):
             total.add(1 if column is None else row.get(column), weight)
 
     def _fetch(self, keys: Iterable[Flat]) -> None:
-        """Read groups from disk together, before they are used."""
+        """Read the groups with these keys from disk together, before they are used."""
         if isinstance(self._groups, StoredMap):
             self._groups.fetch(keys)
 
     def _totals(self, key: Flat) -> list[Any]:
-        """Return a new total for each aggregate of a group. Totals on disk keep the values of all groups in one map."""
+        """Return new totals for a group, one for each aggregate.
+
+        Totals on disk have the values of all groups in one map.
+        """
         if self._values is None:
             return [_TOTALS[function]() for _, function, _ in self._measures]
         return [
@@ -189,7 +195,7 @@ class _RowGroup:
 
 
 class _Count:
-    """Counts values. As in all totals, `state` is plain data, and `resume` continues from such data."""
+    """Counts values. As in all totals, `state` is plain data, and `resume` continues a total from such data."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -208,7 +214,7 @@ class _Count:
 
 
 class _Sum:
-    """The sum of numbers. `_count` is the number of numbers, `_floats` the number of floats among them."""
+    """Adds numbers. `_count` is the number of numbers, `_floats` the number of floats among them."""
 
     def __init__(self) -> None:
         self._sum = self._count = self._floats = 0
@@ -246,7 +252,7 @@ class _Mean(_Sum):
 
 
 def _quotient(one: int, other: int) -> float:
-    """Return the nearest float to a quotient of integers; infinite beyond the largest float."""
+    """Return the float nearest to a quotient of integers; infinity if the quotient exceeds the largest float."""
     try:
         return one / other
     except OverflowError:
@@ -254,7 +260,7 @@ def _quotient(one: int, other: int) -> float:
 
 
 class _Least:
-    """The least value, in its first spelling. 1 and 1.0 are equal, but removing one does not remove the other."""
+    """Finds the least value, in its first spelling. 1 and 1.0 are equal, but removing one does not remove the other."""
 
     def __init__(self) -> None:
         self._values = SortedList()
@@ -282,7 +288,7 @@ class _Greatest(_Least):
 
 
 class _StoredLeast:
-    """The least value of a group on disk. A key in the map is `group`, then the value and its spelling as flat bytes.
+    """Finds the least value of a group on disk. A key in the map is `group`, the value and its spelling, as flat bytes.
 
     Invariant: the group has no value before `_first`. So a search does not read deleted values, which would take long.
     """
@@ -319,7 +325,7 @@ class _StoredLeast:
 
 
 class _StoredGreatest(_StoredLeast):
-    """The greatest value of a group on disk: the first value in the opposite order."""
+    """Finds the greatest value of a group on disk, as the first value in the opposite order."""
 
     def _place(self, value: Any) -> Flat:
         return self._group + (flat(value) + flat(spelling(value))).translate(INVERTED)

@@ -1,7 +1,6 @@
-"""An estimate of the bytes that data takes in memory: containers are counted by their length and a sample of their
-items.
+"""Estimates the bytes that data takes in memory: containers are counted by their length and a sample of their items.
 
-Cost: only the sample is read, whatever the size. An item that several containers share is counted in each.
+Cost: only the sample is read, whatever the size. An item that several containers share is counted in each of them.
 """
 
 import sys

@@ -12,10 +12,13 @@ __all__ = ["KeptOrder"]
 
 
 class KeptOrder(Ordered):
-    """An ordered arrangement of a table on disk, with all positions in memory."""
+    """Sorts the rows of a table on disk, with the positions of all rows in memory."""
 
     def step(self, schedule: Schedule) -> None:
-        """Update the positions, and send the changes to the windows; warn the windows once there are too many rows."""
+        """Update the positions, and send the changes to the windows.
+
+        Warn the windows once there are too many positions.
+        """
         super().step(schedule)
         if not self.is_spent and not self.table.can_keep_order:
             self.is_spent = True

@@ -1,4 +1,4 @@
-"""The rows that a patch has to move, among the rows that remain in a window at other positions."""
+"""Finds the rows that a patch has to move, among the rows that remain in a window but at other positions."""
 
 from bisect import bisect_left
 
@@ -9,9 +9,9 @@ __all__ = ["moves"]
 
 
 def moves(delta: WindowDelta) -> list[tuple[int, int, Flat]]:
-    """Return the rows of the delta that a patch has to move, as (old index, new index, position).
+    """Return the rows that a patch has to move, as (old index, new index, position).
 
-    A row can keep its place if the number of untouched rows ahead of it is the same as before. Among such rows, a
+    A row need not be moved if the number of untouched rows ahead of it is the same as before. Among such rows, a
     longest sequence that keeps its order is not moved.
     """
     stayed, left, entered = delta.stayed, delta.left, delta.entered

@@ -1,7 +1,8 @@
-"""The levels of a view: the plan of each query in it, from which buckets are made.
+"""The levels of a view: a level is the plan of one query in the view, by which buckets are made.
 
-A plucked nest shows its rows in place of the rows that lead to them, so rows of several buckets become one list. These
-rows have their position in the column `$at`, because the shown columns determine neither order nor identity.
+A plucked nest shows its rows in place of the rows that lead to them, so rows of several buckets become one list. Each
+of these rows has its position in the column `$at`, because the shown columns do not determine the row's order, and do
+not identify the row.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ Levels = tuple[tuple[str, int], ...]
 
 @dataclass(slots=True)
 class Nesting:
-    """A nest of a level: rows lead to buckets of `below` by the values of `columns`.
+    """A nest of a level. The rows of the level lead to buckets of `below`, by the values of `columns`.
 
     `begins` has the label and depth of a bounded recursion that begins here, `again` the label and depth of a recursion
     that the nest continues one level deeper. If the nest leads back to a level further out, `kept` has the labels of
@@ -42,7 +43,10 @@ class Nesting:
         self.key = join_key(self.columns)
 
     def levels(self, levels: Levels) -> Levels | None:
-        """Return the level numbers of a bucket below from this bucket's; None if a recursion has reached its depth."""
+        """Return the level numbers of a bucket below a bucket with the level numbers `levels`.
+
+        Returns None if a recursion has reached its depth, so that there is no bucket below.
+        """
         if self.begins is not None:
             label = self.begins[0]
             return (*(pair for pair in levels if pair[0] != label), (label, 1))
@@ -56,7 +60,7 @@ class Nesting:
 
 @dataclass(slots=True, eq=False)
 class Level:
-    """The plan of one Select within a view: the arrangement of its rows, the window, the columns shown, the nests.
+    """The plan of one Select within a view: how its rows are sorted, its window, the shown columns, and its nests.
 
     `is_plucked`: its rows are shown in place of the rows that lead to them.
     """
@@ -69,7 +73,7 @@ class Level:
     is_plucked: bool = False
 
     def shown(self, row: Row) -> Row:
-        """Return the shown columns of a row, with its position if the level is plucked."""
+        """Return the shown columns of a row. If the level is plucked, the row's position is added."""
         shown = row if self.columns is None else {column: row[column] for column in self.columns if column in row}
         return {**shown, AT: self.ordered.position(row).hex()} if self.is_plucked else shown
 

@@ -1,8 +1,8 @@
-"""The ordered arrangement: rows in buckets by some columns, sorted within each; shared by all queries that sort alike.
+"""Divides rows into buckets by some columns, and sorts the rows of each bucket. All queries that sort alike share it.
 
-A position ends with the row's key, so that the order is total and a row is found by its position. Rows with a null in
-the bucket's columns are in no bucket: null equals nothing. Queries that differ in the constant of an equality use
-buckets of one arrangement.
+A position ends with the row's key. So no two rows have the same position, and a row is found by its position. Rows with
+a null in the bucket's columns are in no bucket: null equals nothing. Queries that differ in the constant of an equality
+use buckets of one arrangement.
 
 Without columns all rows are in one bucket, with the key `EMPTY`.
 """
@@ -19,7 +19,10 @@ __all__ = ["Ordered"]
 
 
 class Ordered(QueryOperator):
-    """Rows of `source` by the columns `by`, sorted by `order`, (column, whether descending), then by the row's key."""
+    """Sorts the rows of `source` in buckets by the columns `by`: by `order`, then by the row's key.
+
+    `order` has pairs (column, whether descending).
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Ordered(QueryOperator):
         return row
 
     def fetch(self, positions: Sequence[Flat]) -> None:
-        """Prepare for reading the rows at these positions: from a disk they are read many at a time."""
+        """Prepare to read the rows at these positions. Rows on disk are read many at a time."""
         if isinstance(self.table.rows, StoredMap):
             self.table.rows.fetch(map(key_of, positions))
 
@@ -78,14 +81,14 @@ class Ordered(QueryOperator):
         self._close_if_empty(values, bucket)
 
     def covers(self, bounds: Bounds) -> bool:
-        """Whether a window can be moved to these bounds."""
+        """Return whether a window can be moved to these bounds."""
         return True
 
     def widen(self, window: Window, bounds: Bounds) -> None:
-        """Prepare for moving a window to these bounds."""
+        """Prepare to move a window to these bounds."""
 
     def held_before(self, bounds: Bounds) -> int:
-        """Count the rows that are in memory only for a window with these bounds, and that it does not show."""
+        """Return the number of rows that are in memory only because a window with these bounds skips them."""
         return 0
 
     def _opened(self, values: Flat) -> SortedBucket:
@@ -117,7 +120,7 @@ class Ordered(QueryOperator):
             self._close_if_empty(EMPTY, bucket)
 
     def _step_buckets(self, schedule: Schedule) -> None:
-        """Do the `step` of an arrangement with several buckets."""
+        """Do what `step` does, if there are several buckets."""
         order_of, values_of = self._order, self._values
         deltas: dict[SortedBucket, BucketDelta] = {}
         for key, old, new in self.source.out:
@@ -142,7 +145,7 @@ class Ordered(QueryOperator):
 
 
 def _delta(deltas: dict[SortedBucket, BucketDelta], bucket: SortedBucket) -> BucketDelta:
-    """Return a bucket's delta; make an empty one if there is none."""
+    """Return the delta of a bucket in `deltas`. If there is none, an empty one is added."""
     if bucket not in deltas:
         deltas[bucket] = BucketDelta()
     return deltas[bucket]

@@ -1,4 +1,4 @@
-"""Patches: the changes of a view by bucket, and the copy of a view that is built from patches alone.
+"""Patches: the changes of a view by bucket. `Buckets` builds a copy of a view from patches alone.
 
 A view is a set of buckets: lists of rows, by an id. A row refers to the buckets below it by their ids, so that rows
 below two parents are in one bucket, which is changed once, and a subtree moves with the one row at its top.
@@ -20,7 +20,7 @@ __all__ = ["Buckets", "Drop", "Entry", "Insert", "Move", "Op", "Remove", "Set"]
 
 
 class Insert(msgspec.Struct, frozen=True, tag="insert"):
-    """A row is added to a bucket. `below`: by nest, the id of the bucket below, None where a column is null."""
+    """A row is added to a bucket. `below` has, for each nest, the id of the bucket below; None if a column is null."""
 
     bucket: str
     index: int
@@ -36,7 +36,7 @@ class Remove(msgspec.Struct, frozen=True, tag="remove"):
 
 
 class Set(msgspec.Struct, frozen=True, tag="set"):
-    """A row of a bucket is replaced, at the same place."""
+    """A row of a bucket is replaced by another row, which stays at the same index."""
 
     bucket: str
     index: int

@@ -1,12 +1,12 @@
-"""Makes the patch of a live query: from the changes of its windows to the changes of its buckets.
+"""Makes the patch of a live query: turns the changes of the query's windows into changes of its buckets.
 
     active(root)
     active(b') ← active(b), row ∈ window(b), b' = the bucket of the row's values in a nest
 
 Nests may have any depth and lead back to an outer level. `anchors.py` decides which buckets are still reached.
 
-Within a batch routes are added before others are removed. So a subtree that moves is kept: its top always has a route,
-and no bucket below is touched. Cost: O(depth) for a move, O(rows removed) for a removal.
+Within a batch all new routes are added before old routes are removed. So a subtree that moves is kept: its top always
+has a route, and no bucket below the top is touched. Cost: O(depth) for a move, O(rows removed) for a removal.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,10 @@ class TooManyRowsError(QueryError):
 
 
 class Bucket(Routed):
-    """The rows of a level that have these `values` in a nest's columns: their window, the routes to them, an anchor."""
+    """The rows of a level that have these `values` in the columns of a nest.
+
+    A bucket has a window over these rows, the routes to the bucket, and an anchor.
+    """
 
     __slots__ = ("id", "level", "levels", "values", "view", "window")
 
@@ -40,12 +43,12 @@ class Bucket(Routed):
         self.window: Window = level.ordered.open(values, level.bounds, self)
 
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
-        """Note that the rows of the window have changed."""
+        """Note that the rows of the window have changed, by `delta`."""
         self.view.pending.append((self, delta))
         schedule(self.view)
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
-        """Note that the view has to be opened anew."""
+        """Note that the view has to be opened anew; if it `is_short`, it does not change any more until then."""
         self.view.is_low = True
         self.view.is_short |= is_short
         schedule(self.view)
@@ -61,10 +64,11 @@ class Bucket(Routed):
 
 
 class ViewOperator(QueryOperator):
-    """One query: its active buckets, and the patch of the batch in `ops`.
+    """One query that is kept up to date: the buckets that its root leads to. `ops` has the patch of the current batch.
 
-    A view may hold at most `max_rows` rows in all buckets, with the skipped rows that are in memory only for its
-    windows. A view with more rows has an error as `failure`, and does not change until it is opened anew.
+    A view may have at most `max_rows` rows in all buckets together. Rows that a window skips count as well, if they are
+    in memory only because of that. A view with more rows does not change until it is opened anew, and `failure` has the
+    error.
     """
 
     is_output = True
@@ -98,13 +102,13 @@ class ViewOperator(QueryOperator):
         return self._buckets.values()
 
     def snapshot(self) -> list[Op]:
-        """Return a patch that builds the view from an empty one."""
+        """Return a patch that builds the whole view from an empty one."""
         return [
             op for bucket in self._buckets.values() for op in self._inserts(bucket, bucket.positions(), self._below)
         ]
 
     def move_window(self, bounds: Bounds, schedule: Schedule) -> None:
-        """Replace the window at the root by one with other bounds."""
+        """Move the window at the root to other bounds."""
         root = self.root
         root.level.ordered.widen(root.window, bounds)
         delta = root.window.moved(bounds)
@@ -135,7 +139,7 @@ class ViewOperator(QueryOperator):
         return TooManyRowsError(f"query: its view has more than {self.max_rows:,} rows; a limit or a depth is needed")
 
     def fail(self, error: QueryError) -> None:
-        """Keep the error, and close the view."""
+        """Store the error, and close the view."""
         self.failure = error
         self.close()
 
@@ -147,7 +151,7 @@ class ViewOperator(QueryOperator):
         self.rows, self._held, self.pending, self.ops = 0, 0, [], []
 
     def end(self) -> None:
-        """The batch is over."""
+        """Drop the patch and the logged actions, because the batch is over."""
         self.ops = []
         if self.actions:
             self.actions = []
@@ -213,9 +217,9 @@ class ViewOperator(QueryOperator):
     def _inserts(
         self, bucket: Bucket, positions: Sequence[Flat], below: Callable[[Bucket, Row], dict[str, str | None]]
     ) -> list[Op]:
-        """Return the inserts of all rows of a bucket.
+        """Return the operations that insert rows, at `positions`, into a bucket.
 
-        `below` is `_routed` if their routes are to be made, otherwise `_below`.
+        `below` returns the ids of the buckets below a row: `_routed` also makes the routes, `_below` does not.
         """
         level = bucket.level
         level.ordered.fetch(positions)
@@ -236,7 +240,10 @@ class ViewOperator(QueryOperator):
         }
 
     def _routed(self, bucket: Bucket, row: Row) -> dict[str, str | None]:
-        """Add a route from a row to each bucket below it. Returns the ids of these buckets."""
+        """Add routes from a row's bucket to each bucket below the row.
+
+        Returns the ids of the buckets below, by nest.
+        """
         below: dict[str, str | None] = {}
         if not bucket.level.nests:
             return below
@@ -262,9 +269,9 @@ class ViewOperator(QueryOperator):
         return made
 
     def _route_news(self, bound: int) -> bool:
-        """Show the rows of new buckets, and of the buckets below them.
+        """Add the rows of new buckets to the patch, and of the buckets below these.
 
-        Returns False if the view has more than `bound` rows then.
+        Returns False if the view then has more than `bound` rows.
         """
         while self._news:
             bucket, positions = self._news.pop()
@@ -275,7 +282,7 @@ class ViewOperator(QueryOperator):
         return True
 
     def _unroute(self, bucket: Bucket, row: Row) -> None:
-        """Remove the row's routes from this bucket."""
+        """Remove the routes that a row of this bucket made to the buckets below the row."""
         for nest, values, levels in self._targets(bucket, row):
             found = None if values is None else self._buckets.get((id(nest.below), values, levels))
             if found is None or bucket not in found.routes:
@@ -286,7 +293,7 @@ class ViewOperator(QueryOperator):
                 self._anchors.lost(found, bucket)
 
     def _drop_unreached(self) -> None:
-        """Drop the buckets that are not reached any more, with their entries in the patch."""
+        """Drop the buckets that are not reached any more, and remove their changes from the patch."""
         dropped = self._anchors.unreached()
         if not dropped:
             return
@@ -305,7 +312,7 @@ class ViewOperator(QueryOperator):
                     yield found
 
     def _drop(self, bucket: Bucket, dropped: dict[Bucket, None]) -> None:
-        """Remove a bucket that is not reached, with its rows, and its routes to buckets that are kept."""
+        """Drop a bucket that is not reached any more, with its rows and its routes to buckets that are not dropped."""
         for below in self._routes_of(bucket):
             if below not in dropped:
                 below.routes.pop(bucket, None)

@@ -1,4 +1,4 @@
-"""Sorted positions in runs: an insertion or a removal moves the rest of one run only.
+"""Stores sorted positions in runs, so that an insertion or a removal moves only the rest of one run.
 
     runs[i]    positions p with ends[i − 1] < p ≤ ends[i], sorted; the first run begins anywhere, the last has no end
 
@@ -23,7 +23,7 @@ _UNUSED: list[Any] = []
 
 
 class RowPositions:
-    """Positions in their order, each of them once."""
+    """Positions in their order, without duplicates."""
 
     __slots__ = ("_ends", "_runs", "_single", "_starts")
 
@@ -46,7 +46,7 @@ class RowPositions:
         return self._single is None or bool(self._single)
 
     def first(self, count: int) -> list[Flat]:
-        """Return up to `count` of the first positions; only positions of the first run."""
+        """Return up to `count` of the first positions, but only as many as the first run has."""
         return (self._runs[0] if self._single is None else self._single)[:count]
 
     def add(self, position: Flat) -> None:
@@ -94,7 +94,7 @@ class RowPositions:
     def run_with(self, begin: int, end: int) -> tuple[list[Flat], int] | None:
         """Return the run with the positions from index `begin` to before `end`, and the index of its first position.
 
-        The caller must not change the run. None if the positions are in several runs.
+        The caller must not change the run. Returns None if the positions are in several runs.
         """
         if self._single is not None:
             return self._single, 0

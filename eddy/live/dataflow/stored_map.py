@@ -102,7 +102,7 @@ class StoredMap(MutableMapping[Flat, V]):
         self._change(key, None)
 
     def fetch(self, keys: Iterable[Flat]) -> None:
-        """Read the cells of keys that are needed next: up to 5,000 of them, or fewer if they are large."""
+        """Read the cells of keys that are needed next: up to 5,000 cells, or fewer if they are large."""
         asked = list(dict.fromkeys(keys))[:MAX_CELLS]
         # Otherwise cells would be dropped while others are read.
         if len(self._cells) - len(self._dirty) + len(asked) > MAX_CELLS:
@@ -118,7 +118,7 @@ class StoredMap(MutableMapping[Flat, V]):
                 return
 
     def fill(self, items: Iterable[tuple[Flat, V]]) -> None:
-        """Add keys that the map does not have, page by page. Cost: no cell is kept in memory."""
+        """Add keys that the map does not have, page by page. No cell remains in memory."""
         page: list[tuple[bytes, bytes | None]] = []
         room = _BYTES
         for key, value in items:
@@ -161,12 +161,12 @@ class StoredMap(MutableMapping[Flat, V]):
         self._cells[key] = value
 
     def _let_go(self) -> None:
-        """Keep only the cells that the space does not have."""
+        """Drop all cells from memory, except those that are not written to the space yet."""
         self._cells = {key: self._cells[key] for key in self._dirty if key in self._cells}
         self._kept_bytes = 0
 
     def flush(self) -> None:
-        """Write the cells that the space does not have."""
+        """Write the cells to the space that are not written yet."""
         if not self._dirty or isinstance(self._space, SpaceSnapshot):
             return
         self._space_to_write().write(list(self._dirty.items()))
@@ -195,7 +195,7 @@ class StoredMap(MutableMapping[Flat, V]):
                 yield key, found
 
     def beginning(self, prefix: Flat, start: Flat = b"", *, after: bool = False, limit: int) -> Iterator[Flat]:
-        """Yield the first `limit` keys with this prefix whose rest is at least `start`; with `after`, above `start`.
+        """Yield the first `limit` keys that begin with `prefix` and whose rest is at least `start`; `after`: above it.
 
         Not for a snapshot that has changed. The map must not change while the keys are read.
         """
@@ -211,7 +211,7 @@ class StoredMap(MutableMapping[Flat, V]):
             first = page[-1][0] + b"\x00"
 
     def snapshot(self) -> "StoredMap[V]":
-        """Return a snapshot of the map, for another thread. The caller closes it."""
+        """Return a copy of the map as it is now, for another thread. The caller closes the copy."""
         self.flush()
         return StoredMap(self._space_to_write().snapshot(), self._freeze, self._thaw, self._count)
 

@@ -1,4 +1,4 @@
-"""The ordered arrangement of rows on disk: the positions are on disk, and the stretches of open buckets in memory.
+"""Sorts rows on disk: the positions are on disk, too, and only the stretches of open buckets are in memory.
 
     entries   on disk, for each row: the values of the bucket's columns and the position
     stretch   positions of an open bucket, from a start up to `end`, or all of them: as many as its windows need, and
@@ -27,7 +27,10 @@ _MOVED = 20_000
 
 
 class Stretch(SortedBucket):
-    """The positions of one bucket from `start` on: at least `needed`, if it has as many; all if `needed` is None."""
+    """The positions of one bucket from `start` on that are in memory.
+
+    They are at least `needed` positions, if the bucket has so many; if `needed` is None, all positions.
+    """
 
     __slots__ = ("end", "needed", "start", "values")
 
@@ -43,17 +46,20 @@ class Stretch(SortedBucket):
         return min(max(LEAST_SLACK, (self.needed or 0) // 4), _MOST_SLACK)
 
     def has(self, position: Flat) -> bool:
-        """Whether a position is within its bounds."""
+        """Return whether a position is within the bounds of the stretch."""
         return (self.start is None or position >= self.start) and (self.end is None or position <= self.end)
 
     def serves(self, needed: int | None) -> bool:
-        """Whether the stretch has the positions that another window needs; if so, they are kept from now on."""
+        """Return whether the stretch has the positions that another window needs. If so, they are kept from now on."""
         if self.end is None and _covers(needed, self.needed):
             self.needed = needed
         return _covers(self.needed, needed)
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """Move a row from position `before` to `after`. None means that the row was, or is, not in this bucket."""
+        """Move a row from position `before` to position `after`.
+
+        None for `before` means that the row was not in this bucket, None for `after` that it is not there any more.
+        """
         before = None if before is None or not self.has(before) else before
         super().change(before, None if after is None or not self.has(after) else after, delta)
 
@@ -103,7 +109,10 @@ class StoredOrdered(Ordered):
         return stretch.open(bounds, owner)
 
     def _read(self, values: Flat, bounds: Bounds, most_rows: int) -> Stretch:
-        """Read the positions that a window needs; without a limit, at most a few more than its view may have rows."""
+        """Read the positions that a window needs.
+
+        For a window without a limit, at most a few more positions are read than its view may have rows.
+        """
         needed, most = bounds.needed, bounds.skip + most_rows + 2
         stretch = Stretch(values, bounds.start, most if needed is None else min(needed, most), [])
         self._extend(stretch, stretch.needed or 0, bounds.start or b"", after=False)
@@ -127,7 +136,7 @@ class StoredOrdered(Ordered):
                 del self._stretches[values]
 
     def covers(self, bounds: Bounds) -> bool:
-        """Whether a window can be moved to these bounds without much reading."""
+        """Return whether a window can be moved to these bounds without much reading."""
         needed = bounds.needed
         return needed is not None and needed <= _MOVED
 
@@ -168,7 +177,7 @@ class StoredOrdered(Ordered):
                 stretch.tell(delta, schedule)
 
     def _place(self, key: Flat, row: Row | None) -> tuple[Flat | None, Flat]:
-        """Return a row's bucket, which is None if the row is in no bucket, and the row's position."""
+        """Return a row's bucket, None if the row is in no bucket, and the row's position."""
         values = None if row is None else self._values(row)
         return (None, b"") if row is None or values is None else (values, self._order(row) + key)
 
@@ -180,12 +189,15 @@ class StoredOrdered(Ordered):
             stretch.change(before, after, delta)
 
     def _refill(self, stretch: Stretch) -> None:
-        """Read the next positions if there are fewer than needed."""
+        """Read the next positions of a stretch if it has fewer than its windows need."""
         if stretch.end is not None and stretch.needed is not None and len(stretch) < stretch.needed:
             self._extend(stretch, stretch.needed, stretch.end, after=True)
 
     def _extend(self, stretch: Stretch, needed: int, start: Flat, *, after: bool) -> None:
-        """Read positions from `start` on, or after it, up to `needed` and the slack."""
+        """Read further positions of a stretch, up to `needed` and the slack.
+
+        The first one read is at `start` or later; with `after`, it is after `start`.
+        """
         room = needed + stretch.slack - len(stretch)
         entries = list(self._entries.beginning(stretch.values, start, after=after, limit=room + 1))
         for entry in entries[:room]:
@@ -193,7 +205,7 @@ class StoredOrdered(Ordered):
         stretch.end = entries[room - 1][len(stretch.values) :] if len(entries) > room else None
 
     def end(self) -> None:
-        """The batch is over."""
+        """End the batch: trim the stretches that have too many positions."""
         super().end()
         for stretch in self._changed:
             stretch.trim()
@@ -201,5 +213,5 @@ class StoredOrdered(Ordered):
 
 
 def _covers(one: int | None, other: int | None) -> bool:
-    """Whether the number `one` is at least the number `other`; None means all positions."""
+    """Return whether one number of positions is at least the other; None means all positions."""
     return one is None or (other is not None and one >= other)

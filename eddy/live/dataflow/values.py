@@ -1,4 +1,4 @@
-"""How values of rows compare, for filters, orders and correlations alike.
+"""Defines how values of rows compare, for filters, orders and correlations alike.
 
     order     null < false < true < NaN < numbers < strings (as UTF-8) < bytes < all else (as JSON)
     =, !=     by kind and value: 1 is 1.0, but neither "1" nor true
@@ -82,7 +82,7 @@ def ascending(value: Any) -> tuple[int, Any]:
 
 
 def spelling(value: Any) -> str:
-    """Return a text that sorts equal values of different types: -0.0, an integer, a decimal, another float.
+    """Return a text that tells equal values apart, and sorts them: -0.0, an integer, a decimal, another float.
 
     >>> sorted([0.0, 0, -0.0], key=spelling)
     [-0.0, 0, 0.0]
@@ -240,7 +240,10 @@ def order_of(order: Sequence[tuple[str, bool]]) -> Callable[[Row], Flat]:
 
 
 def _rising(column: str) -> Callable[[Row], Flat]:
-    """Return a function from a row to `flat` of one column; it encodes positive floats itself, which saves a call."""
+    """Return a function from a row to the flat value of one column.
+
+    It encodes positive floats itself, which saves a call.
+    """
 
     def position(row: Row) -> Flat:
         value = row.get(column)
@@ -252,14 +255,14 @@ def _rising(column: str) -> Callable[[Row], Flat]:
 
 
 def same_row(old: Row | None, new: Row | None) -> bool:
-    """Whether rows are equal, with values of equal types, since 1 equals True in Python."""
+    """Return whether rows are equal and their values have equal types, since 1 equals True in Python."""
     if old is None or new is None or old != new:
         return old is new
     return all(same_value(value, new[column]) for column, value in old.items())
 
 
 def same_value(old: Any, new: Any) -> bool:
-    """Whether values are equal and of equal types, and so are their items. NaN equals NaN."""
+    """Return whether values are equal and of the same type, with items that are so, too. NaN equals NaN."""
     kind = type(old)
     if kind is not type(new):
         return False

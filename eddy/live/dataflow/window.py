@@ -4,8 +4,8 @@
     left      rows inside the old [lo, hi] that are removed from the bucket, or that are outside the new [lo, hi]
     entered   rows inside the new [lo, hi] that are added to the bucket, or that were outside the old [lo, hi]
 
-So one rule serves a limit, a skip, a start and a window that is moved. Only the rows that cross a bound are read; the
-query is never evaluated again. Cost: O(changes · log n).
+So one rule suffices for a limit, a skip, a start and a window that is moved. Only the rows that cross a bound are read;
+the query is never evaluated again. Cost: O(changes · log n).
 """
 
 import heapq
@@ -40,16 +40,19 @@ class Bounds:
 
     @property
     def needed(self) -> int | None:
-        """The number of positions that a window needs, from `start` on, with `start` if not shown; None for all."""
+        """The number of positions that the window needs from `start` on; None for all.
+
+        The position `start` counts, too, if it is not shown.
+        """
         if self.limit is None:
             return None
         return self.skip + self.limit + (self.start is not None and not self.inclusive)
 
 
 class BucketDelta(msgspec.Struct):
-    """A bucket's changes: positions that are removed, positions that are added, and positions with another row.
+    """The changes of a bucket: positions that are removed, positions that are added, and positions with another row.
 
-    It has only changes that matter to a window: up to the `edge` of the bucket.
+    It has only changes that matter to a window: those up to the `edge` of the bucket.
     """
 
     removed: list[Flat] = []
@@ -65,9 +68,10 @@ class BucketDelta(msgspec.Struct):
 
 
 class WindowDelta(msgspec.Struct):
-    """A window's changes, as (index, position): `left` with the old index, `entered` and `changed` with the new index.
+    """The changes of a window, as pairs (index, position). The index is the old one in `left`, otherwise the new one.
 
-    `stayed` are the rows whose position in the window changed: old index, new index, new position.
+    `left` are the rows that have left the window, `entered` the rows that have entered it, `changed` the rows with
+    other values. `stayed` are the rows whose position changed within the window: old index, new index, new position.
     """
 
     left: list[tuple[int, Flat]] = []
@@ -92,10 +96,10 @@ class Owner(Protocol):
 
     @property
     def most_rows(self) -> int:
-        """The greatest number of rows that its view may have."""
+        """The greatest number of rows that the bucket's view may have."""
 
     def told(self, delta: WindowDelta, schedule: Schedule) -> None:
-        """The rows of the window have changed."""
+        """Note that the rows of the window have changed, by `delta`."""
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
         """Note that few rows are kept for the window.
@@ -119,7 +123,11 @@ class SortedBucket(RowPositions):
         self.edge: Flat | None = b""
 
     def change(self, before: Flat | None, after: Flat | None, delta: BucketDelta) -> None:
-        """Add, remove, move or replace a row. The change is added to `delta` if it matters to a window."""
+        """Move a row of the bucket from position `before` to position `after`.
+
+        The same position: the row has other values. None for `before` means that the row is new here, None for `after`
+        that it is removed. The change is added to `delta` if it matters to a window.
+        """
         edge = self.edge
         if before == after:
             if before is not None and (edge is None or before <= edge):
@@ -167,7 +175,7 @@ class SortedBucket(RowPositions):
         self.edge = edge
 
     def tell(self, delta: BucketDelta, schedule: Schedule) -> None:
-        """Tell the windows of changes."""
+        """Pass the changes to the windows' owners."""
         windows = self.windows
         least = delta.least() if len(windows) > 1 else b""
         for window in windows:
@@ -182,7 +190,10 @@ class SortedBucket(RowPositions):
 
 
 class Window:
-    """One window of one bucket, for `owner`. `first` is the index of `lo` in the bucket, `size` the number of rows."""
+    """One window over one bucket, for `owner`.
+
+    `first` is the index of `lo` in the bucket, `size` the number of rows.
+    """
 
     __slots__ = ("bounds", "bucket", "edge", "first", "hi", "lo", "owner", "size")
 
@@ -191,7 +202,7 @@ class Window:
         self._place()
 
     def _place(self) -> None:
-        """Find the rows inside."""
+        """Find the rows inside the window."""
         bounds, bucket = self.bounds, self.bucket
         first, limit = bounds.skip, bounds.limit
         if bounds.start is not None:
@@ -213,7 +224,7 @@ class Window:
         return self.bucket.between(self.first, self.first + self.size)
 
     def moved(self, bounds: Bounds) -> WindowDelta:
-        """Move the window to other bounds."""
+        """Move the window to other bounds. Returns the changes of its rows."""
         self.bounds = bounds
         delta = self._moved([], [])
         self.bucket.find_edge()
@@ -234,14 +245,15 @@ class Window:
         return found
 
     def _changed(self, positions: list[Flat]) -> list[tuple[int, Flat]]:
-        """Return the changed rows inside the window, with their indexes, among rows that changed at their positions."""
+        """Return (index, position) of the rows inside the window, among `positions`: rows with other values."""
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
     def _moved(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
-        """Place the window anew. Returns the rows that left, with the old index, and that entered, with the new index.
+        """Find the rows inside the window anew.
 
-        `removed` and `added` are sorted.
+        Returns two lists of (index, position): rows that left, with their old index, and rows that entered, with their
+        new index. `removed` and `added` are sorted.
         """
         lo, hi, old_first, bucket = self.lo, self.hi, self.first, self.bucket
         rank = bucket.rank
@@ -264,9 +276,9 @@ class Window:
         return left, entered
 
     def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
-        """Return the changes of a window without a start if at most one row is removed and one added.
+        """Return the changes of a window without a start, in the cheap case of at most one removed and one added row.
 
-        Of the other rows, only a row beside a bound can cross the bound. Returns None if the window and the rows beside
+        Of all other rows, only a row beside a bound can cross the bound. Returns None if the window and the rows beside
         it are not in one run. Local indexes are indexes in the run.
         """
         first, limit = self.first, self.bounds.limit
@@ -328,7 +340,7 @@ class Window:
         return kept, stop + (bucket.at(stop) == hi)
 
     def _others(self, one: tuple[int, int], two: tuple[int, int], fresh: set[Flat]) -> Iterator[tuple[int, Flat]]:
-        """Yield the rows in two ranges of the bucket, with their index in the bucket; rows in `fresh` are left out."""
+        """Yield (index, position) of the rows in two ranges of the bucket, without the rows in `fresh`."""
         for begin, end in (one, two):
             if begin < end:
                 for now, key in enumerate(self.bucket.between(begin, end), begin):
@@ -337,7 +349,7 @@ class Window:
 
 
 def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
-    """Return the delta of rows that left and entered. A row that is in both lists is put into `stayed`."""
+    """Return the delta for rows that left and rows that entered. A row that is in both lists is put into `stayed`."""
     if not left or not entered:
         return WindowDelta(left, entered)
     by_key = {key_of(each[1]): each for each in left}
@@ -353,5 +365,5 @@ def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -
 
 
 def _inside(positions: list[Flat], lo: Flat | None, hi: Flat | None) -> list[Flat]:
-    """Return the positions from `lo` to `hi`; empty if the bounds are None."""
+    """Return the positions from `lo` to `hi`, both included; empty if `lo` or `hi` is None."""
     return [] if lo is None or hi is None else [key for key in positions if lo <= key <= hi]

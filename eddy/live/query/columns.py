@@ -7,8 +7,8 @@ Until a condition is used in a query, and its names are checked, it is one of th
     Junction     several conditions with & or |
     Has          whether a query has rows
 
-`~` negates the innermost conditions at once: `~(a & b)` is `~a | ~b`, `~(x < 1)` is `x >= 1`. As every comparison with
-null is false, both `x < 1` and `~(x < 1)` are false where x is null.
+`~` negates the innermost conditions at once: `~(a & b)` is `~a | ~b`, `~(x < 1)` is `x >= 1`. Every comparison with
+null is false. So where x is null, `x < 1` and `~(x < 1)` are both false.
 """
 
 import math
@@ -62,7 +62,7 @@ class Expression:
 
 
 class Column:
-    """A column of a table, or of the row whose proxy is `row`."""
+    """A column of a table or, if `row` is given, of the row that this proxy stands for."""
 
     __slots__ = ("_name", "_row", "_table")
 
@@ -102,7 +102,7 @@ class Column:
         return hash((self._table, self._name))
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether the value is one of these; null never is."""
+        """Whether the value is one of these. Null is in no list."""
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise QueryBuildError(f"column {self}: is_in takes {values!r}; a list of values is needed")
         return self._compared("in", tuple(values))
@@ -186,7 +186,7 @@ class Link:
 
 
 class Described:
-    """A query while it is built: its syntax, its known columns, and links to an enclosing row."""
+    """A query while it is built: its syntax, the columns that are known, and the links to an enclosing row."""
 
     __slots__ = ("_columns", "_kind", "_links", "_select")
 
@@ -200,7 +200,10 @@ class Described:
         self._select, self._columns, self._links, self._kind = select, columns, links, kind
 
     def _check(self, name: str) -> str:
-        """Return the name of one of its columns. Raises: QueryBuildError, naming table and column."""
+        """Return the name if the query has this column.
+
+        Raises: QueryBuildError, which names the table and the column.
+        """
         table = self._select.table.name
         if not isinstance(name, str):
             raise QueryBuildError(f"table '{table}': {name!r} names no column; a string is needed")
@@ -213,7 +216,7 @@ class Described:
 
 
 class RowProxy:
-    """The argument `row` in functions of `nest` and `where`: it has columns, `row.x` or `row["x"]`, but no values."""
+    """The argument `row` of functions in `nest` and `where`. It has columns, `row.x` or `row["x"]`, but no values."""
 
     def __init__(self, table: str, check: Callable[[str], str]) -> None:
         self.__table, self.__check = table, check
@@ -271,9 +274,9 @@ class Has(Expression):
 
 
 def condition_of(found: Any, where: str) -> Expression:
-    """Return an argument as a condition; a column alone means that its value is true. Errors begin with `where`.
+    """Return an argument as a condition. A column alone is the condition that its value is true.
 
-    Raises: QueryBuildError.
+    Raises: QueryBuildError, whose text begins with `where`.
     """
     if isinstance(found, Column):
         return Comparison(found, "=", True)
@@ -308,7 +311,7 @@ _TEXT = "a string that UTF-8 can encode is needed"
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 can encode a string: whether it has no lone surrogate."""
+    """Return whether UTF-8 can encode a string, that is, whether it has no lone surrogate."""
     try:
         value.encode()
     except UnicodeEncodeError:

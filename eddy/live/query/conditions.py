@@ -20,7 +20,7 @@ __all__ = ["conjunction", "linked", "resolve"]
 
 
 def resolve(found: Expression, query: Described, proxy: RowProxy) -> tuple[Condition, list[Link]]:
-    """Return a condition as syntax, and its links to an enclosing row apart; `proxy` is the query's own row."""
+    """Return a condition as syntax, and separately its links to an enclosing row. `proxy` is the query's own row."""
     terms = list(found.terms) if isinstance(found, Junction) and found.op == "and" else [found]
     conditions: list[Condition] = []
     links: list[Link] = []
@@ -37,7 +37,7 @@ def resolve(found: Expression, query: Described, proxy: RowProxy) -> tuple[Condi
 
 
 def conjunction(*conditions: Condition | None) -> Condition | None:
-    """Join conditions by `and`, without an `and` in an `and`; None if there are no conditions."""
+    """Join conditions by `and`; None if there are no conditions. An `and` among them is merged into the result."""
     terms: list[Condition] = []
     for condition in conditions:
         if isinstance(condition, And):

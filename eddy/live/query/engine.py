@@ -59,7 +59,7 @@ class LiveQueries:
     def load_stored(
         self, name: str, rows: StoredMap[Row], spaces: Spaces, shown: str = "", most_positions: int = 0
     ) -> None:
-        """Add a table with rows on disk; its queries keep their rows in `spaces`. `shown` is its name for readers.
+        """Add a table with rows on disk. Its queries store their rows in `spaces`. `shown` is its name for readers.
 
         A window at the root has all positions of its order in memory while the table has at most `most_positions` rows.
         """
@@ -73,7 +73,10 @@ class LiveQueries:
         self.dataflow.tables[name] = PassingRows(scan, shown)
 
     def exhaust(self, name: str) -> list[PlannedView]:
-        """Note that changes of a passing table are lost. Returns the views over it, which have to be opened anew."""
+        """Note that changes of a passing table were lost.
+
+        Returns the views over this table; each has to be opened anew.
+        """
         found: list[PlannedView] = []
         table = self.dataflow.tables[name]
         assert isinstance(table, PassingRows)
@@ -88,7 +91,7 @@ class LiveQueries:
         return found
 
     def first_rows(self, select: Select) -> list[FirstRows]:
-        """Return the operators that keep first rows of the query's table, with the filter and order of this query."""
+        """Return the operators that keep first rows of the query's table, with the query's filter and order."""
         table, sorts = self.tables.get(select.table.name), sorts_of(select)
         dependents = () if table is None else table.dependents
         return [each for each in dependents if isinstance(each, FirstRows) and each.sorts == sorts]
@@ -106,8 +109,9 @@ class LiveQueries:
         table.discard()
 
     def open(self, select: Select, *, max_rows: int = MAX_ROWS, shared: bool = True) -> PlannedView:
-        """Open a query, and return its view. Close a view as often as it was opened. Only the window of a view that is
-        not shared can be moved.
+        """Open a query, and return its view. Close the view as often as it was opened.
+
+        `shared`: equal queries get the same view. The window of a shared view cannot be moved.
 
         Raises: QueryError for a table that is not loaded, a query that does not fit, or too many rows.
         """
@@ -122,8 +126,10 @@ class LiveQueries:
         return view
 
     def unshared(self, view: PlannedView) -> PlannedView:
-        """Return a view whose window can be moved. If the view has a single user, it is the view itself, not shared
-        from now on; otherwise it is an equal view, which the caller closes instead.
+        """Return a view of the same query whose window can be moved.
+
+        If `view` has a single user, it is returned itself, and is not shared from now on. Otherwise an equal view is
+        returned, which the caller closes instead of `view`.
 
         Raises: QueryError; NotReadyError if too few rows are kept, or while the order of its rows is made anew.
         """
@@ -135,7 +141,7 @@ class LiveQueries:
         return view
 
     def open_at_once(self, select: Select, max_rows: int, at_once: int) -> PlannedView | None:
-        """Open a query if it is open already, or if its view has at most `at_once` rows; otherwise return None."""
+        """Open a query if it is open already, or if its view has at most `at_once` rows. Otherwise return None."""
         view = self._shared.get(_identity(select, max_rows))
         if (view is not None and not view.operator.is_low) or max_rows <= at_once:
             return self.open(select, max_rows=max_rows)
@@ -149,9 +155,9 @@ class LiveQueries:
         return view
 
     def has_begun(self, select: Select, *, with_spent: bool = False) -> bool:
-        """Whether all operators of a query exist, apart from its view; with `with_spent` even if they are spent.
+        """Return whether all operators of a query exist, except the view itself. Spent operators count if `with_spent`.
 
-        Raises: QueryError if it does not fit the tables.
+        Raises: QueryError if the query does not fit the tables.
         """
         known = self._shared.get(_identity(select, MAX_ROWS))
         if known is not None and not known.operator.is_low:
@@ -164,7 +170,7 @@ class LiveQueries:
         return all(operator.identity in existing for operator in plan_view(select, empty).operators)
 
     def adopt(self, other: "LiveQueries", view: PlannedView, found: Mapping[QueryOperator, QueryOperator]) -> None:
-        """Take over a view of another engine; `found` maps its tables to the equal tables of this engine."""
+        """Take over a view of another engine. `found` maps the other engine's tables to the equal tables here."""
         self.dataflow.adopt(other.dataflow, found)
         view.dataflow = self.dataflow
         self._by_operator[view.operator] = view
@@ -180,21 +186,21 @@ class LiveQueries:
             view.close()
 
     def _part_with(self, view: PlannedView) -> None:
-        """Do not share a view with further queries."""
+        """Let no further query share a view."""
         identity = _identity(view.shape.select, view.operator.max_rows)
         if self._shared.get(identity) is view:
             del self._shared[identity]
 
     def log(self, view: PlannedView) -> None:
-        """Keep the actions of each batch on a view from now on, until it is closed."""
+        """Log the actions of each batch on a view from now on, until the view is closed."""
         if view not in self._logged:
             self._logged[view] = [self.tables[name] for name in sorted(tables_of(view.shape.select))]
             view.operator.actions = []
 
     def apply(self, deltas: Mapping[str, Delta]) -> list[tuple[PlannedView, list[Op]]]:
-        """Apply deltas of tables as one batch. Returns the patch of each view that changes.
+        """Apply deltas of tables as one batch. Returns each view that changes, with its patch.
 
-        A view whose bound is exceeded has an empty patch and an `operator.failure`.
+        A view that exceeds its bound on rows has an empty patch and an `operator.failure`.
         """
         outputs = self.dataflow.step(deltas)
         if self._logged or self.actions:
@@ -217,7 +223,7 @@ class LiveQueries:
         return seen + unseen(seen, self._logged[view])
 
     def move_window(self, view: PlannedView, skip: int, limit: int | None) -> list[Op] | None:
-        """Move the window of an unshared view. Returns the patch; None if the view has to be opened anew."""
+        """Move the window of an unshared view. Returns the patch; None if the view has to be opened anew instead."""
         select = msgspec.structs.replace(view.shape.select, skip=skip, limit=limit)
         bounds = bounds_of(select, view.order)
         if not view.operator.root.level.ordered.covers(bounds):

@@ -148,7 +148,7 @@ class _Explanation:
 
 
 def _choice(operator: ConditionFilter, table: str, where: Condition) -> str:
-    """Return the reason why a filter began parent-first or child-first; "" without an `exists`."""
+    """Return the reason why a filter began with all rows or with the rows that have a match; "" without an `exists`."""
     matches = exists_in(where)
     if not matches:
         return ""

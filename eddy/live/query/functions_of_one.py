@@ -12,7 +12,7 @@ __all__ = ["check_function_of_one"]
 def check_function_of_one(where: str, function: Any, argument: str, advice: str) -> None:
     """Check that a function can be called with one argument, and returns its result at once.
 
-    Raises: QueryBuildError, with `advice`: how the function is written.
+    Raises: QueryBuildError. Its text has `advice`, which says how the function is written.
     """
     try:
         if isinstance(function, type):

@@ -1,4 +1,4 @@
-"""The bytes in memory that only some views hold: the bytes of operators and tables that would be removed with them.
+"""Estimates the bytes in memory that only some views hold: those of operators and tables that only these views use.
 
 An operator is removed with the views if its only users are these views, and downstream operators that are removed as
 well. A table is removed if all operators that read it are removed. Cost: O(operators of these views).
@@ -14,9 +14,9 @@ __all__ = ["held_alone"]
 
 
 def held_alone(views: Iterable[PlannedView]) -> int:
-    """Return an estimate of the bytes that only these views hold.
+    """Return an estimate of the bytes in memory that only these views hold.
 
-    A view counts only if it is given once for each of its users.
+    If a view has several users, it must be given once for each of them; otherwise it does not count.
     """
     calls: Counter[QueryOperator] = Counter()
     for view, given in Counter(views).items():

@@ -1,4 +1,4 @@
-"""Opens a query while others are updated: its operators are made over copies of tables.
+"""Opens a query while other queries are updated: its operators are made over copies of tables.
 
     opening = LongOpening(engine, select) with the lock: copies the tables' rows, and begins a journal of their changes
     opening.open(max_rows)               without the lock: makes filters, sorted tables, buckets
@@ -26,7 +26,7 @@ LONG_ROWS = 20_000
 
 
 def is_long(engine: LiveQueries, select: Select) -> bool:
-    """Whether operators of a query have to be made over many rows."""
+    """Return whether operators have to be made over many rows to open a query."""
     tables = [engine.tables[name] for name in tables_of(select)]
     is_passing = any(isinstance(table, PassingRows) for table in tables)
     return (is_passing or sum(len(table.rows) for table in tables) >= LONG_ROWS) and not engine.has_begun(select)
@@ -43,7 +43,7 @@ class Scan(Protocol):
 
 
 class LongOpening:
-    """One query while it is opened. The caller closes it in the end, with the lock."""
+    """The opening of one query. The caller closes it in the end, with the lock held."""
 
     def __init__(self, engine: LiveQueries, select: Select, scans: "Mapping[str, Scan] | None" = None) -> None:
         """`scans` read the rows of passing tables, at any version from now until `join`."""
@@ -107,7 +107,10 @@ class LongOpening:
         return patches
 
     def _moved(self, skip: int, limit: int | None) -> list[Op]:
-        """Return the patch that moves the window from its first position to the present one. Raises: NotReadyError."""
+        """Return the patch that moves the window from its position at the opening to its present one.
+
+        Raises: NotReadyError.
+        """
         view, begun = self.view, self._select
         if (begun.skip, begun.limit) == (skip, limit) or view.operator.failure is not None:
             return []
@@ -129,5 +132,5 @@ class LongOpening:
 
 
 def _losses(table: TableRows) -> int:
-    """Return the number of times that the journal of a table has missed changes."""
+    """Return how often the journal of a table has missed changes."""
     return table.losses if isinstance(table, PassingRows) else 0

@@ -1,7 +1,7 @@
 """Answers a query from scratch: filters, sorts and cuts all rows, without operators.
 
-Tests and `check_every` compare maintained results with this answer; benchmarks take its time as the time of a new
-query. It shares only the comparison of values with the operators.
+Tests and the checks of views compare maintained results with this answer. Benchmarks take its time as the time of a new
+query. It shares no code with the operators except the comparison of values.
 
 Rows are dicts. A nest is a list under its name; with `one` it is a row or None, with a single aggregate its value. In a
 cycle the result ends at a row that leads back to a nest around it: the row has `"$cycle": True` instead of the nest.
@@ -45,7 +45,7 @@ def evaluate(select: Select, tables: Tables) -> Any:
 
 
 class _Evaluation:
-    """One evaluation. `around` has the enclosing labelled Selects, `path` the nests between the root and the row."""
+    """One evaluation. `around` has the enclosing labelled Selects, `path` the nests between the root and a row."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -114,7 +114,7 @@ class _Evaluation:
     def _plucked(
         self, select: Select, rows: list[Row], around: Around, opened: Opened, path: tuple[Any, ...]
     ) -> Placed:
-        """Return the rows of a plucked nest, in place of the rows that lead to them; `path` is the same for both."""
+        """Return the rows of a plucked nest, which take the place of `rows`. `path` is the same for the two."""
         nest = next(nest for nest in select.nests if nest.name == select.pluck)
         below = nest_select(nest, around)
         levels = _levels(nest, below, opened)
@@ -144,7 +144,7 @@ class _Evaluation:
 
 
 def _levels(nest: Nest, below: Select, opened: Opened) -> Opened | None:
-    """Return the level numbers below this nest; None if a recursion has reached its depth."""
+    """Return the level numbers below this nest; None if a recursion has reached its depth there."""
     if below.label is None:
         return opened
     if below is nest.query:

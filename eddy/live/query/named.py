@@ -6,9 +6,9 @@
     def tree(root: str, claims: eddy.Claims) -> eddy.Query:
         return folders.where((folders.id == root) & (folders.owner == claims["user"])).nest(children=children)
 
-A client sends the name and the arguments; `query_text.py` reads queries of its own. Arguments have the types of their
-annotations, as msgspec converts them. A parameter of the type `Claims` is not an argument: it gets the claims of the
-caller, which `Queries(claims=)` finds in the request.
+A client sends the name and the arguments. Clients can also write queries themselves, which `query_text.py` reads.
+Arguments have the types of their annotations, as msgspec converts them. A parameter of the type `Claims` is not an
+argument: it gets the claims of the caller, which `Queries(claims=)` finds in the request.
 """
 
 import inspect
@@ -61,7 +61,7 @@ class Argument:
 
     @property
     def is_required(self) -> bool:
-        """Whether it has to be given."""
+        """Whether a client has to give the argument."""
         return self.default is _required
 
     @property
@@ -110,7 +110,7 @@ class NamedQuery:
                 self.arguments[argument.name] = argument
 
     def described(self) -> dict[str, Any]:
-        """Name, description and arguments, as data for JSON."""
+        """Return the name, the description and the arguments of the query, as data for JSON."""
         arguments = [
             {
                 "name": a.name,
@@ -123,10 +123,10 @@ class NamedQuery:
         return {"name": self.name, "description": self.description, "arguments": arguments}
 
     def bind(self, given: Mapping[str, Any], claims: Claims, *, as_text: bool = False) -> Query:
-        """Return the query of these arguments, for a caller with these claims.
+        """Return the query for these arguments, for a caller with these claims.
 
-        `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON.
-        Raises: QueryArgumentError, ForbiddenError, QueryFailedError; any QueryError that the function raises.
+        `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON. Raises: QueryArgumentError,
+        ForbiddenError, QueryFailedError; any QueryError that the function raises.
         """
         if unknown := sorted(given.keys() - self.arguments.keys()):
             known = f"its arguments are {', '.join(self.arguments)}" if self.arguments else "it takes none"

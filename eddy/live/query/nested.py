@@ -32,7 +32,8 @@ def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) 
 class _Assembly:
     """Builds the rows from the root down.
 
-    `_todo` is a stack: rows whose nests are not built yet, and, below its rows, each bucket that then ends in `_path`.
+    `_todo` is a stack of rows whose nests are not built yet. Below the rows of a bucket the stack has the bucket
+    itself, which is removed from `_path` when these rows are done.
     """
 
     def __init__(self, buckets: Buckets, max_rows: int) -> None:
@@ -93,7 +94,10 @@ class _Assembly:
         return (rows[0] if rows else None) if select.one else rows
 
     def _found(self, shape: Shape, bucket: str | None) -> list[Found]:
-        """Return a bucket's rows; if its query plucks a nest, the nest's rows instead, each once, in their order."""
+        """Return the rows of a bucket.
+
+        If its query plucks a nest, return the nest's rows instead, each once, in their order.
+        """
         entries = self._buckets.get(bucket, ()) if bucket is not None else ()
         name = shape.select.pluck
         if name is None:
@@ -107,6 +111,6 @@ class _Assembly:
 
 
 def _place(bucket: str) -> str:
-    """Return the id of a bucket without the numbers of its levels."""
+    """Return a bucket's id without the numbers of its levels."""
     name, bracket, values = bucket.partition("[")
     return name.partition("@")[0] + bracket + values

@@ -1,7 +1,7 @@
 """Builds nests, and recursions from functions that name themselves.
 
-`nest` calls its function once, with a proxy for the row. A nest by a function that is being called already does not
-call it again: it refers to the Select that the function returns, by its label. So mutual recursion works as well.
+`nest` calls its function once, with a proxy for the row. If the function is being called already, it is not called
+again: the nest refers, by a label, to the Select that the function returns. So mutual recursion works as well.
 """
 
 from collections.abc import Callable, Iterator
@@ -93,7 +93,7 @@ def _label(function: Callable[..., Any], taken: set[str]) -> str:
 
 
 def _tied(select: Select, label: str, on: tuple[tuple[str, str], ...]) -> Select:
-    """Return the Select with `on` as the pairs of compared columns of each nest that refers to `label`."""
+    """Return the Select, in which each nest that refers to `label` compares the pairs of columns `on`."""
     nests = tuple(
         msgspec.structs.replace(nest, query=_tied(nest.query, label, on))
         if isinstance(nest.query, Select)

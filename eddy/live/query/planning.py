@@ -50,7 +50,7 @@ MAX_ROWS = 1_000_000
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """One level of a view: its Select, which defines the shown rows, and the levels of its nests by name."""
+    """One level of a view: its Select, which says what its rows show, and the levels of its nests by name."""
 
     select: Select
     nests: dict[str, "Shape"] = field(default_factory=dict)
@@ -67,7 +67,7 @@ Around = dict[str, tuple[Level, Shape, frozenset[str]]]
 class PlannedView:
     """A query that is kept up to date for a number of `users`.
 
-    `operators` are released when it closes; `begun` are the operators that were made for this query.
+    `operators` are released when the view closes. `begun` are those operators that were made for this query.
     """
 
     operator: ViewOperator
@@ -79,7 +79,7 @@ class PlannedView:
     users: int = 0
 
     def filled(self) -> Buckets:
-        """Return the rows of the query as they are now."""
+        """Return the buckets with the rows of the query, as they are now."""
         found = Buckets()
         found.apply(self.operator.snapshot())
         return found
@@ -116,7 +116,7 @@ def exists_in(condition: Condition | None) -> list[Exists]:
 
 
 def is_window(select: Select) -> bool:
-    """Whether a query shows a bounded number of its table's rows, and reads the table for nothing else.
+    """Return whether a query shows a bounded number of its table's rows, and reads the table for nothing else.
 
     Then only the shown rows of the table have to be in memory.
     """
@@ -132,7 +132,7 @@ def is_window(select: Select) -> bool:
 
 
 def sorts_of(select: Select) -> Hashable:
-    """Return a value that is equal for windows of one table that differ only in their bounds, columns or nests."""
+    """Return a value that is equal for two windows over one table if they differ only in bounds, columns or nests."""
     return _text(select.where), select.table.key, _order(select)
 
 
@@ -174,7 +174,7 @@ def plan_view(select: Select, dataflow: Dataflow) -> "_Planner":
 
 
 class _Planner:
-    """Plans one query.
+    """Makes the operators of one query.
 
     `around` has, for each enclosing labelled Select, its level, its shape, and the bounded recursions around it.
     """
@@ -298,7 +298,7 @@ class _Planner:
         level.nests.append(Nesting(nest.name, parents, below, begins=begins))
 
     def _pluck(self, name: str, level: Level, shape: Shape) -> None:
-        """Show the rows of this nest in place of the level's rows."""
+        """Let this nest's rows be shown in place of the level's rows."""
         nesting = next((nesting for nesting in level.nests if nesting.name == name), None)
         if nesting is None:
             table = shape.select.table.name
@@ -314,7 +314,7 @@ class _Planner:
         return found
 
     def _filter(self, name: str, where: Condition | None) -> Any:
-        """Return the rows of a table that fulfil a condition."""
+        """Return the operator for the rows of a table that fulfil a condition."""
         table = self._table(name)
         if where is None or where == And(()):
             return table
@@ -337,7 +337,7 @@ class _Planner:
 
 
 def constants_of(where: Condition | None) -> tuple[list[tuple[str, Any]], Condition | None]:
-    """Split a condition: equalities with constants that it requires, one for each column, and the rest of it."""
+    """Split a condition. Returns the equalities with constants that it requires, one for each column, and the rest."""
     terms = where.terms if isinstance(where, And) else () if where is None else (where,)
     equal: dict[str, Any] = {}
     rest: list[Condition] = []
@@ -410,7 +410,7 @@ def _comparison(condition: Compare) -> Callable[[Row], bool]:
 
 
 def _ordering(column: str, op: str, kind: int, item: Any) -> Callable[[Row], bool]:
-    """Return the test of a comparison; it is false for values of another kind than the constant's."""
+    """Return the test for a comparison such as `<`. It is false for values of another kind than the constant."""
     order = _ORDERS[op]
     kinds = (str,) if type(item) is str else (int, float) if type(item) in {int, float} else ()
 

@@ -132,7 +132,10 @@ class Query(Described, Generic[R]):
         return query
 
     def order_by(self, *columns: Column | Descending | str) -> "Query[R]":
-        """Sort by these columns, `-t.x` or "-x" descending; null is least. Groups are sorted by their own columns."""
+        """Sort by these columns. `-t.x` or "-x" is descending, and null is the least value.
+
+        A group's columns sort groups.
+        """
         falls = [c.startswith("-") if isinstance(c, str) else isinstance(c, Descending) for c in columns]
         plain = [c.removeprefix("-") if isinstance(c, str) else c for c in columns]
         names = [self._own_result(c.column if isinstance(c, Descending) else c, "order_by") for c in plain]
@@ -183,7 +186,7 @@ class Query(Described, Generic[R]):
     @overload
     def into(self: "Query[dict[str, Any] | None]", kind: type[T]) -> "Query[T | None]": ...
     def into(self, kind: Any) -> "Query[Any]":
-        """Convert rows to a type: a dataclass, `msgspec.Struct` or `TypedDict` with columns and nests as fields.
+        """Convert rows to a type: a dataclass, `msgspec.Struct` or `TypedDict`, whose fields are columns and nests.
 
         Raises: QueryBuildError for a type to which rows cannot be converted.
         """
@@ -194,9 +197,10 @@ class Query(Described, Generic[R]):
         return self._changed(columns=tuple(self._own_result(column, "select") for column in columns))
 
     def nest(self, *, depth: int | None = None, **nests: Nested) -> "Query[R]":
-        """Show below each row the rows of other queries: `nests` has functions of the row that return them, by name.
+        """Show rows of other queries below each row.
 
-        A function that names itself makes a tree of any depth; `depth` bounds its levels.
+        `nests` has, by name, functions of the row that return these queries. A function that names itself makes a tree
+        of any depth; `depth` bounds its levels.
         """
         if not nests:
             given = "" if depth is None else f"depth={depth!r}"
@@ -221,13 +225,13 @@ class Query(Described, Generic[R]):
         return build_nest(name, function, proxy, depth, where)
 
     def pluck(self, name: str) -> "Query[R]":
-        """Show the rows of the nest instead of the rows themselves: each once, in the order of the nest's query."""
+        """Show the rows of this nest instead of the query's own rows: each once, in the order of the nest's query."""
         if not isinstance(name, str) or not name:
             raise QueryBuildError(f"pluck of table '{self._select.table.name}': name={name!r}; a nest's name is needed")
         return self._changed(pluck=name)
 
     def exists(self) -> Expression:
-        """Return a condition of the enclosing row: whether this query has a row. `~` negates it."""
+        """Return the condition, on an enclosing row, that this query has a row. `~` negates it."""
         select = self._select
         if select.skip or select.start or select.limit == 0 or select.aggregates or select.pluck is not None:
             raise QueryBuildError(
@@ -241,7 +245,7 @@ class Query(Described, Generic[R]):
         return self._changed(group=tuple(self._own(column, "group_by") for column in columns))
 
     def aggregate(self, **measures: Measure) -> "Query[R]":
-        """Show aggregates by name, `total=t.amount.sum()`: one row for each group, or one row for all rows."""
+        """Show aggregates by name, such as `total=t.amount.sum()`: one row a group or, without groups, one row."""
         if self._select.nests or self._select.start or self._select.one:
             raise QueryBuildError(
                 f"aggregate of table '{self._select.table.name}': it takes no nest, start or one; where and group_by, "
@@ -300,7 +304,7 @@ class Query(Described, Generic[R]):
 
 
 class LiveTable(Query[list[dict[str, Any]]]):
-    """A table to query: a query of all its rows, with `t.x` and `t["x"]` as its columns."""
+    """A table to query. It is itself a query of all its rows, and has `t.x` and `t["x"]` as its columns."""
 
     __slots__ = ()
 
@@ -396,13 +400,16 @@ def kind_of(query: Query[Any]) -> Any:
 
 
 def _of_row(where: str, condition: Any, row: RowProxy) -> Any:
-    """Return the condition that a function makes of a row. Raises: QueryBuildError if it takes other parameters."""
+    """Return the condition that a user's function makes of a row.
+
+    Raises: QueryBuildError if it takes other parameters.
+    """
     check_function_of_one(f"{where}: ", condition, "a row", "where(lambda row: …)")
     return condition(row)
 
 
 def _some(column: Any, where: str) -> Any:
-    """Return the column; unlike for `count` it must not be None. Raises: QueryBuildError."""
+    """Return the column of an aggregate. Raises: QueryBuildError if it is None, which only `count` allows."""
     if column is None:
         raise QueryBuildError(f"{where}(None): a column is needed. Write {where}(t.x)")
     return column

@@ -1,4 +1,4 @@
-"""Reads a query from a text: the Python code that builds the query, which is read but not run.
+"""Reads a query from a text. The text is the Python code that builds the query; it is read but not run.
 
     folders.where(folders.parent == "home").order_by(-folders.at).limit(20)
 
@@ -70,7 +70,7 @@ def query_of_text(text: str, tables: Collection[str]) -> Query[Any]:
 
 
 def _is_deeper(node: ast.AST, levels: int) -> bool:
-    """Whether a node has more than this number of levels of nodes; the node is the first level."""
+    """Return whether a tree of nodes is deeper than `levels`; `node` itself is the first level."""
     level = [node]
     for _ in range(levels):
         level = [child for each in level for child in ast.iter_child_nodes(each)]
@@ -78,7 +78,10 @@ def _is_deeper(node: ast.AST, levels: int) -> bool:
 
 
 def _syntax_error(lines: list[str], error: SyntaxError) -> QueryBuildError:
-    """Make the error of a text, with its place, which is found in the text as one line, without our brackets."""
+    """Make the error for a text that is not Python, with the line and the column of the fault.
+
+    The fault is searched in the text as one line, without the brackets that eddy puts around the text.
+    """
     flat = " ".join(lines)
     try:
         ast.parse(flat.lstrip(), mode="eval")
@@ -266,7 +269,7 @@ def _place(node: ast.expr) -> ast.expr:
 
 
 def _hint(node: ast.expr) -> str:
-    """Return advice on how a query expresses this node, for an error; "" if there is none."""
+    """Return advice, for an error, how a query says what this node says; "" if there is no advice."""
     if isinstance(node, ast.BoolOp):
         return ". Write: (a) & (b), or (a) | (b)"
     if isinstance(node, ast.UnaryOp):

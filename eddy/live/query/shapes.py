@@ -66,7 +66,7 @@ def _level(shape: Shape, found: dict[Shape, int]) -> LevelShape:
 
 
 def shape_of(levels: list[LevelShape]) -> Shape:
-    """Return the shape with these levels, for `nested`. Its tables have no names."""
+    """Return the shape that has these levels, for `nested`. Its tables have no names."""
     shapes = [Shape(_select(level), empty=level.empty, is_plucked=level.is_plucked) for level in levels]
     for level, shape in zip(levels, shapes, strict=True):
         shape.nests.update((name, shapes[index]) for name, index in level.nests.items())

@@ -38,7 +38,7 @@ Constant = str | int | float | bool | None | tuple[str | int | float | bool, ...
 
 
 class _Data(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Data that compares and hashes by its contents."""
+    """The base of data that compares and hashes by its contents."""
 
 
 class QueriedTable(_Data, frozen=True):
@@ -70,7 +70,10 @@ class Or(_Data, frozen=True, tag="or"):
 
 
 class Exists(_Data, frozen=True, tag="exists"):
-    """Whether the query has a row with equal columns: `on` has pairs (column of this row, column of that row)."""
+    """Is true for a row if the query has a row with equal columns.
+
+    `on` has pairs (this row's column, that row's column).
+    """
 
     on: tuple[tuple[str, str], ...]
     query: "Select"
@@ -88,7 +91,7 @@ class Order(_Data, frozen=True):
 
 
 class WindowStart(_Data, frozen=True):
-    """Rows are shown after the position of `row` in the order; if `inclusive`, from this position on."""
+    """The first position of a window. Rows are shown after the position of `row`, or from it on if `inclusive`."""
 
     row: dict[str, Any]
     inclusive: bool = False
@@ -106,13 +109,16 @@ class Aggregate(_Data, frozen=True):
 
 
 class Ref(_Data, frozen=True, tag="ref"):
-    """The innermost enclosing Select with this label."""
+    """Refers to the innermost enclosing Select with this label."""
 
     label: str
 
 
 class Nest(_Data, frozen=True):
-    """Rows below each row, under `name`: `on` has pairs (column of the row, column below). `depth` bounds recursion."""
+    """Rows below each row, as the column `name`. `depth` bounds a recursion.
+
+    `on` has the pairs (column of the row, column of the rows below) whose values have to be equal.
+    """
 
     name: str
     on: tuple[tuple[str, str], ...]
@@ -121,7 +127,10 @@ class Nest(_Data, frozen=True):
 
 
 class Select(_Data, frozen=True, tag="select"):
-    """Rows of a table. `columns` None shows all; `scalar` shows the only aggregate itself, `pluck` a nest's rows."""
+    """Rows of a table. If `columns` is None, all columns are shown.
+
+    `scalar`: the value of the only aggregate is shown itself. `pluck`: the rows of this nest are shown instead.
+    """
 
     table: QueriedTable
     where: Condition | None = None
@@ -140,7 +149,7 @@ class Select(_Data, frozen=True, tag="select"):
 
     @property
     def bound(self) -> int | None:
-        """The greatest number of rows that are shown."""
+        """The greatest number of rows that can be shown; None if there is no bound."""
         return min(1, 1 if self.limit is None else self.limit) if self.one else self.limit
 
 
@@ -159,5 +168,5 @@ def from_json(data: bytes | str) -> Select:
 
 
 def nest_select(nest: Nest, around: dict[str, Select]) -> Select:
-    """Return the Select of a nest, given the labelled Selects around it."""
+    """Return the Select of a nest. `around` has the labelled Selects around the nest, by label."""
     return around[nest.query.label] if isinstance(nest.query, Ref) else nest.query

@@ -7,9 +7,10 @@ __all__ = ["check_select"]
 
 
 def check_select(select: Select, labels: frozenset[str] = frozenset(), plucked: frozenset[str] = frozenset()) -> None:
-    """Raises: QueryBuildError for a query that has no answer.
+    """Raise QueryBuildError for a query that has no answer.
 
-    `labels` are the labels of enclosing Selects, `plucked` of the Selects whose rows this query's rows replace.
+    `labels` are the labels of the enclosing Selects. `plucked` are the labels of those whose rows are replaced by this
+    query's rows.
     """
     where = f"query of table '{select.table.name}'"
     numbers = [select.skip, select.limit or 0, *(nest.depth or 1 for nest in select.nests)]

@@ -1,7 +1,7 @@
 """Keeps the changes of tables that a table server has applied, but live queries have not applied yet.
 
-The reader of tables puts changes, under the lock of the rows. A later change of a row replaces the earlier, so that
-there are at most as many changes as rows, however late the live queries are.
+The reader of tables puts changes here, while it holds the lock of the rows. A later change of a row replaces the
+earlier one. So there are at most as many changes as rows, however late the live queries are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ __all__ = ["TableChanges"]
 
 
 class TableChanges:
-    """Changes by name, and the version to which they lead. Several names may stand for one table."""
+    """The changes of tables, by name, and the version to which they lead. Several names may stand for one table."""
 
     def __init__(self, rows: ServedRows) -> None:
         self._rows = rows
@@ -24,7 +24,7 @@ class TableChanges:
         rows.attach(self)
 
     def put(self, changes: Changes) -> None:
-        """Keep the changes of a version. The caller holds the lock of the rows."""
+        """Add the changes of a version. The caller holds the lock of the rows."""
         for name, table in self._watched.items():
             if table in changes:
                 self._pending.setdefault(name, {}).update(changes[table])
@@ -35,7 +35,7 @@ class TableChanges:
             self.miss(name)
 
     def miss(self, name: str) -> None:
-        """Note that the rows under this name have to be read anew; their changes are not kept until then."""
+        """Note that the rows under this name have to be read anew. Until then their changes are dropped."""
         with self._rows.changed:
             self._watched.pop(name, None)
             self._pending.pop(name, None)

@@ -1,4 +1,4 @@
-"""A check of a view: compares the rows that its patches have made with the answer from scratch."""
+"""Checks a view: compares the rows that the view's patches have made with the answer from scratch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def check_answer(rows: Any, select: Select, tables: Mapping[str, TableRows], ver
 
 
 def _first_difference(shown: Any, right: Any, place: str) -> tuple[str, Any, Any]:
-    """Return the first place at which two results differ, with both values there."""
+    """Return the first place at which two results differ, the value shown there, and the right value."""
     pairs: list[tuple[str, Any, Any]] = []
     if type(shown) is list and type(right) is list and len(shown) == len(right):
         pairs = [(f"{place}[{i}]", one, other) for i, (one, other) in enumerate(zip(shown, right, strict=True))]

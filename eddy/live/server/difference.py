@@ -1,5 +1,6 @@
-"""Makes one patch from a view's buckets at one moment to its buckets at a later moment, for a reader that is too late
-to get each patch.
+"""Makes one patch from the buckets of a view at one moment to its buckets later, for a reader that is late.
+
+Such a reader gets this patch in place of each single patch.
 
 Cost: O(rows at both moments). Rows of a bucket are compared by their contents: equal rows at its beginning and at its
 end are kept, the rows between them are replaced.

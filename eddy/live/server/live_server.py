@@ -86,14 +86,12 @@ class LiveServer:
 
     @property
     def state(self) -> Literal["unknown", "complete"]:
-        """The state of all views: "complete" if they are at `version`, "unknown" while some rows are read or computed
-        anew.
-        """
+        """ "complete" if all views are at `version`; "unknown" while some rows are read or computed anew."""
         return self._state
 
     @property
     def failure(self) -> Exception | None:
-        """The error that has ended all queries for good; None if there was none."""
+        """The error that has ended all queries for good; None if there is none."""
         return self._failure
 
     def open(self, live: LiveView) -> None:
@@ -128,7 +126,10 @@ class LiveServer:
             raise QueryError(f"live query: its rows cannot be kept on disk: {error}") from error
 
     def _open_now(self, live: LiveView, *, begin_long: bool) -> bool:
-        """Open a query that is quick to open, or, with `begin_long`, any query. Returns whether it is open."""
+        """Open a query if it can be opened quickly, or, with `begin_long`, in any case.
+
+        Returns whether the query is open.
+        """
         with self.tables.loading:  # held to the end: another query must not load a table under other names meanwhile
             may_pass = live.checks.every is None
             select = self.tables.chosen(live.select, may_pass=may_pass)
@@ -153,11 +154,11 @@ class LiveServer:
         return True
 
     def _open_at_once(self, select: Select, max_rows: int) -> PlannedView | None:
-        """Open a query if this is quick, since other queries wait meanwhile. Returns its view, or None if it is not."""
+        """Open a query and return its view, if this is quick. Otherwise return None: others would wait."""
         return None if is_long(self._engine, select) else self._engine.open_at_once(select, max_rows, AT_ONCE_ROWS)
 
     def _open_aside(self, live: LiveView, aside: LongOpening) -> None:
-        """Compute the rows of a query without the lock, so that other queries are updated meanwhile."""
+        """Open a query whose rows are computed without the lock, so that other queries are updated meanwhile."""
         try:
             view = aside.open(live.max_rows)
             buckets = view.filled()
@@ -177,7 +178,10 @@ class LiveServer:
                 self.tables.leave(aside.tables)  # the query itself now keeps its tables loaded
 
     def _begin(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
-        """Give a reader its view and rows, which are kept up to date from now on. The caller has the lock."""
+        """Give a reader its view and its first rows, which are kept up to date from now on.
+
+        The caller holds the lock.
+        """
         # A listener may have closed or failed it while it was computed anew.
         if live.is_closed or live.error is not None:
             self._engine.close(view)
@@ -191,7 +195,10 @@ class LiveServer:
         self._recomputed(live)
 
     def _replace(self, live: LiveView, view: PlannedView, buckets: Buckets) -> None:
-        """Replace a reader's view. The reader gets the difference from its present rows as a patch."""
+        """Give a reader another view.
+
+        As a patch it gets the difference between its present rows and the new view's rows.
+        """
         if live in self._readers:
             former = self._readers.remove(live)
             self._engine.close(former)
@@ -222,7 +229,7 @@ class LiveServer:
                     self._end(live, as_shown(error))
 
     def _all(self) -> list[LiveView]:
-        """Return all open queries, also queries that still wait for their rows after all queries were opened anew."""
+        """Return all open queries, including queries that wait for rows after all queries were opened anew."""
         return [*self._readers, *(live for live in self._renewals if live not in self._readers)]
 
     def readers(self) -> list[LiveView]:
@@ -230,7 +237,7 @@ class LiveServer:
         return list(self._readers)
 
     def check_settled(self, live: LiveView) -> None:
-        """Raises: NotReadyError while the query's rows are computed anew, and are therefore of an earlier version."""
+        """Raise NotReadyError while the query's rows are computed anew, because they are of an earlier version then."""
         if self._renewals.is_frozen(live):
             raise NotReadyError("live query: its rows are computed anew. Try again later")
 
@@ -252,7 +259,7 @@ class LiveServer:
             self._readers.call(live, live._act, [Action("recompute")], self.version)
 
     def check(self) -> None:
-        """Raises: the error that ended all queries; NotReadyError once they were stopped."""
+        """Raise the error that has ended all queries, or NotReadyError if they were stopped."""
         failure = self._failure or self._rows.failure
         if failure is not None:
             raise failure.with_traceback(None)
@@ -294,7 +301,7 @@ class LiveServer:
             self._recomputed(live)
 
     def settle(self, live: LiveView) -> None:
-        """Wait while the rows of a query are computed anew; a listener does not wait. Raises: NotReadyError."""
+        """Wait while the rows of a query are computed anew, except in a listener. Raises: NotReadyError."""
         if not self._readers.in_listener:
             self.wait(None, False, _PATIENCE_S, live)
 
@@ -324,14 +331,14 @@ class LiveServer:
             return self.version
 
     def wake(self) -> None:
-        """Wake all who wait for versions and patches, because the worker may have ended."""
+        """Wake all readers that wait for versions and patches, because the worker may have ended."""
         with self.lock:
             self._moved.notify_all()
             for live in self._all():
                 live._wake()
 
     def check_halted(self) -> None:
-        """Raises: the reason why no later version follows."""
+        """Raise the error that says why there will be no later version, if there is such a reason."""
         if self._rows.halted is not None:
             raise self._rows.halted.with_traceback(None)
 
@@ -398,9 +405,9 @@ class LiveServer:
         self._readers.clear()
 
     def _is_due(self) -> bool:
-        """Whether there is a version whose changes are not applied, or the server ends or has failed.
+        """Return whether there is work: a version whose changes are not applied, an end of the server, or its failure.
 
-        The caller holds the rows' lock.
+        The caller holds the lock of the rows.
         """
         return self._stop or self._rows.failure is not None or self._rows.version is not self.version
 
@@ -419,9 +426,7 @@ class LiveServer:
             self._moved.notify_all()
 
     def _take(self) -> None:
-        """Apply the changes of all tables since the last call as one batch, including changes of tables that were read
-        anew.
-        """
+        """Apply the changes of all tables since the last call as one batch, also of tables that were read anew."""
         deltas, failed, version = self.tables.take()
         for name, error in failed.items():  # the table's queries end, and the next query reads the table anew
             self._fail(error, name)
@@ -461,7 +466,7 @@ class LiveServer:
             self._tell_actions(version)
 
     def _renew_all(self, views: list[PlannedView]) -> None:
-        """Open the views anew that have too few rows for their windows: the missing rows are read from the table."""
+        """Have the rows of these views computed anew. A view that is short does not change until then."""
         for view in views:
             for live in self._readers.of(view):
                 self._renewals.add(live, frozen=view.operator.is_short)
@@ -473,9 +478,9 @@ class LiveServer:
                 self._readers.call(live, live._act, actions, version)
 
     def _check_answers(self) -> None:
-        """Compare the rows of each query that has `checks.every` with the answer from scratch, when a check is due.
+        """Compare the rows of each query that has `checks.every` with the answer from scratch, when this check is due.
 
-        End a query that differs.
+        If they differ, the query is ended.
         """
         for live in self._readers.checked():
             live.versions += 1

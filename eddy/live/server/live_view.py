@@ -77,10 +77,10 @@ class QueryServer(Protocol):
         """Show other rows of a view."""
 
     def check_halted(self) -> None:
-        """Raises: the reason why no later version follows."""
+        """Raise the error that says why there will be no later version, if there is such a reason."""
 
     def settle(self, live: "LiveView[Any]") -> None:
-        """Wait while the rows of a view are computed anew."""
+        """Wait until the rows of a view are computed, if they are computed anew now."""
 
     def explain(self, view: "LiveView[Any]") -> QueryPlan:
         """Return the plan of an open view."""
@@ -90,13 +90,13 @@ class QueryServer(Protocol):
         """The version that all views are at."""
 
     def wait(self, at_least: Any, exact: bool, timeout_s: float, live: "LiveView[Any] | None" = None) -> Version:
-        """Wait until a view, or all, are at a version."""
+        """Wait until a view, or all views if `live` is None, are at a version. Returns the version."""
 
 
 class LiveView(Generic[R]):
-    """A query that is kept up to date while it is open. `tables.live` makes it, and any thread may use it.
+    """A query that is kept up to date while it is open. `tables.live` makes the view, and any thread may use it.
 
-    `state` is "unknown" until the view is opened, while its tables or rows are read anew, and after it was closed; it
+    `state` is "unknown" before the view is opened, while its tables or rows are read anew, and after it was closed. It
     is "error" if the view has ended with `error`.
     """
 
@@ -125,7 +125,7 @@ class LiveView(Generic[R]):
 
     @property
     def tables(self) -> set[str]:
-        """The names under which its tables are loaded."""
+        """The names under which the tables of the query are loaded."""
         return tables_of(self.select if self.view is None else self.view.shape.select)
 
     @property
@@ -134,7 +134,9 @@ class LiveView(Generic[R]):
         return self._server.version
 
     def versioned(self) -> tuple[R, Version]:
-        """`rows` with their version. `rows` and `version`, read one after the other, may be of different versions.
+        """The result, as `rows` has it, with its version.
+
+        Read separately, `rows` and `version` may belong to different versions.
 
         Raises: QueryError, in the same cases as `rows`.
         """
@@ -149,7 +151,7 @@ class LiveView(Generic[R]):
         return self._current()[0]
 
     def _current(self) -> tuple[R, Version]:
-        """Return the result with its version. Rows are nested without the lock, so that other views get patches."""
+        """Return the result with its version. The rows are nested without the lock, so that other views get patches."""
         with self._server.lock:
             self._check()
             view, version, number, found = self.view, self._server.version, self._number, self._rows
@@ -167,7 +169,7 @@ class LiveView(Generic[R]):
         return {bucket: list(rows) for bucket, rows in self._buckets.entries.items()}
 
     def _plain_rows(self) -> Any:
-        """Return the result as plain data. The caller holds the lock."""
+        """Return the result as plain data, not converted to the query's type. The caller holds the lock."""
         assert self.view is not None
         return nested(self._buckets.entries, self.view.shape, self.view.operator.root.id, self.max_rows)
 
@@ -183,7 +185,7 @@ class LiveView(Generic[R]):
         return self._server.wait(at_least, exact, timeout_s, self)
 
     def window(self, skip: int = 0, limit: int | None = None) -> None:
-        """Move the window at the root; readers get the difference as a patch. Raises: QueryError."""
+        """Move the window at the root of the query. Readers get the difference as a patch. Raises: QueryError."""
         if type(skip) is not int or skip < 0 or not (limit is None or (type(limit) is int and limit >= 0)):
             raise QueryError(f"window(skip={skip!r}, limit={limit!r}): numbers of rows are needed")
         self._server.settle(self)
@@ -195,7 +197,7 @@ class LiveView(Generic[R]):
         self._server.settle(self)
 
     def explain(self) -> QueryPlan:
-        """Return the plan by which the query is kept up to date: operators with their rows and costs, and choices.
+        """Return the plan by which the query is kept up to date: its operators, with rows and costs, and the choices.
 
         Raises: QueryError if it is not open.
         """
@@ -229,7 +231,7 @@ class LiveView(Generic[R]):
         return self._buckets.entries
 
     def _begin(self, view: PlannedView, buckets: Buckets) -> None:
-        """Begin with these rows. Called by the server."""
+        """Set the rows with which the view begins. Called by the server."""
         self.view, self.state = view, "complete"
         self._buckets = buckets
         self._seen.entries = self._copied()
@@ -250,7 +252,7 @@ class LiveView(Generic[R]):
             self._wake()
 
     def _calls(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Call a user's function. An error that it raises ends this query; returns False then, otherwise True."""
+        """Call a user's function. Returns False if it raised an error, which ends this query; otherwise True."""
         try:
             function(*arguments)
         except Exception as error:

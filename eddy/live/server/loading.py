@@ -1,5 +1,6 @@
-"""Loads the tables of live queries into the engine, each whole, from a snapshot; `TableChanges` keeps their later
-changes.
+"""Loads the tables of live queries into the engine: each as a whole, from a snapshot.
+
+Later changes of the tables are in `TableChanges`.
 
 The rows of a large table are loaded onto the disk, into the queries' own spaces. The queries cannot read the table
 server's store, because it is at a later version than the queries, and has no former rows.
@@ -40,7 +41,7 @@ Deltas = dict[str, dict[Flat, Row | None]]
 
 
 class StoredTableLostError(Exception):
-    """A table that queries have on disk is read anew, so that the changes of its rows are not known."""
+    """A table that queries have on disk is read anew, and the changes of its rows are not known."""
 
 
 TABLE_ROWS = 1_000_000
@@ -54,12 +55,12 @@ _PASSING, _STORED = "~", "^"
 
 
 def _base(name: str) -> str:
-    """Return the name of a table without the suffix for the way in which it is loaded."""
+    """Return the name of a table without the suffix that says how the table is loaded."""
     return name.removesuffix(_PASSING).removesuffix(_STORED)
 
 
 def _unread() -> Iterator[tuple[Flat, Row]]:
-    """Raises: NotReadyError. The rows of a passing table are read only by the scans of a `LongOpening`."""
+    """Raise NotReadyError: only the scans of a `LongOpening` read the rows of a passing table."""
     raise NotReadyError("live query: its rows have to be read from the table. Try again")
 
 
@@ -80,7 +81,7 @@ class _TableScan:
 
 @dataclass(slots=True)
 class _Filter:
-    """A function that allows some rows of a table by key and value, and the number of callers that hold it."""
+    """A function of key and value that allows some rows of a table, and the number of callers that use it."""
 
     table: str
     allowed: Allowed
@@ -110,11 +111,11 @@ class LoadedTables:
         self._filter_number = 0
 
     def check(self, select: Select) -> None:
-        """Raises: QueryError for columns that a table cannot have; TableNotServedError."""
+        """Raise QueryError for columns that a table cannot have, and TableNotServedError for an unknown table."""
         check_columns(select, {each.name: self.served(each.name) for each in _tables_named(select)})
 
     def still_chosen(self, chosen: Select, select: Select, *, may_pass: bool) -> Select:
-        """Return a query that was `chosen` before its tables were loaded, with its window as it is now.
+        """Return the query `chosen`, whose tables were loaded meanwhile, with the present window of `select`.
 
         Raises: NotReadyError if a table is not loaded any more, or the window needs other tables; QueryError.
         """
@@ -133,27 +134,28 @@ class LoadedTables:
             self.load(table)
 
     def is_stale(self) -> bool:
-        """Whether a table is read anew."""
+        """Whether some table is being read anew."""
         return bool(self.feed.stale & self._namings.keys())
 
     def served(self, name: str) -> ServedTable:
-        """Return the served table for a name in a query. Raises: TableNotServedError."""
+        """Return the served table that a name in a query stands for. Raises: TableNotServedError."""
         return self._catalog.table(self.served_name(name))
 
     def served_name(self, name: str) -> str:
-        """Return the name of the served table for a name in a query, which `filtered` may have returned."""
+        """Return the name of the served table that a name in a query stands for. `filtered` may have made the name."""
         name = _base(name)
         return self._filters[name].table if name in self._filters else name
 
     def hides_rows(self, name: str) -> bool:
-        """Whether the table of this name has only some rows of the served table."""
+        """Return whether the table under this name has only some rows of the served table."""
         found = self._filters.get(_base(name))
         return found is not None and not (isinstance(found.allowed, RowsApart) and found.allowed.allowed is None)
 
     def filtered(self, table: str, allowed: Allowed) -> str:
-        """Return a name for the table's rows for which `allowed(key, value)` is true. `unfiltered` releases the name.
+        """Return a name for the rows of a table for which `allowed(key, value)` is true.
 
-        Equal functions have one name; its rows are kept while a query reads them. Raises: TableNotServedError.
+        `unfiltered` releases the name. Equal functions get the same name. Its rows are kept while a query reads them.
+        Raises: TableNotServedError.
         """
         self._catalog.table(table)
         with self._lock:
@@ -167,7 +169,7 @@ class LoadedTables:
             return name
 
     def unfiltered(self, name: str) -> None:
-        """Release a name once for one call of `filtered`; the caller opens no more queries over it."""
+        """Release a name that `filtered` has returned, once for each call. The caller opens no more queries over it."""
         with self._lock:
             self._filters[name].holders -= 1
             self._unused.add(name)
@@ -254,7 +256,7 @@ class LoadedTables:
         return made
 
     def _row_count(self, name: str) -> int:
-        """Return the row count of the table server's table; the table with this name may have only some of its rows."""
+        """Return the number of rows of the table server's table. The table under this name may have fewer."""
         return self._rows.counts[self.served(name).name]
 
     def is_stored(self, name: str) -> bool:
@@ -290,7 +292,7 @@ class LoadedTables:
             return renamed(select, names) if names else select
 
     def _check_skip(self, select: Select) -> None:
-        """Raises: QueryError if a window skips too many rows of a table on disk, since it keeps their positions."""
+        """Raise QueryError if a window skips too many rows of a table on disk: their positions would be in memory."""
         name = select.table.name
         is_loaded = name in self._namings and name not in self._outgrown
         is_on_disk = self.is_stored(name) or (not is_loaded and self._row_count(name) > self.most_rows)
@@ -302,7 +304,7 @@ class LoadedTables:
             )
 
     def _stored_name(self, name: str) -> str:
-        """Return the name under which a table is on disk, or would be."""
+        """Return the name under which a table is on disk, or would be if it were loaded there."""
         return name if self.is_stored(name) else name + _STORED
 
     def _needs_order(self, passing: Select, kept: Select) -> bool:
@@ -318,7 +320,7 @@ class LoadedTables:
         return is_begun or any(not each.is_lost for each in known)
 
     def _is_small_window(self, select: Select) -> bool:
-        """Whether a query is a window of at most `most_rows` rows, including the rows that it skips."""
+        """Return whether a query is a window that needs at most `most_rows` rows, with the rows that it skips."""
         return is_window(select) and select.skip + (select.bound or 0) <= self.most_rows
 
     def _prefers_passing(self, name: str, passing: Select) -> bool:
@@ -384,8 +386,9 @@ class LoadedTables:
         self._namings.clear()
 
     def take(self) -> tuple[Deltas, dict[str, QueryError], Version]:
-        """Return the changes of all tables since the last call, by name the errors of tables whose rows cannot be read,
-        and the version.
+        """Return the changes of all tables since the last call, the errors of tables, and the version.
+
+        A table has an error, by its name, if its rows cannot be read.
 
         Raises: StoredTableLostError.
         """
@@ -414,7 +417,7 @@ class LoadedTables:
             self.renewed += self.engine.reading(self._outgrown)
 
     def _watch_again(self) -> None:
-        """Watch passing tables again that were read anew and are complete, and add their views to `renewed`."""
+        """Follow again the passing tables that were read anew and are complete. Adds their views to `renewed`."""
         for name in sorted(self.feed.stale & self._namings.keys()):
             if name.endswith(_PASSING):
                 try:
@@ -425,7 +428,7 @@ class LoadedTables:
                 self.renewed += self.engine.exhaust(name)
 
     def _reload(self) -> tuple[Deltas, dict[str, QueryError]]:
-        """Return, by name, the deltas of tables that were read anew and are complete, and the errors of others."""
+        """Return the deltas of the tables that were read anew and are complete, and the errors of tables, by table."""
         found: Deltas = {}
         failed: dict[str, QueryError] = {}
         for name in sorted(self.feed.stale & self._namings.keys()):

@@ -49,7 +49,7 @@ class Naming:
         self.key_of = flat_key(table.key)
 
     def delta(self, changes: Iterable[tuple[bytes, bytes | None]]) -> Iterator[tuple[Flat, Row | None]]:
-        """Yield stored rows as rows of queries by key; None for rows that are removed or not allowed.
+        """Yield the changed rows as rows of queries: pairs (key, row). The row is None if it is removed or not allowed.
 
         Raises: QueryError if a key does not fit the key's columns.
         """
@@ -65,7 +65,7 @@ class Naming:
                 ) from error
 
     def rows(self, snapshot: RowsSnapshot) -> Iterator[tuple[Flat, Row]]:
-        """Yield all rows of a snapshot by key, page by page. The snapshot is closed at the end.
+        """Yield all rows of a snapshot, with their keys, page by page. The snapshot is closed at the end.
 
         Raises: NotReadyError if the snapshot has ended; QueryError if a key does not fit the key's columns.
         """
@@ -134,9 +134,9 @@ def _plain(value: Any) -> Any:
 
 
 def _flaw(row: Row) -> str | None:
-    """Return why queries cannot read a row: too many levels of lists and objects, or a string that UTF-8 cannot encode.
+    """Return the reason why queries cannot read a row; None if they can.
 
-    Returns None if they can.
+    The reason is too many levels of lists and objects, or a string that UTF-8 cannot encode.
     """
     level: list[Any] = [row]
     for _ in range(_MAX_DEPTH + 1):
@@ -161,7 +161,7 @@ def _flaw(row: Row) -> str | None:
 
 
 def check_columns(select: Select, served: dict[str, ServedTable]) -> None:
-    """Raises: QueryError for a column that no row of its table can have, because its values are structs or plain."""
+    """Raise QueryError for a column that no row of its table can have, because its values are structs or plain."""
     for table, columns in columns_read(select).items():
         kind = served[table.name].value.type
         if isinstance(kind, msgspec.StructMeta):

@@ -1,4 +1,4 @@
-"""A live view in a notebook: its rows as an HTML table with nested tables, and as a pandas DataFrame.
+"""Shows a live view in a notebook: its rows as an HTML table with nested tables, and as a pandas DataFrame.
 
 In Jupyter a thread draws the table of a cell again while the view is open. It is not the live server's thread, which
 must not wait for a browser.
@@ -59,9 +59,9 @@ def keep_shown(
     listen: Callable[[Callable[[Any], None]], Callable[[], None]],
     has_failed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Show HTML in the running cell, and draw it again after each patch that `listen` reports, while `is_open`.
+    """Show HTML in the running cell. While `is_open`, draw it again after each patch that `listen` reports.
 
-    After the end it is drawn once more only if the view `has_failed`, with the error.
+    After the end, it is drawn once more only if the view `has_failed`; then it shows the error.
     """
     display = importlib.import_module("IPython.display")
     changed = threading.Event()

@@ -1,4 +1,4 @@
-"""The readers of the views of live queries, by view, and the calls of their listeners.
+"""Knows the readers of each view of live queries, and calls the readers' listeners.
 
 Equal queries share one view, and each query has a reader, its `LiveView`. The caller has the lock of the live server.
 """
@@ -20,7 +20,7 @@ _log = logging.getLogger("eddy.live")
 
 
 class Readers:
-    """The open readers. `ended` is called for a reader that its listener has ended, or whose listener has failed."""
+    """The open readers. `ended` is called for a reader if a listener has closed it, or if its listener has failed."""
 
     def __init__(self, ended: Callable[[LiveView], None]) -> None:
         self._ended = ended
@@ -44,7 +44,7 @@ class Readers:
         return len(self._views)
 
     def of(self, view: PlannedView) -> Iterator[LiveView]:
-        """Yield the readers of a view, without readers that a listener closes or moves to another view meanwhile."""
+        """Yield the readers of a view, without those that a listener closes or moves to another view meanwhile."""
         for live in list(self._readers.get(view, ())):
             if self._views.get(live) is view:
                 yield live
@@ -54,7 +54,7 @@ class Readers:
         return list(self._checked)
 
     def rows_of(self, view: PlannedView) -> Buckets:
-        """Return the rows of a view: a copy of a reader's rows; without a reader, made from the view's operators."""
+        """Return the rows of a view: copied from a reader or, if it has no reader, made from the view's operators."""
         for other in self._readers.get(view, ()):
             buckets = Buckets()
             buckets.entries = {bucket: list(rows) for bucket, rows in other.entries.items()}
@@ -90,7 +90,7 @@ class Readers:
         return self._thread == threading.get_ident()
 
     def call(self, live: LiveView, function: Callable[[Any, Version], None], found: Any, version: Version) -> None:
-        """Call a reader's `function`, which calls its listeners. An error ends the reader."""
+        """Call a reader's `function`, which calls the reader's listeners. An error ends the reader."""
         outer = self._thread, self.called
         self._thread, self.called = threading.get_ident(), live
         try:
@@ -105,5 +105,5 @@ class Readers:
 
 
 def as_shown(error: Exception, where: str = "live queries") -> Exception:
-    """Return an error for readers: an error that is not an EddyError becomes a QueryError."""
+    """Return the error that readers see: an EddyError itself; for any other error a QueryError."""
     return error if isinstance(error, EddyError) else QueryError(f"{where}: {error!r}")

@@ -1,4 +1,4 @@
-"""Live views whose rows are computed anew, while their readers keep the rows that they have.
+"""Computes the rows of live views anew, while the views' readers keep the rows that they have.
 
 One thread renews views one after the other; it is started for the first one. A view that cannot be renewed yet, because
 its tables are not whole, is tried again later.
@@ -31,7 +31,7 @@ class Renewals:
         return live in self._waiting
 
     def is_frozen(self, live: LiveView) -> bool:
-        """Whether a view waits, and its rows do not change before it is renewed."""
+        """Return whether a view waits to be renewed, and its rows do not change until then."""
         return self._waiting.get(live, False)
 
     def any_frozen(self) -> bool:
@@ -42,7 +42,10 @@ class Renewals:
         return iter(list(self._waiting))
 
     def add(self, live: LiveView, *, frozen: bool) -> None:
-        """Renew a view. Unless it is frozen, it is kept up to date until then."""
+        """Let a view be renewed.
+
+        If it is `frozen`, its rows do not change until then; otherwise they are kept up to date.
+        """
         self._waiting[live] = frozen or self._waiting.get(live, False)
         if self._thread is None and not self._is_stopped:
             self._thread = threading.Thread(target=self._run, name="eddy-live-renewals", daemon=True)
@@ -50,11 +53,11 @@ class Renewals:
         self._changed.notify_all()
 
     def discard(self, live: LiveView) -> None:
-        """Remove a view: it was renewed, or needs no renewal any more."""
+        """Remove a view, because it was renewed or needs no renewal any more."""
         self._waiting.pop(live, None)
 
     def stop(self) -> threading.Thread | None:
-        """Stop renewing. Returns the thread, which ends; join it without the lock."""
+        """Stop renewing. Returns the thread, which is about to end, if there is one. Join it without the lock."""
         self._is_stopped = True
         self._waiting.clear()
         self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Keeps the tables of queries as texts, which choose the columns' names, apart from the application's own tables."""
+"""Keeps the tables of queries that clients send as texts apart from the tables of the application's own queries."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["RowsApart"]
 
 @dataclass(frozen=True)
 class RowsApart:
-    """The rows of a table that a caller may read, with these names of its columns.
+    """Selects the rows of a table that a caller may read, for queries that use these names of the table's columns.
 
     All queries over one loaded table use the same names for its columns. So queries as texts read tables of their own,
     one for each choice of names. Otherwise the first such query would decide which names the application's queries may
@@ -21,5 +21,5 @@ class RowsApart:
     allowed: Callable[[Any, Any], Any] | None
 
     def __call__(self, key: Any, value: Any) -> Any:
-        """Whether the row may be read."""
+        """Return whether the caller may read the row."""
         return self.allowed is None or self.allowed(key, value)

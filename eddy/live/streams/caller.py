@@ -25,7 +25,9 @@ MayRead = Callable[[str], "bool | Callable[[Any, Any], bool]"]
 
 
 def rows_allowed(may_read: MayRead, table: str) -> Callable[[Any, Any], Any] | None:
-    """Return a function of (key, value) that is true for rows of a table that may be read; None if all may be read.
+    """Return a function of (key, value) that is true for the rows of a table that may be read.
+
+    Returns None if all rows may be read.
 
     Raises: ForbiddenError, unless `may_read` returns True or a function; QueryFailedError if it fails.
     """
@@ -67,7 +69,7 @@ class Headers(Mapping[str, str]):
 class Caller:
     """One caller, for one request or stream. It has to be closed.
 
-    Queries as texts may read the tables `of_texts`; None refuses such queries.
+    `of_texts` are the tables that queries as texts may read. None refuses such queries.
     """
 
     def __init__(
@@ -108,7 +110,7 @@ class Caller:
         return self._allowed(self._queries[name].bind(given, self._claims, as_text=True))
 
     def _allowed(self, query: Query, *, is_text: bool = False) -> Query:
-        """Return the query over the rows of its tables that the caller may read. Raises: ForbiddenError."""
+        """Return the query, restricted to the rows of its tables that the caller may read. Raises: ForbiddenError."""
         select, names = query.syntax, dict[str, str]()
         tables = {each.table.name: each.table for each in selects_of(select)}
         with self._lock:
@@ -123,7 +125,10 @@ class Caller:
         return Query(renamed(select, filtered)) if filtered else query
 
     def _name(self, name: str, apart: QueriedTable | None) -> str:
-        """Return the name of the table's rows that the caller may read; a query as a text reads them `apart`."""
+        """Return the name for the rows of a table that the caller may read.
+
+        If `apart` is given, the query is a text, and reads a table of its own.
+        """
         allowed = rows_allowed(self._may_read, name)
         if apart is not None:
             return self._server.tables.filtered(name, RowsApart(apart.key, apart.value, allowed))

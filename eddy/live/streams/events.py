@@ -37,9 +37,9 @@ _Rows = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A query that a client requests, by its name or as a text, with an id that the client chooses.
+    """A request for a query, by its name or as a text, with an id that the client chooses.
 
-    None for `skip` or `limit` keeps the number that the query itself has.
+    If `skip` or `limit` is None, the query's own number applies.
     """
 
     id: _Id
@@ -51,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def told(self) -> str:
-        """The query in messages."""
+        """The text by which messages name the query."""
         return f"query '{self.name}'" if self.text is None else "query"
 
 
@@ -82,7 +82,7 @@ class LastEvent(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "LastEvent | None":
-        """Return the id in a text; None if the text is not an id."""
+        """Return the event id that a text has; None if the text is not an event id."""
         parts = text.split(".")
         if len(parts) != len(cls._fields) or not all(part.isdecimal() and len(part) < 16 for part in parts[3:]):
             return None
@@ -90,7 +90,10 @@ class LastEvent(NamedTuple):
 
 
 class StepStamp:
-    """A step of all queries together: its number, and the version to which it leads; `data` is this version in JSON."""
+    """A step that all queries make together. It has a number, and the version to which it leads.
+
+    `data` is this version in JSON.
+    """
 
     __slots__ = ("data", "exact", "number", "token")
 
@@ -107,7 +110,7 @@ def event(kind: str, data: bytes, id_: str) -> bytes:
 class Page(NamedTuple):
     """One page of the operations that build a view from an empty one.
 
-    Only the first page has the id of the root bucket and the shape, in `first`.
+    In the first page, `first` has the id of the root bucket and the shape.
     """
 
     query: str

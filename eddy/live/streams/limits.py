@@ -64,7 +64,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Quota:
-    """The streams and queries of each client, within the limits. For any thread."""
+    """Counts the streams and queries of each client, and refuses those beyond the limits. For any thread."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -93,9 +93,9 @@ class Quota:
             self._streams[client] += 1
 
     def add_queries(self, client: str, already: int, more: int) -> None:
-        """Count `more` queries on a stream that has `already` queries.
+        """Count `more` further queries on a stream that has `already` queries.
 
-        Raises: QueryLimitError; then none is counted.
+        Raises: QueryLimitError; then none of them is counted.
         """
         limits = self._limits
         with self._lock:
@@ -112,7 +112,7 @@ class Quota:
             self._queries[client] += more
 
     def remove_queries(self, client: str, fewer: int) -> None:
-        """Count `fewer` queries less, as they have ended."""
+        """Count `fewer` queries less, because they have ended."""
         with self._lock:
             self._queries[client] -= fewer
             if not self._queries[client]:

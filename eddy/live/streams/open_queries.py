@@ -1,4 +1,4 @@
-"""The queries that are kept up to date now: their clients, rows and memory, and the seconds that they have cost.
+"""Lists the queries that are kept up to date now, with their clients, rows and memory, and the seconds they have cost.
 
 A query is shown to callers that may read all rows of all its tables, since its text may have another caller's values.
 """
@@ -50,16 +50,17 @@ class OpenQuery(msgspec.Struct, frozen=True):
 
 
 class OpenQueries(msgspec.Struct, frozen=True):
-    """The queries with the highest cost among the queries that a caller may see, and the number of all of these."""
+    """The most expensive of the queries that a caller may see, and the number of all queries that it may see."""
 
     queries: list[OpenQuery]
     count: int
 
 
 def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> OpenQueries:
-    """Return the queries of a live server whose tables a caller may read as a whole, by their cost.
+    """Return the queries of a live server that a caller may see, sorted by their cost.
 
-    `may_read_all` is called without a lock, since it may be a user's function.
+    A caller may see a query if it may read its tables as a whole. `may_read_all` is called without a lock, since it may
+    be a user's function.
     """
     with server.lock:
         served = {live: _served(live, server) for live in server.readers()}
@@ -74,7 +75,7 @@ def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> Ope
 
 
 def _served(live: LiveView[Any], server: LiveServer) -> dict[str, str]:
-    """Return the tables of a query, by their names in it."""
+    """Return the served tables that a query reads, by their names in the query."""
     return {name: server.tables.served_name(name) for name in sorted(tables_of(live.select))}
 
 

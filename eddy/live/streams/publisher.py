@@ -1,11 +1,11 @@
-"""Published queries: each is kept up to date once for all clients that request it, with patches for late clients.
+"""Publishes queries: each is kept up to date once for all clients that request it, and its patches for late clients.
 
     LiveServer ─patch─▶ Published ─▶ Retained ─▶ each Subscriber, when it reads
 
-A published query has users. Without users it is kept for a while, so that a client that reconnects finds it with its
-patches; the time is shorter if it was never part of a stream. The bytes of idle queries are bounded, except those of
-the latest one. All queries are at the version of the last call of `moved`; `now` is the step that led to it. Locks: the
-live server's lock first, then `lock`, which is held only briefly.
+A published query has users. Without users it is kept for a while, so that a client that reconnects finds the query with
+its patches. This time is shorter if the query was never part of a stream. Queries without users are *idle*. Their bytes
+are bounded, except those of the latest idle query. All queries are at the version of the last call of `moved`; `now` is
+the step that led to this version. Locks: the live server's lock first, then `lock`, which is held only briefly.
 """
 
 import threading
@@ -51,14 +51,17 @@ class Subscriber(Protocol):
         """The stream of the reader."""
 
     def touch(self) -> Callable[[], None]:
-        """Note a patch. Returns the function that wakes the reader: the same for all subscribers of one reader."""
+        """Note a patch. Returns the function that wakes the reader.
+
+        All subscriptions of a reader return the same function.
+        """
 
     def fail(self, error: Exception) -> Callable[[], None]:
         """Note that the query has ended. Returns the function that wakes the reader."""
 
 
 class StreamFigures:
-    """Counts since the start."""
+    """Counts of patches, events and requests since the start."""
 
     def __init__(self) -> None:
         self.patches = self.events = self.snapshots = self.resumed = 0
@@ -152,7 +155,7 @@ class Publisher:
             self._resting.pop(wake, None)
 
     def rests(self, wake: Callable[[], None], told: StepStamp | None) -> bool:
-        """Whether `told` is the latest version. If it is, `wake` is called at the next version."""
+        """Return whether `told` is the latest version. If so, `wake` is called at the next version."""
         with self.lock:
             if self.now is not told:
                 return False
@@ -160,7 +163,7 @@ class Publisher:
             return True
 
     def acquire(self, query: Query) -> Published:
-        """Return the published query; it is opened if nobody has opened it.
+        """Return the published query. It is opened if it is not open yet.
 
         Release it once for each call. Raises: QueryError.
         """
@@ -189,7 +192,7 @@ class Publisher:
             raise QueryLimitError(f"queries: {self.limits.queries:,} are open here, which is the limit. Try later")
 
     def _make_room(self) -> None:
-        """Close idle queries that are beyond their bounds."""
+        """Close the idle queries that exceed the bounds on idle queries."""
         with self.server.lock:
             with self.lock:
                 self._weighed_at = 0.0
@@ -207,7 +210,7 @@ class Publisher:
         return made
 
     def find(self, query: Query) -> Published | None:
-        """Return the published query, as `acquire` does; None if nobody has opened it."""
+        """Return the published query, as `acquire` does; None if it is not open."""
         with self.lock:
             return self._found(repr(query.syntax))
 
@@ -219,13 +222,13 @@ class Publisher:
         return found
 
     def check_settled(self, query: Query) -> None:
-        """Raises: NotReadyError while the rows of a query are computed anew, and are of an earlier version."""
+        """Raise NotReadyError while the rows of a query are computed anew, and are of an earlier version."""
         found = self._published.get(repr(query.syntax))
         if found is not None:
             self.server.check_settled(found)
 
     def stamp(self, number: int) -> StepStamp | None:
-        """Return the step with this number; None if it was too long ago. The caller holds the lock."""
+        """Return the step with this number; None if it is forgotten already. The caller holds the lock."""
         return self._stamps.get(number)
 
     def release(self, published: Published) -> None:
@@ -242,7 +245,9 @@ class Publisher:
     def subscribe(
         self, published: Published, subscriber: Subscriber
     ) -> tuple[dict[str, list[Entry]], StepStamp, PlannedView]:
-        """Notify the subscriber of patches from now on. Returns the present rows, their step, and their view.
+        """Notify the subscriber of patches from now on.
+
+        Returns the present rows, the step they belong to, and the view.
 
         Raises: QueryError if the query was closed; the error that has ended it.
         """
@@ -255,7 +260,7 @@ class Publisher:
             return rows, self.now, view
 
     def read(self, query: Query) -> tuple[Any, StepStamp]:
-        """Return the present result of a query, with nests, and its step. Raises: QueryError."""
+        """Return the present result of a query, with its nests, and the step that it belongs to. Raises: QueryError."""
         published = self.acquire(query)
         try:
             with self.server.lock:
@@ -288,7 +293,10 @@ class Publisher:
             published.close()
 
     def _step(self, version: Version) -> None:
-        """Count a step if the version or a query has changed. While one query is unknown, no query is exact."""
+        """Count a step if the version or a query has changed.
+
+        While the state of one query is unknown, no version is exact.
+        """
         exact = version.exact and self.state == "complete"
         if version is self._version and exact == self.now.exact and not self._is_patched:
             return
@@ -340,10 +348,9 @@ class Publisher:
                 published.retained.forget(kept)
 
     def _expired(self, now: float) -> list[Published]:
-        """Remove and return idle queries: queries unused for long, and the oldest ones if they are too many or too
-        large.
+        """Remove the idle queries that were unused for too long, and the oldest ones beyond the bounds. Returns them.
 
-        The caller has both locks.
+        The caller has both locks: the live server's lock and `lock`.
         """
         found: list[Published] = []
         for published in self._idle:
@@ -358,7 +365,10 @@ class Publisher:
         return found
 
     def _too_large(self, idle: list[Published]) -> list[Published]:
-        """Return the oldest idle queries, to be closed so that others, without the latest, fit into `idle_bytes`."""
+        """Return the oldest idle queries that have to be closed, so that the rest fits into `idle_bytes`.
+
+        The latest idle query does not count, and is not closed.
+        """
 
         def fits(gone: int) -> bool:
             return _held_bytes(idle[gone:-1]) <= self.limits.idle_bytes
@@ -369,6 +379,6 @@ class Publisher:
 
 
 def _held_bytes(found: Sequence[Published]) -> int:
-    """Estimate the bytes that only these queries hold."""
+    """Estimate the bytes in memory that only these queries hold."""
     rows = sum(each.held_bytes() for each in found)
     return rows + held_alone(each.view for each in found if each.view is not None)

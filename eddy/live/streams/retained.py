@@ -2,7 +2,7 @@
 
     patches after number n  =  the present rows  −  the rows at number n
 
-A number counts steps; in each step all queries move together.
+The numbers count steps. In each step all queries change together.
 
 `summed` makes one patch of several. The former rows of a bucket become places 0, 1, …, and the patches are applied to
 the list of places. The places that remain and the rows that were inserted give the difference. Cost: O(rows of the
@@ -32,7 +32,7 @@ class KeptPatch:
 
 
 class Retained:
-    """The latest patches of one query: all patches after the number `floor`, at most `max_ops` operations."""
+    """The latest patches of one query: all patches of the steps after `floor`, with at most `max_ops` operations."""
 
     def __init__(self, floor: int, buckets: Mapping[str, list[Entry]], max_ops: int) -> None:
         self.floor, self._max_ops, self._ops = floor, max_ops, 0
@@ -65,7 +65,7 @@ class Retained:
         return kept
 
     def forget(self, kept: KeptPatch) -> None:
-        """Drop the oldest patch, which is `kept`."""
+        """Drop the oldest patch. `kept` is this patch."""
         assert self._kept[0] is kept
         self._kept.popleft()
         self._ops -= len(kept.ops)
@@ -81,7 +81,7 @@ class Retained:
 
 
 def _from(kept: deque[KeptPatch], start: int) -> Iterator[KeptPatch]:
-    """Yield the patches from index `start` on. They are found from the end, since most readers miss few patches."""
+    """Yield the patches from index `start` on. The search begins at the end, since most readers miss few patches."""
     missing = len(kept) - start
     yield from reversed([patch for patch, _ in zip(reversed(kept), range(missing), strict=False)])
 
@@ -96,14 +96,17 @@ def with_last(kept: list[KeptPatch], last: KeptPatch) -> list[KeptPatch]:
 
 
 def data_of(kept: list[KeptPatch]) -> bytes:
-    """Return the operations of one patch in place of several, as JSON."""
+    """Return the operations of several patches as those of one patch, in JSON."""
     if len(kept) == 1:
         return kept[0].data
     return encode(summed((patch.ops, patch.sizes) for patch in kept))
 
 
 class _Touched:
-    """A bucket that patches touch: places of former rows, as integers, and inserted rows, as (row, below)."""
+    """A bucket that patches touch.
+
+    Its items are places of former rows, as integers, or inserted rows, as (row, below).
+    """
 
     def __init__(self, size: int) -> None:
         self.size, self.is_dropped = size, False
@@ -115,7 +118,10 @@ class _Touched:
 
 
 def summed(patches: Iterable[tuple[Iterable[Op], Mapping[str, int]]]) -> list[Op]:
-    """Return one patch in place of several. Each patch is given with the sizes of its buckets before it, in rows."""
+    """Return one patch that has the effect of several.
+
+    Each patch comes with the number of rows of its buckets before it.
+    """
     touched: dict[str, _Touched] = {}
     for ops, sizes in patches:
         by_bucket: dict[str, list[Op]] = {}
@@ -149,7 +155,7 @@ def _apply(bucket: _Touched, ops: list[Op]) -> None:
 
 
 def _difference(name: str, bucket: _Touched) -> Iterator[Op]:
-    """Yield the patch of one bucket: remove missing places, insert rows, move places in another order, set rows."""
+    """Yield the patch of one bucket. It removes missing places, inserts rows, moves places and sets rows."""
     if bucket.is_dropped:
         if bucket.size:
             yield Drop(name)

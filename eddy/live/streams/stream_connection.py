@@ -1,7 +1,7 @@
 """One stream of events: its queries, the version of each, and the events that are due.
 
-An event is made when the client has received the earlier events, from the patches that are kept for all clients. So a
-slow client costs no memory, and gets sums of patches.
+An event is made when the client has received the earlier events. It is made from the patches that are kept for all
+clients. So a slow client costs no memory, and gets sums of patches.
 
     open ──▶ snapshot, page by page, the last with the patches since ──▶ whole: moves with the others
 
@@ -59,9 +59,9 @@ of the event since which it is whole.
 
 
 class Connection:
-    """A stream.
+    """One stream of events to a client.
 
-    `wake` is called, from any thread, when events may be due; `query_of` returns the query of an `Asked`.
+    `wake` is called, from any thread, when events may be due. `query_of` returns the query of an `Asked`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Connection:
     # Called by threads that open queries.
 
     def resume(self, last: LastEvent, record: Record, asked: Iterable[Asked]) -> list[Asked]:
-        """Continue queries from the version of the last event. Returns the queries whose rows have to be sent anew."""
+        """Continue queries from the last event's version. Returns those of `asked` whose rows have to be sent anew."""
         found: list[Subscription] = []
         left: list[Asked] = []
         for each in asked:
@@ -139,7 +139,7 @@ class Connection:
         return subscription
 
     def open(self, asked: Asked) -> bool:
-        """Open a query, and queue its rows for sending. A failure becomes an event.
+        """Open a query, and queue its rows for sending. A failure becomes an event for the client.
 
         Returns False if tables are not complete, so that the caller has to try again; otherwise True.
         """
@@ -159,13 +159,16 @@ class Connection:
         return True
 
     def _keep(self, subscription: Subscription) -> bool:
-        """Add a subscription, which `close` then releases; False if the stream is closed. The caller holds the lock."""
+        """Add a subscription, which `close` releases; return False if the stream is closed.
+
+        The caller holds the lock.
+        """
         if not self.is_closed:
             self._subscriptions[subscription.asked.id] = subscription
         return not self.is_closed
 
     def _acquired(self, asked: Asked, first: Asked) -> Published | None:
-        """Return the requested query. If it fails, return None: the error becomes an event of the query `first`.
+        """Return the requested query; None if that fails, and the error becomes an event of the query `first`.
 
         Raises: NotReadyError if tables are not complete, so that the caller has to try again.
         """
@@ -214,9 +217,7 @@ class Connection:
         return True
 
     def _exchange(self, subscription: Subscription, asked: Asked, published: Published) -> None:
-        """Replace a subscription's query.
-
-        The remaining patches of the former query are sent first, then the difference.
+        """Give a subscription another query: the rest of the former one's patches is sent first, then the difference.
 
         The stream does not pass the version of the difference before the difference is sent.
         """
@@ -330,16 +331,14 @@ class Connection:
         return b"".join(found)
 
     def due_s(self) -> float:
-        """Return the seconds after which an event may be due though nobody calls `wake`."""
+        """Return the seconds after which an event may be due although nobody calls `wake`."""
         now = time.monotonic()
         if self._publisher.rests(self.wake, self._said):
             return max(_LOOK_S, self._publisher.limits.heartbeat_s - (now - self._sent_at))
         return max(_LOOK_S, _VERSION_S - (now - self._told_at))
 
     def _news(self, now: float) -> Iterator[bytes]:
-        """Yield the event of a version without changes if it is due: once all rows are sent, when the version is exact
-        again, and at intervals.
-        """
+        """Yield the event of a version without changes, if due: when the version is exact again, and at intervals."""
         said, at = self._said, self._at
         if said is None:
             is_due = len(self.asked) == len(self._subscriptions) and not self._pages
@@ -365,7 +364,7 @@ class Connection:
             yield self._event("error", encode({"query": first.id, "error": told}))
 
     def _patches(self) -> Iterator[bytes]:
-        """Yield the patches of all queries that are whole, up to the latest version; before them their new states."""
+        """Yield the patches of all whole queries up to the latest version; the queries' new states come first."""
         publisher, was = self._publisher, self._at
         with publisher.lock:
             target, state = self._until or publisher.now, publisher.state
@@ -416,7 +415,7 @@ class Connection:
             yield self._event("state", encode({"query": id_, "state": "unknown"}), was)
 
     def _composed(self, found: list[tuple[str, list[KeptPatch]]]) -> Iterator[bytes]:
-        """Yield one event for each version; for more than a few versions, one event with the sum of their patches."""
+        """Yield one event a version, or a single event with the sum of the patches if there are many versions."""
         numbers = sorted({patch.number for _, kept in found for patch in kept})
         with self._publisher.lock:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
@@ -454,7 +453,7 @@ class Connection:
             yield self._event("snapshot", page.more())
 
     def _caught_up(self, pair: tuple[Subscription, SnapshotPages], *, whole: bool = False) -> list[KeptPatch] | None:
-        """Return the patches from queued rows to the stream's version, at which the subscription is from then on.
+        """Return the patches from queued rows to the stream's version, which the subscription then has.
 
         Returns None if the rows must not be sent any more: patches were dropped, or the window was moved meanwhile.
         """

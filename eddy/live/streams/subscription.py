@@ -1,4 +1,4 @@
-"""A query of one stream of events: its version, and its patches that are due."""
+"""A subscription: a query of one stream of events, with its version and its patches that are due."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -24,10 +24,11 @@ class Carrier(Protocol):
 class Subscription:
     """A query of a stream.
 
-    `at` is the number of its rows' version until the query is whole; then it moves with the stream.
+    `at` is the number of the step that the query's rows belong to, until the query is whole. Then the query moves with
+    the stream.
 
-    `first` is the request that opened it, `asked` the request with its present window. `due` are the patches up to `at`
-    that lead from the window that the client has to the window that it asked for.
+    `first` is the request that opened the query, `asked` the request with its present window. `due` are the patches up
+    to `at` that lead from the window that the client has to the window that it asked for.
     """
 
     __slots__ = ("asked", "at", "connection", "due", "first", "is_whole", "published", "since")

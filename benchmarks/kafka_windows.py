@@ -1,4 +1,4 @@
-"""Windows and joins in time on a Kafka broker, exactly once: eddy's worker and Kafka Streams, on the same records.
+"""Windows, joins in time and a processor on a Kafka broker, exactly once: eddy and Kafka Streams, on the same records.
 
 Records are written in one transaction, a millisecond of event time after one another, and become visible at once to an
 application that is up. The programs are those of `systems/in_time.py`.
@@ -75,6 +75,8 @@ class Records:
                 return self._joined()
             case "sessions":
                 return self._sessions()
+            case "processed":
+                return {str(key).encode(): len(places) for key, places in self.times[0].items()}
             case _:
                 return self._windows()
 
@@ -208,6 +210,7 @@ def run(quick: bool) -> Section:
         f"tumbling: a count by key and window of {SIZE}; sessions: by key and session with a gap of {GAP}; final: as "
         'tumbling, each window\'s count once, when it closes (emit="close" and suppress(untilWindowCloses)).',
         f"joined: two streams of half as many records each, {APART} apart at most.",
+        "processed: a count by key in the store of a processor, which forwards it with each record.",
         "eddy: one process, and two of one application; Kafka Streams: one process of two threads, exactly_once_v2, "
         "its record cache and all other settings as by default.",
     ]
@@ -217,8 +220,13 @@ def run(quick: bool) -> Section:
                 _measure(section, broker, Records(program, count, keys), repetitions)
     except MissingError as error:
         section.notes.append(f"not run: {error}")
-    speed = {program: _middle(_pairs(section, program, "seconds")) for program in section.runs}
+    in_windows = [program for program in section.runs if program != "processed"]
+    speed = {program: _middle(_pairs(section, program, "seconds")) for program in in_windows}
     section.targets = [Target("windows on Kafka", 1, "× Kafka Streams' records/s", speed, at_least=True)]
+    if "processed" in section.runs:
+        cpu = {"processed": _middle(_pairs(section, "processed", "cpu_seconds"))}
+        what = "× Kafka Streams' records a processor second"
+        section.targets.append(Target("a processor on Kafka", 0.5, what, cpu, at_least=True))
     return section
 
 

@@ -20,6 +20,11 @@ import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * The programs of benchmarks/systems/in_time.py in Kafka Streams.
@@ -59,6 +64,12 @@ public final class InTime {
                     .to(out, Produced.with(TEXT, NUMBER));
             return builder.build();
         }
+        if (program.equals("processed")) {
+            builder.addStateStore(
+                    Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("counts"), TEXT, NUMBER));
+            stream.processValues(Counting::new, "counts").to(out, Produced.with(TEXT, NUMBER));
+            return builder.build();
+        }
         KGroupedStream<String, String> grouped = stream.groupByKey(Grouped.with(TEXT, TEXT));
         if (program.equals("sessions")) {
             grouped.windowedBy(SessionWindows.ofInactivityGapWithNoGrace(GAP))
@@ -75,5 +86,25 @@ public final class InTime {
         counts.toStream()
                 .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, SIZE.toMillis()), NUMBER));
         return builder.build();
+    }
+
+    /** Counts the records of each key in a store, and forwards the count. */
+    private static final class Counting implements FixedKeyProcessor<String, String, Long> {
+        private FixedKeyProcessorContext<String, Long> context;
+        private KeyValueStore<String, Long> counts;
+
+        @Override
+        public void init(FixedKeyProcessorContext<String, Long> context) {
+            this.context = context;
+            counts = context.getStateStore("counts");
+        }
+
+        @Override
+        public void process(FixedKeyRecord<String, String> record) {
+            Long before = counts.get(record.key());
+            long count = before == null ? 1 : before + 1;
+            counts.put(record.key(), count);
+            context.forward(record.withValue(count));
+        }
     }
 }

@@ -81,7 +81,7 @@ def send(producer: Producer, kind: str, records: range, later: int = 0) -> None:
     producer.begin()
     for place, topic in enumerate(topics):
         own = records[place :: len(topics)]
-        names = [b"k%d" % (number % _KEYS if kind == "as-of" else number) for number in own]
+        names = [b"k%d" % (number // 2 % _KEYS if kind == "as-of" else number) for number in own]
         producer.send(topic, 0, names, names, [_DAY_MS + step_ms * (number + later) for number in own])
     producer.commit({}, None)
 

@@ -1,4 +1,4 @@
-"""The join of a stream with the values that another stream had at the time of each record.
+"""Describes the join of a stream with the values that another stream had at the time of each record.
 
     left at t          is joined with the last right record of its key at u ≤ t
     left late          its source partition's time is more than history after t

@@ -136,7 +136,10 @@ class TopologyTestDriver:
         self.worker.run_until_idle()
 
     def restart(self, *, lose_state: bool = False) -> None:
-        """Stop the worker and start another in its place. `lose_state` deletes its stores: changelogs restore them."""
+        """Stop the worker and start another in its place.
+
+        With `lose_state` its stores are deleted, and changelogs restore them.
+        """
         self._check_open("restart")
         check_flag("driver: restart", lose_state=lose_state)
         self.worker.close()
@@ -206,7 +209,7 @@ class _KeptStore(MemoryStore):
     """A store whose rows survive a restart."""
 
     def close(self) -> None:
-        """Keep the rows, because the driver closes a worker in order to start another one with this store."""
+        """Do nothing, because the driver closes a worker in order to start another one with this store."""
 
 
 class InputTopic(Generic[K, V]):
@@ -307,7 +310,7 @@ class OutputTopic(Generic[K, V]):
         self._key, self._value = serdes.get(topic, (Native, Native))
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> "OutputTopic[Any, Any]":
-        """Return the same topic, read by these serdes from now on; None keeps the current serde."""
+        """Return the same topic, which is read by these serdes from now on. None keeps the current serde."""
         check_serdes(self._where, key=key, value=value)
         self._key = self._key if key is None else key.in_topic(self._topic, "key")
         self._value = self._value if value is None else value.in_topic(self._topic, "value")
@@ -352,7 +355,10 @@ class OutputTopic(Generic[K, V]):
         return {key: value for key, value in latest.items() if value is not None}
 
     def _decode(self, serde: Serde[Any], data: bytes | None, what: str) -> Any:
-        """Decode bytes by a serde. Bytes of a plain encoding have no type: decode them as text if printable."""
+        """Decode bytes by a serde.
+
+        If the serde is `Plain`, the bytes have no type: they become text if they are printable.
+        """
         if data is None or serde is not Plain:
             try:
                 return None if data is None else serde.decode(data)
@@ -369,7 +375,7 @@ class OutputTopic(Generic[K, V]):
 
 
 def _encode(serde: Serde[Any], value: Any, where: str, what: str) -> bytes | None:
-    """Encode; None is returned as it is. Raises: DataError naming a value that does not fit the serde."""
+    """Encode a value by a serde; None stays None. Raises: DataError naming a value that does not fit the serde."""
     if value is None:
         return None
     try:

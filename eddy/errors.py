@@ -144,7 +144,7 @@ class NoTopicMatchesError(ConfigurationError):
 
 
 class FencedError(ConnectorError):
-    """Another member has taken over; nothing of this transaction was or will be committed."""
+    """Another member has taken over this member's name or partitions: nothing of this transaction was committed."""
 
     code = "CONNECTOR_FENCED"
 
@@ -156,7 +156,7 @@ class SlotTakenError(FencedError):
 
 
 class IndeterminateCommitError(ConnectorError):
-    """A commit may or may not have happened: only the committed positions in the log show it."""
+    """It is not known whether a commit has happened: only the committed positions in the log show it."""
 
     code = "CONNECTOR_COMMIT_UNKNOWN"
 

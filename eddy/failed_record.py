@@ -16,7 +16,9 @@ LONGEST_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The decision to process a record again after `after` seconds, from 0 to 60. `"retry"` is `Retry(after=0.5)`.
+    """The decision to process a record again after `after` seconds, from 0 to 60.
+
+    The answer `"retry"` is `Retry(after=0.5)`.
 
     Raises: TopologyError for any other number.
     """

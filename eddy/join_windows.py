@@ -1,4 +1,4 @@
-"""The windows of joins of two streams.
+"""Describes which records of two streams a join in time joins.
 
     left at t, right at u     are joined if t - before ≤ u ≤ t + after
     left late                 its source partition's time is more than max(after, 0) + grace after t
@@ -27,7 +27,7 @@ _LATEST_MS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class JoinSide:
-    """How one side of a join keeps its records. Each is kept under its key and timestamp, as a window of one moment.
+    """How one side of a join stores its records: each under its key and timestamp, as a window of one moment.
 
     A record at t is joined with records of the other side from t - `earlier_ms` to t + `later_ms`. The record is late
     if its source partition has reached the event time t + `lag_ms`.
@@ -39,7 +39,7 @@ class JoinSide:
 
     @cached_property
     def lag_ms(self) -> int:
-        """The event time between a record's timestamp and the moment at which records with this timestamp are late."""
+        """The milliseconds of event time from a record's timestamp until records with this timestamp are late."""
         return max(self.later_ms, 0) + self.grace_ms + 1
 
     def others(self, time_ms: int) -> Span:
@@ -47,7 +47,7 @@ class JoinSide:
         return max(0, time_ms - self.earlier_ms), min(time_ms + self.later_ms, _LATEST_MS)
 
     def due_at(self, time_ms: int) -> int:
-        """Return the other side's frontier at which no new record can match a record at `time_ms` any more."""
+        """Return the frontier of the other side from which on no new record there can match a record at `time_ms`."""
         return min(max(0, time_ms + self.later_ms), _LATEST_MS)
 
     def all_due_at(self, times_ms: Sequence[int]) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""JSON for clients. Values may be of any depth, and numbers that JSON cannot represent become text.
+"""Writes JSON for clients. Values may be of any depth, and numbers that JSON cannot represent become text.
 
     inf, -inf, nan    "Infinity", "-Infinity", "NaN", which `float` and JavaScript's `Number` read
 
@@ -77,7 +77,10 @@ def _builtin(value: Any) -> Any:
 
 
 def written(value: Any) -> bytes:
-    """Encode a value as `encode` does, but with a list for a stack. The value to write next is at the list's end."""
+    """Encode a value as `encode` does, without recursion, so that a value of any depth can be written.
+
+    A list serves as the stack: the value to write next is at its end.
+    """
     out = bytearray()
     todo = [value]
     while todo:

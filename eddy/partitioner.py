@@ -1,4 +1,4 @@
-"""The partition of a key: Kafka's murmur2, so that eddy agrees with Java's producers.
+"""Computes the partition of a key by Kafka's murmur2, so that eddy agrees with Java's producers.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2 and BuiltInPartitioner: partition =
 toPositive(murmur2(key)) mod partitions. The function is written in Python, so that any installation has it. Where

@@ -1,4 +1,4 @@
-"""The check that msgspec can read values of a type, and of all types inside it, from JSON and MessagePack.
+"""Checks that msgspec can read values of a type, and of all types inside it, from JSON and MessagePack.
 
 msgspec makes a decoder for any class, but a decoder for a class that it does not know fails on each value.
 """

@@ -1,4 +1,4 @@
-"""The order of rows from one record, after an exchange that may have separated them: by a hash of their bytes."""
+"""Hashes rows. By their hashes, rows made from one record are sorted after an exchange that may have separated them."""
 
 from hashlib import blake2b
 from typing import Any

@@ -1,4 +1,4 @@
-"""Serdes: the conversion of keys and values to bytes and back.
+"""Serdes convert keys and values to bytes and back.
 
 Numbers are big-endian, as in Java. `Native` is the default for rows without a serde: None, bool, int, float, str, bytes
 and tuples of these, as MessagePack; never pickle.
@@ -46,9 +46,9 @@ _Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Serde(Generic[T]):
-    """A pair of functions between `T` and bytes, under a name that the stored state remembers.
+    """A pair of functions between values of type `T` and bytes. Stored states remember its name.
 
-    `hashable` is False if decoded values cannot be keys of a dict, so that a row of a relation cannot have them.
+    `hashable` is False if decoded values cannot be keys of a dict; then a row of a relation cannot have them.
     `identify` is set if values that are equal in Python may be encoded to different bytes. `type` is the type of
     decoded values, if known. `tail` is the number of bytes at the end of an encoded key that do not decide its
     partition: a windowed key ends with its window.
@@ -90,20 +90,26 @@ class Serde(Generic[T]):
         return self if self.topic_form is None else self.topic_form(topic, part)
 
     def with_ids(self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None) -> Sequence[bytes | None]:
-        """Put schema ids in front of a column's data: each id that a record has in a header goes before its data."""
+        """Return a column's data, with the schema id that a record has in a header before the record's data."""
         if not self.id_header or headers is None:
             return data
         ids = [next((found for name, found in pairs if name == self.id_header), b"") for pairs in headers]
         return [item if item is None else found + item for found, item in zip(ids, data, strict=True)]
 
     def without_ids(self, headers: _Headers) -> _Headers:
-        """Return a record's headers without a schema id of another writer: data that this serde encodes has its own."""
+        """Return a record's headers without a schema id, for data that this serde has encoded.
+
+        Such an id came with a record that another writer has encoded. Data that this serde encodes has its own id.
+        """
         return tuple(pair for pair in headers if pair[0] != self.id_header) if self.id_header else headers
 
     def ids_apart(
         self, data: Sequence[bytes | None], headers: Sequence[_Headers] | None
     ) -> tuple[Sequence[bytes | None], Sequence[_Headers] | None]:
-        """Return a column of encoded data and its records' headers as they are written: ids may move to headers."""
+        """Return a column of encoded data, and the headers of its records, as they are to be written to a topic.
+
+        A serde may move schema ids from the data to the headers.
+        """
         end_of, name = self.id_end, self.id_header
         if end_of is None:
             return data, headers
@@ -114,7 +120,7 @@ class Serde(Generic[T]):
         return rest, [(*pairs, *own) for pairs, own in zip(before, ids, strict=True)]
 
     def identify_many(self, values: Sequence[T]) -> list[bytes]:
-        """Return canonical bytes of each value. Equal values, such as 1, 1.0 and True, have equal bytes."""
+        """Return for each value the bytes that all equal values share: 1, 1.0 and True have the same bytes."""
         return list(map(self.identify or self.encode, values))
 
     def encode_many(self, values: Sequence[T]) -> list[bytes]:
@@ -346,7 +352,7 @@ def refusal(serde: Serde[Any], value: Any) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the text of a serde's exception. Messages of Python's encoders in C are reworded to name the types.
+    """Return the text of a serde's exception. Messages of Python's C encoders are rewritten to name the types.
 
     >>> try:
     ...     String.encode(7)

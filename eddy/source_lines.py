@@ -1,4 +1,4 @@
-"""Where in the author's files a function is written, and where an exception was raised.
+"""Finds the line of the author's files at which a function is written, or at which an exception was raised.
 
 A file is the author's unless it belongs to this package, to the standard library or to an installed package.
 """

@@ -56,7 +56,7 @@ _key_of, _start_of, _end_of = itemgetter(0), itemgetter(1), itemgetter(2)
 class Windowed(NamedTuple, Generic[K]):
     """A key with its window, from `start_ms` to `end_ms`. `end_ms` is the first moment after the window.
 
-    Of a session, they are the first and last record's timestamps; of a sliding window, its first and last moment.
+    Of a session, these are the first and last record's timestamps; of a sliding window, its first and last moment.
     """
 
     key: K
@@ -75,7 +75,7 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 class Windows(Protocol):
-    """How moments are divided into windows.
+    """The interface of windows: how moments are divided into windows.
 
     A record of a window is late at the event time `end + lag_ms`: the window is over. The window closes, and gets no
     more records, at `closes_at(end) + lag_ms`.
@@ -89,7 +89,7 @@ class Windows(Protocol):
         """Return the windows that contain `time_ms`, by rising start."""
 
     def closes_at(self, end_ms: int) -> int:
-        """Return the end to which `lag_ms` is added for the event time at which a window has all its records."""
+        """Return the moment to which `lag_ms` is added for the event time at which a window has all its records."""
 
     def final_ms(self, end_ms: int) -> int:
         """Return the last moment of the window that ends at `end_ms`."""

@@ -21,7 +21,7 @@ from eddy.state.ordered_arrangement import OrderedArrangement
 __all__ = ["ChainedReduce", "order_by_place"]
 
 _Stretch = tuple[Any, int, int]
-"""A key, and the first and the last place of a chain of its values, where values before and after a delta count."""
+"""A key, and the first and the last place of a chain of its values, before and after a delta taken together."""
 
 
 def order_by_place(chains: Chains, serde: Serde[Any]) -> Callable[[Any], tuple[float, bytes]]:

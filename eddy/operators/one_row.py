@@ -22,7 +22,7 @@ from eddy.state.table_state import Table
 __all__ = ["OneRow", "Refusal", "one_row", "refusing"]
 
 Refusal = Callable[[Any, Mapping[Any, int]], Exception]
-"""Makes the error for a key with several rows, from the key and its values with their weights."""
+"""A function of a key and its values with weights. It returns the error for a key with several rows."""
 
 
 def one_row(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:

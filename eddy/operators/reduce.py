@@ -13,7 +13,7 @@ from eddy.state.arrangement import Arrangement, Bag
 __all__ = ["Function", "Reduce", "adding_up", "counting", "folding", "making"]
 
 Function = Callable[[Any, Mapping[Any, int]], dict[Any, int]]
-"""Takes a key and its values with their weights; returns a new dict of values with weights. Never called with none."""
+"""A function of a key and its values with weights, at least one. It returns a new dict of values with weights."""
 
 
 class Reduce(Keyed):

@@ -1,4 +1,4 @@
-"""The latest records of topics, read backwards: dead letters, and the record from which a source table's row is made.
+"""Finds the latest records of topics by reading backwards: dead letters, and the record that made a source table's row.
 
 A call reads a topic backwards, from its end or from an offset that an earlier call returned, for half a second at most.
 It returns the offset with which the next call continues. Only committed records count.
@@ -60,9 +60,9 @@ class LetterPage(msgspec.Struct):
 class FoundRecord(msgspec.Struct):
     """The latest decodable record of a key; `record` is None if it is not found yet.
 
-    `searched` records were read for it. `before` has, by partition, the offsets with which the next call continues; it
-    is None if the search is over. `agrees` says whether the record has the row's value; if not, the application has
-    rejected the record.
+    The search has read `searched` records. `before` has, by partition, the offsets with which the next call continues;
+    it is None if the search is over. `agrees` says whether the record has the row's value. If it has not, the
+    application has rejected the record.
     """
 
     record: ShownRecord | None
@@ -110,7 +110,7 @@ def record_of_row(
     before: Mapping[int, int],
     snapshot: TablesSnapshot | None = None,
 ) -> FoundRecord:
-    """Find the record of a source table's row: the latest record with its key, at the shown version or a snapshot's.
+    """Return the record of a source table's row: the latest record with its key, as of the shown version or a snapshot.
 
     `before` has, by partition, the offsets down to which an earlier call has read.
     Raises: QueryError if the table has no topic of its own; ConnectorError.
@@ -159,9 +159,11 @@ def _search(
     begins: Mapping[TopicPartition, int],
     is_wanted: Callable[[_Row], bool],
 ) -> tuple[tuple[TopicPartition, _Row] | None, int]:
-    """Read backwards from `positions`, which this changes, until a wanted record is found or the time is over.
+    """Read backwards from `positions` until a wanted record is found or the time is over.
 
-    All records of a key are in one partition, so the last one there is its latest one.
+    Returns two values: the partition and the record, or None, and the number of records read. `positions` has then the
+    offsets down to which each partition was read. All records of a key are in one partition, so the last one there is
+    its latest one.
     """
     end_s, searched, looks = time.monotonic() + LOOK_S, 0, 0
     while any(position > begins[tp] for tp, position in positions.items()):

@@ -1,4 +1,4 @@
-"""The workers on threads of this program. Open tables ask it whether any worker still runs.
+"""Knows the workers on threads of this program. Open tables ask it whether any worker still runs.
 
 If a worker ends with an error and no other worker of its application runs in this program, no new versions follow, on a
 log whose members are all in one process. So reads and waits of the tables raise the error, until another worker is
@@ -20,7 +20,7 @@ Place = tuple[str, object]
 
 
 def place_of(application: str, log: Log) -> Place:
-    """Return a key for an application on a log. All clients of the same log give the same key."""
+    """Return a value that identifies an application on a log. All clients of the same log give the same value."""
     path = getattr(log, "path", None)
     return application, getattr(log, "where", log) if path is None else Path(path).resolve()
 
@@ -56,16 +56,16 @@ class OwnWorkers:
             self._forget_idle(place)
 
     def told(self, place: Place) -> None:
-        """Note that the program has been told a worker's error; its tables may then be read again, as they are."""
+        """Note that the program has got a worker's error. Its tables can then be read again, as they are."""
         with self._lock:
             if (known := self._known.get(place)) is not None:
                 self._set(known, None)
                 self._forget_idle(place)
 
     def watch(self, place: Place, watcher: Callable[[BaseException | None], None]) -> Callable[[], None]:
-        """Call `watcher` now and at each change with the error that ended the last worker of `place`, or else None.
+        """Call `watcher` now, and at each change, with the error that ended the last worker of `place`.
 
-        Returns a function that stops these calls.
+        `watcher` gets None if there is no such error. Returns a function that stops these calls.
         """
         with self._lock:
             known = self._known.setdefault(place, _Known())

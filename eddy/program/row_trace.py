@@ -43,14 +43,14 @@ _MAX_VALUES = 20
 class RowTrace(msgspec.Struct):
     """The rows of a step with one key, and the rows from which they are made.
 
-    `why_not`: if there are no rows, the steps that dropped the rows that could have made one.
-    `held`: the recursions that hold keys, each with the cycle that is the reason.
-    `agrees`: whether the row that is served at this version equals the computed row. None if no row is served, if the
-    version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
-    `notes`: facts that a reader of the rows needs: an open window, a closed window that the table has removed, records
-    that were deleted, records on which a step fails, and results that the order of arrival decides.
-    `moved`: the changes since an earlier version, if they were asked for.
-    `kept_since`: the earliest version that can be asked for.
+    - `why_not`: if there are no rows, the steps that dropped the rows that could have made one.
+    - `held`: the recursions that hold keys, each with the cycle that is the reason.
+    - `agrees`: whether the row that is served at this version equals the computed row. None if no row is served, if the
+      version is not exact, so that tables may be of different moments, or if a note says that rows may differ.
+    - `notes`: facts that a reader of the rows needs: an open window, a closed window that the table has removed,
+      records that were deleted, records on which a step fails, and results that the order of arrival decides.
+    - `moved`: the changes since an earlier version, if they were asked for.
+    - `kept_since`: the earliest version that can be asked for.
     """
 
     application: str
@@ -70,7 +70,7 @@ class RowTrace(msgspec.Struct):
 
 
 class _Computed(NamedTuple):
-    """A step's rows, computed at a version."""
+    """The rows of a step, computed from the tables of one version."""
 
     name: str
     version: str
@@ -85,9 +85,11 @@ class _Computed(NamedTuple):
 
 
 class Traces:
-    """Traces of the rows of a plan. The computation of the last step is kept until `forget` or until another step or
-    version is traced, and so is the computation at the version since which changes were asked for. So a reader can open
-    the parts of a sum without a new computation.
+    """Traces the rows of a plan.
+
+    The computation of the last step is kept until `forget`, or until another step or version is traced. The computation
+    at the version since which changes were asked for is kept as well. So a reader can open the parts of a sum without a
+    new computation.
 
     Args:
         limit: the approximate number of rows in a trace; rows nearer to the result are preferred.
@@ -146,7 +148,10 @@ class Traces:
         return made
 
     def _computed(self, use: str, tables: Tables, snapshot: TablesSnapshot, node: Node, name: str) -> _Computed:
-        """Return the step's rows at a version, computed or kept from the last call with the same `use`."""
+        """Return a step's rows at a version.
+
+        They are computed, unless the last call with the same `use` has computed them.
+        """
         known, version = self._kept.get(use), snapshot.version.token
         if known is not None and (known.name, known.version) == (name, version):
             return known
@@ -232,7 +237,7 @@ def _is_removed(evaluation: Evaluation, node: Node, row: Row) -> bool:
 
 
 def _note(evaluation: Evaluation, node: Node, row: Row) -> str:
-    """Return a text on the state of a row's window; empty if the row has no window."""
+    """Return a text about the window of a row, such as that it is open; empty if the row has no window."""
     closing = node.closing(row) if node.closes else None
     if closing is None:
         return ""

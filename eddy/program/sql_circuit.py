@@ -26,7 +26,10 @@ _ROWS = "rows"
 def rows_of_circuit(
     text: StatementText, statement: Statement, tables: Mapping[str, AnswerTable]
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a bound statement. Raises: TopologyError; DataError for a row, or a limit that is too low."""
+    """Return the rows of a statement whose names are resolved.
+
+    Raises: TopologyError; DataError for a row, or a limit that is too low.
+    """
     topology = Topology("query")
     topics = {name: f"table-{index}" for index, name in enumerate(tables)}
     relations = {}

@@ -17,7 +17,9 @@ __all__ = ["run"]
 
 
 def run(text: StatementText, tables: Mapping[str, AnswerTable]) -> Answer:
-    """Return the answer to a statement; for EXPLAIN and a statement its plan, one row a line.
+    """Return the answer to a statement.
+
+    For EXPLAIN with a statement, the answer is the statement's plan, one row a line.
 
     Raises: TopologyError; DataError for a row, or a limit that is too low.
     """
@@ -49,7 +51,10 @@ def _rows(text: StatementText, statement: Statement, tables: Mapping[str, Answer
 
 
 def _rows_at_once(statement: Statement, tables: Mapping[str, AnswerTable]) -> list[tuple[Any, ...]] | None:
-    """Return the rows, or None if a recursion may not end or a row fails; the circuit then raises the right error."""
+    """Return the rows of a statement; None if a recursion may not end or a row fails.
+
+    Then the caller uses the circuit, which raises the right error.
+    """
     try:
         return BatchCompiler({name: t.rows for name, t in tables.items()}).answer(statement.node)
     except (EddyError, RecursionError, UndecidedError):

@@ -3,9 +3,10 @@
     caller ─ pickled Question ─▶ stdin;  stdout ─ a line when it has begun, JSON of the answer, or the error ─▶ caller
 
 A query can take any time and memory, as for a join of each row with each, or a recursion. Python cannot end a thread,
-so each query has a process. It may take two gigabytes, and is ended when its time is over. A process is started before
-its query is known, since it takes a second to import the engine. It ends by itself if it gets no question for five
-minutes, if its caller has ended, and some seconds after its time if the caller has not ended it by then.
+so each query has a process. The process may take two gigabytes of memory, and is ended when its time is over. It is
+started before its query is known, because the import of the engine takes a second. A process ends by itself if it gets
+no question for five minutes, or if its caller has ended. It also ends by itself some seconds after its time, if the
+caller has not ended it by then.
 """
 
 import os
@@ -56,7 +57,7 @@ class SqlProcesses:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Start the process of the next question, if none is waiting for it."""
+        """Start the process for the next question, unless one is waiting already."""
         with self._lock:
             if not self._is_closed and (self._ahead is None or self._ahead.poll() is not None):
                 self._end()
@@ -104,7 +105,7 @@ class SqlProcesses:
         return process.returncode, found
 
     def close(self) -> None:
-        """End the process that waits for a question. No question may follow."""
+        """End the process that waits for a question. No question may be asked afterwards."""
         with self._lock:
             self._is_closed = True
             self._end()

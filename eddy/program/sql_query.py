@@ -63,12 +63,12 @@ def _table(name: str, columns: Columns, rows: list[Sequence[Any]]) -> AnswerTabl
 
 
 def _is_row(value: Any) -> bool:
-    """Return whether a value has elements at numbered positions, as an array has."""
+    """Return whether a value has elements at numbered positions, as a list or an array has."""
     return hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
 def _inferred(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[NamedColumn]:
-    """Return the columns with the types of their values; a column whose values are all null is text."""
+    """Return the columns, with types taken from their values. A column whose values are all null is text."""
     found = []
     for i, column in enumerate(columns):
         kinds = list(dict.fromkeys(type(row[i]) for row in rows if i < len(row) and row[i] is not None))

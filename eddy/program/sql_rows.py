@@ -34,9 +34,10 @@ def _plain(value: Any) -> Any:
 def named_rows(
     found: Sequence[tuple[str, dict[str, Any]]], declared: Sequence[NamedColumn] | None, first: Sequence[str]
 ) -> AnswerTable:
-    """Make a table from rows, each given with its place for messages. Values without a SQL type become JSON text.
+    """Make a table from rows. Each row is given with a text that says where it is, for messages.
 
-    `first` names the columns that are first; `declared` are the columns, if they are known. Raises: DataError.
+    Values without a SQL type become JSON text. `first` names the columns that are first; `declared` are the columns, if
+    they are known. Raises: DataError.
     """
     names = list(dict.fromkeys([*first, *(name for _, row in found for name in row)]))
     columns = (

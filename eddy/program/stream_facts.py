@@ -1,4 +1,4 @@
-"""The records of a stream's topic up to the inputs of a version, as facts, read again for a trace.
+"""Reads the records of a stream's topic again for a trace, as facts, up to the inputs of a version.
 
 Records that do not decode or have no event time are left out, as a worker leaves them out. So are records that a worker
 has noted as rejected, for instance because their timestamp is too far ahead.
@@ -43,7 +43,7 @@ def facts_of_source(
 
 
 def deleted_records(log: Log, source: Source, partitions: int) -> str:
-    """Return a message that says which of a source's records its topic has deleted; empty if it has all."""
+    """Return a message about the records of a source that its topic has deleted; empty if it has all records."""
     begins = log.begin_offsets([TopicPartition(source.topic, partition) for partition in range(partitions)])
     gone = [f"partition {place.partition} begins at offset {begin:,}" for place, begin in begins.items() if begin > 0]
     return f"topic '{source.topic}' has its earlier records no more: {', '.join(gone)}" if gone else ""

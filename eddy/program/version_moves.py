@@ -1,4 +1,4 @@
-"""The changes of a row since an earlier version: its values, the parts of its sums, and their records."""
+"""Finds the changes of a row since an earlier version: its values, the parts of its sums, and their records."""
 
 import json
 import time
@@ -50,7 +50,7 @@ class Moves(msgspec.Struct, omit_defaults=True):
 
 
 def kept_since(past: PastVersion | None) -> KeptSince | None:
-    """Return a version for display, or None for None."""
+    """Return the earliest version that is kept, in the form that is shown; None if `past` is None."""
     return None if past is None else KeptSince(past.version.token, past.shown_ms)
 
 
@@ -83,7 +83,10 @@ def _all_rows(moves: Moves) -> Iterator[MovedRow]:
 
 
 def _record(plan: Plan, tables: Tables, since: Version, snapshot: TablesSnapshot, row: MovedRow) -> str:
-    """Describe the last record of a source table's row between two versions; empty if it is compacted or not found."""
+    """Return a text about the last record of a source table's row between two versions.
+
+    The text is empty if the record is compacted or not found.
+    """
     served = tables.catalog.tables.get(row.step)
     if served is None or served.kind != "source":
         return ""

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 RESERVED = b"\xff\xff"
-"""Keys from here on belong to the store: no write may use them, no scan yields them."""
+"""The keys from this key on belong to the store itself: no write may use them, and no scan yields them."""
 
 _PREFIX = b"\xffoffset\x00"
 _MARK = b"\xffmark\x00"

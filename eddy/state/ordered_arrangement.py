@@ -34,7 +34,8 @@ class OrderedArrangement(Arrangement[K, V], Generic[K, V]):
 
         Cost: a call of `position` for each row, and O(log n) if its key has n values. Equal values, such as 5 and 5.0,
         may have different positions. If a removed value is not at the position of the inserted value, the order of the
-        key is made anew. Raises: any exception of `position`, before anything is changed.
+        key is made anew.
+        Raises: any exception of `position`, before anything is changed.
         """
         positions = {row: self._position(row[1]) for row in delta if row[1] is not None}
         olds = super().shift(delta)

@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 _UNCHANGEABLE = frozenset({str, bytes, int, float, bool})
 _EXACT: tuple[Serde[Any], ...] = (String, Bytes, Int64, Float64)
-"""Serdes that change no value of their type: encoded and decoded, it is the same."""
+"""Serdes that change no value of their type: a value that is encoded and decoded is the same."""
 _ROWS_A_SCAN = 1_000
 _UNCHANGED = object()
 
@@ -39,7 +39,7 @@ class _Encoded(NamedTuple):
 
 
 _Before = tuple[Any, Any, Any]
-"""The way back from one change: the key, and its cell and its bytes in `_news` before the change."""
+"""What undoes one change: the key, and the key's cell and its bytes in `_news` before the change."""
 
 
 class MapPartition(Cache[K, Any], Generic[K, V]):

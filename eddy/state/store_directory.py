@@ -17,7 +17,7 @@ from eddy.state.store_errors import foreign_files
 __all__ = ["CONFIG", "is_new", "lock", "remove_store"]
 
 CONFIG = "rocksdict-config.json"
-"""The file that tells that eddy made a directory. rocksdict writes it first; it says that keys and values are bytes."""
+"""The file that shows that eddy made a directory. rocksdict writes it first; it says that keys and values are bytes."""
 
 
 def lock(path: Path) -> DirectoryLock:

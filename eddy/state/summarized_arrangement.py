@@ -40,8 +40,8 @@ class SummarizedArrangement(OrderedArrangement[K, bytes], Generic[K, S]):
     def summary(self, key: K, part: Part = None) -> S:
         """Return the summary of a part of a key's values.
 
-        A caller that changes rows of the part has to update the summary in the same epoch. Cost: constant if the
-        summary is in memory, else the cost of making it.
+        A caller that changes rows of the part has to update the summary in the same epoch.
+        Cost: constant if the summary is in memory, else the cost of making it.
         """
         self._lent.add(key)
         parts = self._summaries.setdefault(key, {})

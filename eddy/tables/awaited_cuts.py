@@ -1,4 +1,4 @@
-"""Cuts that were read from the topic of cuts, and that wait for their records to be read."""
+"""Keeps the cuts that were read from the topic of cuts until the records up to them were read."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -12,10 +12,10 @@ _MOST = 10_000
 
 
 class AwaitedCuts:
-    """Cuts in their order, each with the time at which it was read.
+    """The cuts that wait, in their order, each with the time at which it was read.
 
-    `partitions` are the tables' partitions; `sources` the topics whose offsets are among a cut's inputs. A cut counts
-    if it is not before `floor`, the ends of the log when the reader last caught up.
+    `partitions` are the tables' partitions; `sources` are the topics whose offsets are among a cut's inputs. A cut
+    counts if it is not before `floor`. These are the ends of the log when the reader last caught up.
     """
 
     def __init__(self, partitions: Iterable[TopicPartition], sources: Set[str], clock: Callable[[], float]) -> None:
@@ -26,12 +26,12 @@ class AwaitedCuts:
         """The time of the latest cut."""
 
     def add(self, cuts: Iterable[Cut]) -> None:
-        """Take in cuts that were read now."""
+        """Add cuts that were read now."""
         self.read_at = self._clock()
         self._cuts += [(self.read_at, cut) for cut in cuts]
 
     def renew(self) -> None:
-        """Let all cuts count as read now."""
+        """Set the time at which each cut was read to the present time."""
         self._cuts = deque(((self._clock(), cut) for _, cut in self._cuts), maxlen=_MOST)
 
     def latest(
@@ -39,7 +39,8 @@ class AwaitedCuts:
     ) -> tuple[float, Cut] | None:
         """Remove the cuts whose records were all read, and the cuts that do not count.
 
-        Returns the latest cut whose records were all read, with the time at which it was read; None if there is none.
+        Returns the latest cut whose records were all read, with the time at which this cut was read; None if there is
+        none.
         """
         found = None
         self._drop(positions)
@@ -52,11 +53,11 @@ class AwaitedCuts:
         return found
 
     def ahead(self, last: bool) -> dict[TopicPartition, int] | None:
-        """Return the offsets of the next cut or, with `last`, of the last cut; None if no cut waits."""
+        """Return the offsets of the next cut that waits or, with `last`, of the last one; None if no cut waits."""
         return self.offsets_of(self._cuts[-1 if last else 0][1]) if self._cuts else None
 
     def offsets_of(self, cut: Cut) -> dict[TopicPartition, int] | None:
-        """Return a cut's offsets in the tables' partitions; None if the cut belongs to another plan."""
+        """Return the offsets that a cut has for the tables' partitions; None if the cut belongs to another plan."""
         found = {}
         for tp in self._partitions:
             offsets = (cut.inputs if tp.topic in self._sources else cut.outputs).get(tp.topic, [])

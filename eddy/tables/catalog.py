@@ -58,7 +58,10 @@ class ServedTable:
         return [TopicPartition(self.topic, p) for p in range(self.partitions)]
 
     def identity(self, incarnation: str) -> str:
-        """Return the properties on which stored rows depend; rows stored with another identity cannot be used."""
+        """Return a text of the properties on which stored rows depend.
+
+        Rows stored with another identity cannot be used.
+        """
         own = f" incarnation={incarnation}" if self.internal else ""
         return f"{_LAYOUT} {self.topic} {self.partitions} key={self.key.name} value={self.value.name}{own}"
 
@@ -170,7 +173,11 @@ def _add_outputs(
 
 
 def readable_serdes(sink: Sink, key: Serde[Any], value: Serde[Any]) -> tuple[Serde[Any], Serde[Any]]:
-    """Return the serdes that read a sink's topic; for values of `Plain`, the step's serde if it writes as `Plain`."""
+    """Return the serdes of keys and of values that read a sink's topic.
+
+    Values that the sink writes as `Plain` are read by the serde of its input step, if this serde writes as `Plain`
+    does.
+    """
     (step,) = sink.inputs
     if value is Plain and step.value in _TELLS_PLAIN:
         assert step.value is not None

@@ -1,4 +1,4 @@
-"""Turns records of a table's topic into rows of the store: keys become bytes in their order, values are unchanged.
+"""Turns records of a table's topic into rows of the store: keys become bytes that sort as keys; values are unchanged.
 
 A row of table T is stored under  T 00 ordered-key . The records that the worker rejected are ignored here, too: records
 that do not decode, records without a key, and records in the application's notes.
@@ -32,7 +32,10 @@ class Intake:
         self._encode = encoder_of(table.key, table.topic_key)
 
     def rows(self, records: Records, noted: Collection[int] = ()) -> dict[bytes, bytes | None]:
-        """Return the last value of each key in the records, None for a deletion. The offsets `noted` are ignored."""
+        """Return the last value of each key in the records, None for a deletion.
+
+        Records at the offsets `noted` are ignored.
+        """
         keys: Sequence[bytes | None] = records.keys
         values: Sequence[bytes | None] = records.values
         if not self.table.internal:

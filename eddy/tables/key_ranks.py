@@ -1,4 +1,4 @@
-"""The ranks of a table's keys: the number of keys before a key, and the key that has a rank.
+"""Finds the rank of a table's key, which is the number of keys before it, and the key that has a rank.
 
 The ordered keys are divided into *runs*, of which only the first key and the number of keys are in memory:
 
@@ -60,8 +60,9 @@ class KeyRanks:
         self._end = self._stop if len(keys) < RUN else keys[-1] + b"\x00"
 
     def take(self, added: list[bytes], removed: list[bytes]) -> None:
-        """Count keys that were added to the store or removed from it. Cost: a search for each key; a run that has
-        become long is read and split.
+        """Count keys that were added to the store or removed from it.
+
+        Cost: a search for each key; a run that has become long is read and split.
         """
         changed = set()
         for keys, step in ((added, 1), (removed, -1)):
@@ -78,7 +79,7 @@ class KeyRanks:
             self._join()
 
     def rank(self, key: bytes) -> int:
-        """Return the number of keys before `key`, which is covered."""
+        """Return the number of keys before `key`. Its rank must be known, see `covers`."""
         at = bisect_right(self._firsts, key) - 1
         return sum(self._counts[:at]) + len(self._keys(self._firsts[at], key, self._counts[at]))
 
@@ -99,7 +100,7 @@ class KeyRanks:
         self._counts[at : at + 1] = map(len, runs)
 
     def _join(self) -> None:
-        """Join neighbours with few keys."""
+        """Join neighbouring runs that have few keys."""
         firsts, counts = self._firsts[:1], self._counts[:1]
         for first, count in zip(self._firsts[1:], self._counts[1:], strict=True):
             if counts[-1] + count < RUN // 2:

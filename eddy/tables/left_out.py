@@ -1,4 +1,4 @@
-"""Reads from an application's metadata which records it has rejected, and which parts it holds."""
+"""Reads from an application's metadata which records it has rejected, and which of its results it holds."""
 
 from collections.abc import Mapping, Set
 
@@ -10,10 +10,10 @@ __all__ = ["LeftOut"]
 
 
 class LeftOut:
-    """The notes of rejected records in an application's metadata topic. `unwritten` is a row with the notes, for the
-    store's next batch; None if the store has the notes.
+    """The notes of rejected records in an application's metadata topic.
 
-    `held` has the messages about parts without a finite answer, by recursion and partition.
+    `unwritten` is a row with these notes, for the store's next batch; None if the store has the notes already. `held`
+    has the messages about results without a finite answer, by recursion and partition.
     """
 
     def __init__(self, log: Log, topic: str) -> None:

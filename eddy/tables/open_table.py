@@ -1,4 +1,4 @@
-"""Reads of one table: single keys, ranges, prefixes and all rows, as plain objects by the serdes of the topology.
+"""Reads one table: single keys, ranges, prefixes and all rows, as objects that the topology's serdes decode.
 
 Rows are returned in the order of their keys (`ordering.py`). A range is read page by page. In a snapshot all pages are
 of one version; without a snapshot, each page may be of a later version than the page before it.
@@ -21,7 +21,7 @@ Row = tuple[Any, Any]
 
 
 class _Rows(Protocol):
-    """The rows to read: the latest ones, or a snapshot. `counts` has the number of rows of each table."""
+    """The rows to read: the latest rows, or those of a snapshot. `counts` has the number of rows of each table."""
 
     @property
     def counts(self) -> Mapping[str, int]: ...
@@ -70,7 +70,10 @@ class OpenTable:
         return self.between(self.keys(start, stop), limit)
 
     def prefix(self, prefix: Any, *, limit: int | None = None, after: Any = None) -> Iterator[Row]:
-        """Return the rows whose key begins with a string, bytes, or a tuple's items; with `after`, only later keys."""
+        """Return the rows whose key begins with `prefix`: a string, bytes, or the first items of a tuple.
+
+        With `after`, only rows with later keys are returned.
+        """
         keys = self.keys_with(prefix)
         check_limit(f"table '{self.table.name}'", limit)
         return self.between(keys if after is None else self.keys_after(keys, after), limit)
@@ -110,7 +113,7 @@ class OpenTable:
         return KeyRange(low, end_of(low))
 
     def keys_after(self, keys: KeyRange, key: Any) -> KeyRange:
-        """Return the part of a range of keys that is after `key`."""
+        """Return the part of a range of keys that lies after `key`."""
         return KeyRange(max(keys.start, self.stored_key(key) + b"\x00"), keys.stop)
 
     def stored_key(self, key: Any) -> bytes:

@@ -31,9 +31,10 @@ _NUMBER_BYTES = 11
 
 
 def encoder_of(serde: Serde[Any], in_topic: Serde[Any] | None = None) -> Callable[[Sequence[bytes]], list[bytes]]:
-    """Return a function from encoded keys to their ordered bytes; `in_topic` is the serde of the encoded keys.
+    """Return a function from encoded keys to bytes that sort as the keys do.
 
-    The function raises any error of the serde, for bytes that it cannot decode.
+    `in_topic` is the serde of the encoded keys. The function raises any error of the serde, for bytes that it cannot
+    decode.
     """
     if serde is String:
         return _texts
@@ -49,7 +50,7 @@ def _texts(keys: Sequence[bytes]) -> list[bytes]:
 
 
 def encode_key(serde: Serde[Any], key: Any) -> bytes:
-    """Return the ordered bytes of a key of a table whose keys have this serde."""
+    """Return a key as bytes that sort as keys do. The keys of the table have this serde."""
     if isinstance(key, str):
         return _TEXT + key.encode()
     if isinstance(key, bytes):
@@ -68,7 +69,7 @@ def _has_boolean(key: Any) -> bool:
 
 
 def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """Return the bytes with which all keys with this prefix begin: a string, bytes, or a tuple of the first items.
+    """Return the bytes with which all keys begin that have this prefix: a string, bytes, or the first items of a tuple.
 
     Raises: any error of the serde; ValueError for items that have no order here.
     """

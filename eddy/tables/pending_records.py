@@ -30,7 +30,7 @@ class PendingRecords:
         return sum(self._bytes.values()) / MAX_BYTES
 
     def add(self, records: Records) -> int:
-        """Keep a batch. Returns its bytes."""
+        """Add a batch. Returns the number of its bytes."""
         tp = TopicPartition(records.topic, records.partition)
         self.fetched[tp] = records.next_offset
         if not len(records):
@@ -41,7 +41,7 @@ class PendingRecords:
         return size
 
     def take(self, tp: TopicPartition, end: int) -> Iterator[Records]:
-        """Remove the records of a partition before an offset, and return them."""
+        """Remove and return the records of a partition that are before the offset `end`."""
         batches = self._batches[tp]
         while batches and batches[0].offsets[0] < end:
             records = batches.popleft()

@@ -8,13 +8,13 @@ __all__ = ["check_limit", "check_wait"]
 
 
 def check_limit(where: str, limit: Any) -> None:
-    """Raises: QueryError unless `limit` is a number of rows, or None."""
+    """Raise QueryError unless `limit` is a number of rows, or None."""
     if limit is not None and (type(limit) is not int or limit < 0):
         raise QueryError(f"{where}: limit={limit!r}; a number of rows, or None for all, is needed")
 
 
 def check_wait(where: str, exact: Any, timeout_s: Any) -> None:
-    """Raises: QueryError unless `exact` is a bool, and `timeout_s` a number of seconds."""
+    """Raise QueryError unless `exact` is a bool, and `timeout_s` is a number of seconds."""
     if not isinstance(exact, bool):
         raise QueryError(f"{where}: exact={exact!r}; True or False is needed")
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s >= 0:

@@ -40,7 +40,7 @@ _STAMP_S = 600.0
 
 
 class BeginAgainError(Exception):
-    """The stored rows have to be compared with the log again."""
+    """Reading has to begin again: the stored rows have to be compared with the log once more."""
 
 
 @dataclass(slots=True)
@@ -61,9 +61,9 @@ class ReaderFigures:
 
 
 class ReaderParts(NamedTuple):
-    """The parts that all readings of one reader share.
+    """The objects that all readings of one reader share.
 
-    `clock` never decreases; committed records wait `max_wait_s` for a cut.
+    `clock` never decreases. Committed records wait up to `max_wait_s` seconds for a cut.
     """
 
     catalog: Catalog
@@ -78,7 +78,7 @@ class ReaderParts(NamedTuple):
 
 
 class Reading:
-    """Follows the topics from a start on. `inputs` are the input offsets of the rows' version."""
+    """Follows the topics from a start on. `inputs` are the input offsets of the version of the rows."""
 
     def __init__(
         self, parts: ReaderParts, start: ReadingStart, follower: Follower, incarnation: str, inputs: Offsets
@@ -143,7 +143,7 @@ class Reading:
         self.parts.figures.lags = lags
 
     def _has_fallen_back(self) -> bool:
-        """Whether records that existed at the last check are still unread, except records of an open transaction."""
+        """Return whether records that existed at the last check are still unread, not counting open transactions."""
         fetched = self._pending.fetched
         missing = {tp: end for tp, end in self._asked.items() if fetched[tp] < end}
         return any(len(self.parts.log.read(tp, fetched[tp], end, 1)) for tp, end in missing.items())
@@ -178,7 +178,7 @@ class Reading:
         return self._positions[tp] if last is None else last
 
     def _waited(self) -> bool:
-        """Whether records have waited for `max_wait_s`."""
+        """Return whether records have waited for a cut for `max_wait_s` seconds."""
         if self._waiting_since is None:
             self._waiting_since = self.parts.clock()
         return self.parts.clock() - self._waiting_since >= self.parts.max_wait_s
@@ -246,7 +246,7 @@ class Reading:
             parts.figures.exact_versions += version.exact
 
     def _hold_back(self) -> None:
-        """Bound the memory: apply a distant cut in parts; pause partitions that are read ahead of all cuts."""
+        """Bound the memory: apply a distant cut in parts, and pause partitions that are read ahead of all cuts."""
         if self._phase is not ReadingPhase.CATCHING_UP:
             crowded = self._pending.load > 1.0
             at = self._cuts.ahead(last=crowded)

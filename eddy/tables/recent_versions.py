@@ -1,4 +1,4 @@
-"""Keeps former rows of a table server's last versions, so that the rows of an earlier version can be shown again.
+"""Keeps former rows for a table server's last versions, so that the rows of an earlier version can be shown again.
 
     rows(v) = the rows now, each with the first of its former values that is kept since v
 
@@ -16,7 +16,7 @@ from eddy.tables.version import Version
 __all__ = ["FormerRows", "PastVersion", "RecentVersions"]
 
 _VERSION_BYTES, _ROW_BYTES = 2_000, 200
-"""The memory that a version, and a row of it, take besides the bytes of keys and values."""
+"""The memory that a version takes, and that one of its rows takes besides the bytes of key and value."""
 
 FormerRows = Mapping[bytes, bytes | None]
 """The values of rows before they changed, by key; None for rows that were not there."""
@@ -37,7 +37,7 @@ class _KeptVersion(NamedTuple):
 
 
 class RecentVersions:
-    """The last versions, each with its values of the rows that the next version has changed."""
+    """The last versions. Each has the values, at that version, of the rows that the next version has changed."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes, self._bytes = max_bytes, 0
@@ -49,7 +49,7 @@ class RecentVersions:
         return self._kept[0].past if self._kept else None
 
     def note(self, past: PastVersion, former: FormerRows) -> None:
-        """Keep a version that ends, with its values (`former`) of the rows that the next version changes."""
+        """Add a version that ends. `former` has its values of the rows that the next version changes."""
         if not self._max_bytes:
             return
         size = _VERSION_BYTES + sum(len(key) + len(value or b"") + _ROW_BYTES for key, value in former.items())
@@ -64,7 +64,7 @@ class RecentVersions:
         self._bytes = 0
 
     def of(self, wanted: Version) -> tuple[PastVersion, dict[bytes, bytes | None]] | None:
-        """Return the version with the offsets of `wanted`, and its values of the rows that have changed since.
+        """Return the version with the offsets of `wanted`, and its values of the rows that have changed since then.
 
         Returns None if the version is not kept.
         """

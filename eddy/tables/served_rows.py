@@ -42,14 +42,14 @@ MANY_KEYS = 10_000
 """The most keys that are looked up at a time, while other readers wait."""
 
 NOT_RUN = "the application has not run yet"
-"""The words of a hindrance that only a worker can end."""
+"""The reason, why rows cannot be read, that only a worker can end."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value; None if the row is removed."""
 
 
 class RowsFollower(Protocol):
-    """Its methods are called when changes are applied, with the lock of the rows held."""
+    """The interface of followers. A method is called when changes are applied, with the lock of the rows held."""
 
     def put(self, changes: Changes) -> None:
         """Note that rows have changed."""
@@ -59,7 +59,7 @@ class RowsFollower(Protocol):
 
 
 class ServedRows:
-    """The rows of tables in a store. `recent_bytes` of memory keep the former rows of the last versions."""
+    """The rows of tables in a store. Up to `recent_bytes` of memory are for the former rows of the last versions."""
 
     def __init__(self, store: Store, tables: Sequence[str], recent_bytes: int = 0) -> None:
         self._store = store
@@ -127,7 +127,9 @@ class ServedRows:
         version: Version,
         notes: Sequence[tuple[bytes, bytes]],
     ) -> int:
-        """Write changes in one batch, with the offsets to which they lead and notes. Returns the number of keys.
+        """Write changes, notes, and the offsets to which the changes lead, in one batch.
+
+        Returns the number of changed keys.
 
         Raises: StateError, after which nothing has changed.
         """
@@ -161,7 +163,7 @@ class ServedRows:
         return len(news)
 
     def _keep(self, olds: FormerRows) -> None:
-        """Let each snapshot keep the former rows; if they take too much memory, end snapshots."""
+        """Let each snapshot keep the former rows. If they take too much memory, snapshots are ended."""
         for snapshot in self._snapshots:
             snapshot.keep(olds)
         left = sorted(self._snapshots, key=lambda snapshot: snapshot.kept)
@@ -175,14 +177,15 @@ class ServedRows:
         return 0.0 if self._shown_at is None else time.monotonic() - self._shown_at
 
     def say(self, hindrance: str) -> None:
-        """Note the reason why rows cannot be read now; empty if they can be."""
+        """Note the reason why rows cannot be read now; an empty text if they can be read."""
         with self.changed:
             self._hinder(hindrance)
             self.changed.notify_all()
 
     def _hinder(self, hindrance: str) -> None:
-        """Note the reason. While rows cannot be read no version is shown, and earlier versions are dropped. The caller
-        holds the lock.
+        """Note the reason why rows cannot be read now. The caller holds the lock.
+
+        While there is a reason, no version is shown, and earlier versions are dropped.
         """
         self.hindrance = hindrance
         if hindrance:
@@ -192,7 +195,7 @@ class ServedRows:
             self._shown = PastVersion(self.version, self.counts, int(time.time() * 1000))
 
     def fail(self, error: Exception) -> None:
-        """Note the error after which no more versions follow."""
+        """Note the error that ends reading, so that no more versions follow."""
         with self.changed:
             self.failure = error
             self.changed.notify_all()
@@ -204,7 +207,7 @@ class ServedRows:
             self.changed.notify_all()
 
     def check(self) -> None:
-        """Raises: NotReadyError while tables are not whole; the error that ended the reading of them, or the worker."""
+        """Raise NotReadyError while tables are not whole, or the error that ended their reading, or the worker."""
         ended = self.failure or self.halted
         if ended is not None:
             raise ended.with_traceback(None)  # without a traceback, to which each reader would add its frames
@@ -245,7 +248,9 @@ class ServedRows:
 
     @contextmanager
     def ranks(self, table: str, known: Callable[[KeyRanks], bool], patience_s: float) -> Iterator[KeyRanks]:
-        """Yield the ranks of a table's keys as soon as `known` is true for them; no row changes within the block.
+        """Yield the ranks of a table's keys as soon as `known` is true for them.
+
+        No row changes within the `with` block.
 
         Raises: NotReadyError if the first pass over the keys takes longer; the next call continues it.
         """
@@ -281,7 +286,7 @@ class ServedRows:
             return self._recent.earliest or self._shown
 
     def former(self, token: str) -> "RowsSnapshot":
-        """Return a snapshot of the version with this token, or of the earliest version that is known for "earliest".
+        """Return a snapshot of the version with this token; of the earliest known version for the token "earliest".
 
         Raises: QueryError if its rows are not known any more; NotReadyError.
         """
@@ -381,7 +386,7 @@ class RowsSnapshot:
         return found[:limit]
 
     def check(self) -> None:
-        """Raises: QueryError if the snapshot cannot be read any more; the error that ended the reading of tables."""
+        """Raise QueryError if the snapshot cannot be read any more, or the error that ended the reading of tables."""
         if self.ended:
             raise QueryError(f"snapshot: {self.ended}; a new one is needed. Open it anew, and read less at a time")
         if self._rows.failure is not None:

@@ -28,7 +28,7 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadingStart:
-    """The start of reading: the offset of each partition, the ends at that time, and the tables that are read anew."""
+    """Where reading starts: the offset of each partition, the ends at that time, and the tables that are read anew."""
 
     positions: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
@@ -43,7 +43,7 @@ def fingerprint(records: Records) -> bytes:
 
 
 class Stored:
-    """Compares the rows of an earlier run with the present log."""
+    """Compares the rows that an earlier run has stored with the present log."""
 
     def __init__(self, catalog: Catalog, log: Log, rows: ServedRows, wall: Callable[[], float]) -> None:
         self._catalog, self._log, self._rows, self._wall = catalog, log, rows, wall
@@ -86,7 +86,10 @@ class Stored:
         specs: Mapping[str, TopicSpec],
         incarnation: str,
     ) -> str | None:
-        """Return the reason why a table has to be read anew: empty without stored rows; None if it can continue."""
+        """Return the reason why a table has to be read anew.
+
+        The reason is empty if the table has no stored rows. None is returned if the table can continue.
+        """
         known = self._rows.identity(table.name)
         if known is None:
             return ""
@@ -109,7 +112,10 @@ class Stored:
         return None
 
     def _known(self, tp: TopicPartition, begin: int, end: int) -> bool:
-        """Whether the last record that was applied is still the same in the topic; True if it was compacted away."""
+        """Return whether the last record that was applied is still the same in the topic.
+
+        It is, if it was compacted away.
+        """
         last = self._rows.last(tp)
         if last is None:
             return True
@@ -123,7 +129,10 @@ class Stored:
 def taken_in(
     notes: Iterable[Place], tables: Iterable[ServedTable], positions: Mapping[TopicPartition, int]
 ) -> dict[str, Place]:
-    """Return the tables to which a record of the notes was applied, by name, each with one such record."""
+    """Return the tables to which a rejected record was applied, by name, each with one such record.
+
+    `notes` are the rejected records.
+    """
     topics = {table.topic: table for table in tables if table.kind == "source" and not table.internal}
     return {
         topics[topic].name: (topic, partition, offset)

@@ -68,7 +68,7 @@ class TableReader:
 
     @property
     def held(self) -> Mapping[tuple[str, int], str]:
-        """The messages about parts that the application holds without a finite answer, by recursion and partition."""
+        """The messages about results that the application holds without a finite answer, by recursion and partition."""
         return self._parts.left_out.held
 
     @property
@@ -77,7 +77,7 @@ class TableReader:
         return sum(intake.left_out for intake in self._parts.intakes.values())
 
     def step(self, timeout_s: float) -> bool:
-        """Read on, waiting up to `timeout_s` for a record. Returns whether there is a new version.
+        """Read on, and wait up to `timeout_s` seconds for a record. Returns whether there is a new version.
 
         Raises: ConnectorError, after which the next step begins again; StateError.
         """

@@ -24,7 +24,10 @@ Offsets = dict[str, list[int]]
 
 
 class Version(msgspec.Struct, frozen=True, dict=True):
-    """A version. `number` counts the versions that a server has shown since it was started."""
+    """The records that tables have applied.
+
+    `number` counts the versions that a server has shown since it was started.
+    """
 
     offsets: Offsets
     inputs: Offsets
@@ -38,7 +41,7 @@ class Version(msgspec.Struct, frozen=True, dict=True):
         return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
     def is_at(self, other: "Version") -> bool:
-        """Whether both versions have the same offsets."""
+        """Return whether this version and the other one have the same offsets."""
         return (self.offsets, self.inputs) == (other.offsets, other.inputs)
 
     def covers(self, wanted: "Wanted") -> bool:
@@ -47,7 +50,7 @@ class Version(msgspec.Struct, frozen=True, dict=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The offsets, by topic and partition, before which all records have to be applied for a reader."""
+    """The offsets, by topic and partition, up to which all records have to be applied before a reader gets rows."""
 
     offsets: dict[str, dict[int, int]]
     inputs: dict[str, dict[int, int]]
@@ -111,8 +114,9 @@ def _of_token(token: str) -> Wanted:
 
 
 def version_of(name: str, token: str) -> Version:
-    """Return the version of a token; errors call the argument `name`. A token does not say whether its version is
-    exact. Raises: QueryError.
+    """Return the version that a token stands for. Raises: QueryError, which calls the argument `name`.
+
+    A token does not say whether its version is exact.
     """
     try:
         data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))

@@ -42,7 +42,7 @@ class QueryOperator:
         self.users = 0
         self.identity: Hashable = None
         self.seconds = 0.0
-        """The seconds that its steps have taken since it was made."""
+        """The seconds that the operator's steps have taken since the operator was made."""
 
     def step(self, schedule: Schedule) -> None:
         """Process the changes of the inputs.
@@ -94,7 +94,7 @@ class TableRows(QueryOperator):
         self.rows, self.name, self.spaces, self.most_positions = rows, name, spaces, most_positions
         self._olds: dict[Flat, Row | None] | None = None
         self.journals: list[dict[Flat, Row | None]] = []
-        """All changes are added to each journal: by key, the new row or None."""
+        """Maps from keys to new rows (None if removed): each change of the table is added to each of these maps."""
 
     def take(self, delta: Mapping[Flat, Row | None]) -> None:
         """Apply a delta. A row equal to the former row makes no change."""
@@ -154,7 +154,7 @@ class Dataflow:
     def __init__(self) -> None:
         self.tables: dict[str, TableRows] = {}
         self.operators: dict[Hashable, QueryOperator] = {}
-        """By identity, the operators that somebody uses."""
+        """The operators that have users, by identity."""
         self._rank = 0
         self._queue: list[tuple[int, QueryOperator]] = []
         self._outputs: list[QueryOperator] = []

@@ -36,7 +36,7 @@ _VALUE_BYTES = 150
 """The approximate bytes of a value in a sorted list, as a tuple."""
 
 Spelled = dict[str, tuple[int, Row]]
-"""By the spelling of a group's columns: the number of rows with this spelling, and the columns with their values."""
+"""For each spelling of a group's columns: the number of rows with this spelling, and the columns with their values."""
 Measure = tuple[str, str, str | None]
 """The name of an aggregate, its function, and its column; without a column (None) it counts rows."""
 

@@ -62,7 +62,7 @@ _place = itemgetter(0)
 
 Op = Insert | Remove | Set | Move | Drop
 Entry = tuple[Row, dict[str, str | None]]
-"""A row, and by nest the id of the bucket below it."""
+"""A row, and the id of the bucket below the row for each nest."""
 
 
 class Buckets:

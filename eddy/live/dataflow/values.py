@@ -48,7 +48,7 @@ __all__ = [
 Row = dict[str, Any]
 """A row of a table by column; a column that is missing is null."""
 Flat = bytes
-"""Several values as one string of bytes that sorts as they do."""
+"""Several values as one string of bytes, which sorts as the values do."""
 
 _NULL, _BOOL, _NAN, _NUMBER, _STRING, _BYTES, _OTHER = range(7)
 _NULL_TAG, _FALSE_TAG, _TRUE_TAG, _NAN_TAG = range(1, 5)
@@ -199,7 +199,7 @@ def _ended(key: bytes) -> Flat:
 
 
 EMPTY: Flat = _ended(b"")
-"""The key of no columns."""
+"""The key that a row has if a key has no columns."""
 
 
 def key_of(position: Flat) -> Flat:

@@ -23,7 +23,7 @@ from eddy.live.query.written import condition_text
 __all__ = ["QueryPlan", "explain"]
 
 _COUNTED = 10_000
-"""The most rows on disk that are counted for a note."""
+"""The most rows on disk that are counted for the note of a step."""
 
 
 class QueryPlan(msgspec.Struct, frozen=True):

@@ -125,8 +125,8 @@ class NamedQuery:
     def bind(self, given: Mapping[str, Any], claims: Claims, *, as_text: bool = False) -> Query:
         """Return the query for these arguments, for a caller with these claims.
 
-        `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON. Raises: QueryArgumentError,
-        ForbiddenError, QueryFailedError; any QueryError that the function raises.
+        `as_text`: the arguments are text, as in a URL; otherwise they are data from JSON.
+        Raises: QueryArgumentError, ForbiddenError, QueryFailedError; any QueryError that the function raises.
         """
         if unknown := sorted(given.keys() - self.arguments.keys()):
             known = f"its arguments are {', '.join(self.arguments)}" if self.arguments else "it takes none"

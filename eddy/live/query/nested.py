@@ -18,7 +18,7 @@ __all__ = ["nested"]
 
 Buckets = Mapping[str, list[Entry]]
 Found = tuple[Row, dict[str, str | None], Shape]
-"""A row, by nest the id of the bucket below it, and the row's level."""
+"""A row, the id of the bucket below the row for each nest, and the row's level."""
 
 
 def nested(buckets: Buckets, shape: Shape, root: str, max_rows: int = MAX_ROWS) -> Any:

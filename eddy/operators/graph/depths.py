@@ -31,7 +31,7 @@ from eddy.state.table_state import Table
 __all__ = ["Depths"]
 
 Suspects = dict[Any, dict[Any, None]]
-"""Nodes that lost their parent, by the depth of the node."""
+"""Nodes that have lost their parent, by their depth."""
 Offers = dict[Any, dict[Any, tuple[Any, int]]]
 """Nodes by the depth offered to them, each with the least parent that offers it and the number of such parents."""
 _EVERYWHERE = float("inf")

@@ -39,7 +39,7 @@ _TERM_BITS = 20
 OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
 """Returns this worker's own rows outside, by key; takes the numbers of a review and of a join, and keys."""
 Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
-"""Returns a row on each cycle ahead of some rows."""
+"""A function that returns a row on each cycle ahead of some rows."""
 Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
 """Searches ahead of rows; returns the result, and the message about held rows, empty if none are held."""
 

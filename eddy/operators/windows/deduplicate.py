@@ -65,8 +65,8 @@ class WaitingRecords:
     def first(self, partition: int, up_to_ms: int = MOST_MS) -> bytes | None:
         """Return the order of the first waiting record of a partition, of the records from earlier epochs.
 
-        Returns None if there is none, or if its event time is after `up_to_ms`. Cost: a scan of one row, and of the
-        rows that the epoch has removed.
+        Returns None if there is none, or if its event time is after `up_to_ms`.
+        Cost: a scan of one row, and of the rows that the epoch has removed.
         """
         first = self.calendar.first(partition)
         if first is None or first > up_to_ms:

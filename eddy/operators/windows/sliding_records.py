@@ -28,7 +28,7 @@ __all__ = ["SlidingRecords"]
 
 _TIMES = Struct(">qq")
 _Kept = tuple[int, int, bytes]
-"""A record: its time, the first end of a window for which it is not late, and the bytes of both and of its value."""
+"""A record: its time, the first end of a window for which it is not late, and the bytes of time, end and value."""
 
 
 class SlidingRecords(Operator):

@@ -44,13 +44,13 @@ __all__ = ["Environment", "check_reads", "compile_part", "compile_plan", "row_se
 
 @dataclass
 class Environment:
-    """The environment of a circuit: partition counts, owners, budgets and stores.
+    """What a circuit needs from its worker: partition counts, owners, budgets and stores.
 
     `budget` limits the waves of an epoch, `guard` the work of nested time before it is considered endless. `max_cells`
     is the most entries that all states together keep in memory, if there is a store. If `peeks`, the functions of
     `peek` steps are called. `written` names the states of an earlier run; None if there was no earlier run.
     `max_row_bytes` is the most bytes of a recursion's row. `clock` returns seconds; it measures the work of steps.
-    `refusals` tells which records the internal topics do not accept.
+    `refusals` returns the errors of records that the internal topics do not accept.
     """
 
     topic_partitions: Mapping[str, int]
@@ -68,7 +68,7 @@ class Environment:
     refusals: Refusals = refuses_none
 
     def lacks(self, state: str) -> bool:
-        """Return whether an earlier run has stored states, but not this state."""
+        """Return whether an earlier run has stored states, but not the state of this name."""
         return self.written is not None and state not in self.written
 
 
@@ -113,7 +113,7 @@ class _PlanCompiler:
         return self._circuit()
 
     def _place(self, node: Node) -> None:
-        """Compile a step outside loops; if the step can set rows aside, wrap its operators in `Guarded`."""
+        """Compile a step outside of loops. If the step can set rows aside, its operators are wrapped in `Guarded`."""
         start = len(self._scope.steps)
         self._compile(node)
         self.guarding.guard(node, self._scope.steps, start)
@@ -159,7 +159,10 @@ class _PlanCompiler:
                 )
 
     def _around(self, node: Node) -> list[Node | None]:
-        """Return all loops around a step, the innermost first, and None as the last element."""
+        """Return the loops around a step, the innermost first.
+
+        The last element is None, for the outside of all loops.
+        """
         loops: list[Node | None] = []
         loop = self._inside.get(node)
         while loop is not None:
@@ -198,7 +201,7 @@ class _PlanCompiler:
 
     @property
     def refusals(self) -> Refusals:
-        """Tells which records the internal topics do not accept."""
+        """The function that returns the errors of records that the internal topics do not accept."""
         return self.world.refusals
 
     @property
@@ -221,7 +224,7 @@ class _PlanCompiler:
         return self._scope.slots[node]
 
     def emit(self, operator: Operator, *slots: int) -> int:
-        """Add an operator that reads `slots`; return the slot of its output."""
+        """Add an operator that reads `slots`. Returns the slot of its output."""
         return self._scope.emit(operator, *slots)
 
     def source(self, topic: str) -> int:
@@ -237,7 +240,10 @@ class _PlanCompiler:
         return self._global_tables[node.name]
 
     def global_rows(self, node: Node) -> GlobalRows[Any, Any]:
-        """Return the rows of a global table, for processors; empty if there is no store: then nothing is processed."""
+        """Return the rows of a global table, for processors.
+
+        They are empty without a store, because nothing is processed then.
+        """
         return GlobalRows(self.global_table(node), self.world.store or MemoryStore())
 
     def received(self, node: Node) -> int:
@@ -253,7 +259,7 @@ class _PlanCompiler:
         return exchange.single_partition and self._placements[exchange.inputs[0]].partitions == 1
 
     def share_table(self, node: Node, source: Node) -> None:
-        """Note that a table of `source`, if there is one, also has the rows of `node`."""
+        """Note that the table of `source`, if it has one, also has the rows of `node`."""
         if source in self._tables:
             self._tables[node] = self._tables[source]
 
@@ -262,11 +268,11 @@ class _PlanCompiler:
         return self._plan.needs_keys(exchange)
 
     def carries_times(self, exchange: Exchange) -> Literal["", "plain", "placed"]:
-        """Return if an exchange's rows carry no event times (""), event times ("plain"), or places, too ("placed")."""
+        """Return what an exchange's rows carry: "" for nothing, "plain" for event times, "placed" for places, too."""
         return self._plan.carries_times(exchange)
 
     def waves_around(self, node: Node) -> Bound | None:
-        """Return the bounds of the recursion by waves around a step; None if there is no such recursion."""
+        """Return the bound of the recursion by waves around a step; None if the step is in no such recursion."""
         loop = self._inside.get(node)
         return loop.bound if loop is not None and self._by_waves(loop) else None
 
@@ -279,11 +285,14 @@ class _PlanCompiler:
         raise KeyError(recursion.name)
 
     def aside(self, sink: Node) -> Aside | None:
-        """Return the memory in which a sink keeps rows that cannot be written; None if it rejects records instead."""
+        """Return the memory for rows that a sink cannot write; None if their records are rejected instead."""
         return self.guarding.sink(sink)
 
     def waves(self, node: Recursion) -> int:
-        """Compile `op` with slots of its own: slot 0 is X, and the next slots are the steps outside that it reads."""
+        """Compile a recursion by waves. Returns the slot of its result.
+
+        `op` has slots of its own: slot 0 is X, and the next slots are the steps outside that `op` reads.
+        """
         body = self.scopes.body[node]
         self._prepare_lookups(body)
         outer, inner = self._scope, Slots()
@@ -306,7 +315,7 @@ class _PlanCompiler:
         return outer.emit(operator, seed, outer.received[node], *outside)
 
     def loop(self, node: Loop) -> int:
-        """Compile a loop by nested time; return the slot of its result."""
+        """Compile a loop by nested time. Returns the slot of its result."""
         compiler = LoopCompiler(self, node)
         operator = self.guarding.loop(compiler.fixpoint(), compiler.externals)
         return self._scope.emit(operator, *map(self.slot_of, compiler.externals))
@@ -345,7 +354,7 @@ class _PlanCompiler:
         return self.world.max_row_bytes
 
     def lookup(self, node: Node, name: str) -> Any:
-        """Return the state in which a join finds the rows of `node`; a new state gets the name `name`."""
+        """Return the state in which a join finds the rows of `node`. If a state has to be made, it is called `name`."""
         if node.kind == "table":
             return self.table_of(node, name)
         bound = self.waves_around(node)
@@ -371,7 +380,7 @@ class _PlanCompiler:
         return table
 
     def state_store(self, node: Node, store: DeclaredStore) -> PartitionedMap[Any, Any]:
-        """Return a declared state store. All steps that name the store have their rows in the same partitions."""
+        """Return a declared state store. All steps that use the store must have their rows in the same partitions."""
         if store.name not in self._state_stores:
             spec = replace(self.spec(node, store.name, "key-value", store.value), key=store.key, memory=store.memory)
             spec = spec if store.changelog else replace(spec, changelog=None)
@@ -433,7 +442,11 @@ def sink_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, t
 
 
 def row_serdes(plan: Plan, topic_partitions: Mapping[str, int]) -> dict[Sink, tuple[Serde[Any], Serde[Any]]]:
-    """Return the serdes of each sink's rows: given serdes, else the serde of the input's keys, else `Plain`."""
+    """Return the serdes of the keys and of the values that each sink writes.
+
+    A sink without serdes of its own writes keys by the serde of its input, or by `Plain` if this is `Native`, and
+    values by `Plain`.
+    """
     placements = place(plan, topic_partitions)
     found: dict[Sink, tuple[Serde[Any], Serde[Any]]] = {}
     for sink in plan.sinks():

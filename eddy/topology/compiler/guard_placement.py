@@ -21,7 +21,7 @@ __all__ = ["Guarding", "after_exchange", "unmerged"]
 
 
 def after_exchange(plan: Plan) -> set[Node]:
-    """Return the steps whose rows may be made from no record of the epoch, such as exchanges, and all steps after."""
+    """Return the steps whose rows may be made from no record of the epoch, such as exchanges, and all later steps."""
     after: set[Node] = set()
     for node in plan.nodes:
         if node.crosses or not after.isdisjoint(node.inputs):
@@ -30,7 +30,7 @@ def after_exchange(plan: Plan) -> set[Node]:
 
 
 def unmerged(plan: Plan) -> frozenset[str]:
-    """Return the names of the exchanges each of whose rows is made from one stream record, and has its timestamp."""
+    """Return the names of exchanges whose rows are each made from one record of a stream, and have its timestamp."""
     single: set[Node] = set()
     for node in plan.nodes:
         passes = node.keeps_records and single.issuperset(node.inputs)
@@ -40,7 +40,7 @@ def unmerged(plan: Plan) -> frozenset[str]:
 
 
 class Guarding:
-    """Gives steps the memory in which they keep the rows that they set aside."""
+    """Gives steps the memory for the rows that they set aside."""
 
     def __init__(
         self,
@@ -66,11 +66,14 @@ class Guarding:
                 steps[index] = step._replace(operator=guarded)
 
     def loop(self, operator: Operator, inputs: Sequence[Node]) -> Operator:
-        """Wrap a loop by nested time, which reads `inputs`, if their rows may be made from no record of the epoch."""
+        """Wrap a loop by nested time in `Guarded`, if rows of its `inputs` may be made from no record of the epoch."""
         return operator if self._after.isdisjoint(inputs) else self._guarded(operator, inputs)
 
     def sink(self, node: Node) -> Aside | None:
-        """Return the memory for rows set aside of a table's sink or a sink after an exchange; None for other sinks."""
+        """Return the memory for rows that a sink sets aside; None for a sink that sets no rows aside.
+
+        A sink sets rows aside if it is a table's, or after an exchange.
+        """
         return self._aside(node.inputs[0], node.name) if node.kind == "table" or node in self._after else None
 
     def _guarded(self, operator: Operator, inputs: Sequence[Node], nested: bool = False) -> Guarded:

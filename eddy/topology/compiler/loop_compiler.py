@@ -35,7 +35,7 @@ _ITERATION_BYTES = bytes(4)
 
 
 class Outside(States, Protocol):
-    """The interface of the compiler around a loop: the compiler of the plan, or of an enclosing loop."""
+    """The compiler around a loop, as the loop sees it: the compiler of the plan, or of an enclosing loop."""
 
     scopes: Scopes
     guarding: Guarding
@@ -87,7 +87,7 @@ class LoopCompiler:
         return operator.keep(self._queue(), self._given(), limits, outside.ownership, outside.guarding.care)
 
     def _queue(self) -> Queue:
-        """Return the state in which the loop's inputs wait while a limit is exceeded, with the reasons."""
+        """Return the state in which the loop's input waits while a bound is met, with the reasons."""
         loop, inputs = self._loop, self.externals
         keyed = not (loop.variables[0].single_partition or loop.single_partition)
         key = self._key(loop.variables[0]) if keyed else Native
@@ -97,7 +97,7 @@ class LoopCompiler:
         return Queue(Arrangement(spec, self._store), sizes, keyed)
 
     def _given(self) -> Given:
-        """Return the traces that have the rows of the bindings, and a state if a binding has no trace."""
+        """Return the object that has the rows of the bindings: traces, and a state for bindings without a trace."""
         loop = self._loop
         traces = [
             next((self._traces[step] for step in steps if step in self._traces), None) for steps in loop.traced_as()
@@ -112,7 +112,10 @@ class LoopCompiler:
         return self._outside.spec(step, step.name, "", None).key
 
     def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
-        """Return the spec of a state of numbered rows, which are in the same partitions as the loop's rows."""
+        """Return the spec of a state of numbered rows, such as the loop's queue.
+
+        Its rows are in the same partitions as the loop's rows.
+        """
         spec = self._outside.spec(self._loop.variables[0], name, "arrangement", _by_number(values))
         home = spec.partitioner
         at_home = lambda data, count: home(data[1:], count)  # noqa: E731
@@ -181,7 +184,7 @@ class LoopCompiler:
         return self._outside.store
 
     def _sizes(self, variable: Node, result: Node) -> RowSizes | None:
-        """Return the checks of the size of a binding's rows, if a trace stores these rows as they are; else None."""
+        """Return the checks of the size of a binding's rows; None if no trace stores these rows as they are."""
         if self._traces.keys().isdisjoint({variable, result}):
             return None
         return self._row_sizes(variable.key or Native, variable.value or Native)

@@ -1,8 +1,8 @@
 """The derivation of a row: the rows from which it is made, step by step back to the rows of source tables.
 
-From a row of a loop the derivation follows the loop's variable to the rows of the same loop from which the row was
-made. Rows are in the order of their iterations, so a path that ends at a seed is first. A row is explained once. Where
-it occurs again it is marked *repeated*, which also ends the paths around a cycle.
+From a row of a loop the derivation goes on to the rows of the same loop from which the row was made. Rows are in the
+order of their iterations, so a path that ends at a seed comes first. A row is explained once. Where the row occurs
+again, it is marked as *repeated*. So paths around a cycle end.
 """
 
 from collections import deque
@@ -52,7 +52,7 @@ class Derivation(msgspec.Struct, omit_defaults=True):
 def derive(
     evaluation: Evaluation, ways: Ways, node: Node, row: Row, limit: int = 500, receipts: Receipts | None = None
 ) -> Derivation:
-    """Return the derivation of a row, with about `limit` rows at most: the rows nearest to it.
+    """Return the derivation of a row, with about `limit` rows at most. Rows nearest to the row are preferred.
 
     Without `receipts`, counts and sums are derived from their rows, too.
     """

@@ -37,7 +37,7 @@ _NAMED = 5
 
 
 class _FailedRecordsError(Exception):
-    """A step fails on single records of a stream. `reasons` has the errors by the places of the records."""
+    """A step fails on single records of a stream. `reasons` has the errors, by the records' places."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         super().__init__(f"{len(reasons)} records")
@@ -85,7 +85,7 @@ class Evaluation:
                 self._begin()
 
     def _begin(self) -> None:
-        """Begin the evaluation again, without rows."""
+        """Drop all rows, so that the evaluation begins again."""
         self._left, self._left_to_make = self._max_rows, _MADE_EACH * self._max_rows
         self.bags: dict[Node, Bag] = {}
         self.iterations: dict[Node, dict[Any, int]] = {}
@@ -141,7 +141,10 @@ class Evaluation:
                 self.clocks.see(row for row, _ in self.bags[node])
 
     def _passed_on(self, node: Node, rows: Bag) -> Bag:
-        """Return a step's rows that do not wait for event times; of the wanted table of windows, return all rows."""
+        """Return the rows of a step that do not wait for event times.
+
+        For the wanted table, if it has windows, all rows are returned.
+        """
         if not node.waits_for:
             return rows
         there, waiting = Bag(), self.waiting.setdefault(node, [])
@@ -155,7 +158,7 @@ class Evaluation:
         return there
 
     def _note_arrival(self, node: Node, inputs: Sequence[Bag]) -> None:
-        """Note why a worker's rows may differ, if the order of arrival decides the rows."""
+        """Note why a worker's rows may differ from the computed rows, if the order of arrival decides the rows."""
         found = node.arrival
         if found is not None and (not found.mixed or any(map(_is_mixed, inputs))):
             self.by_arrival.append(f"step '{node.name}' ({node.does}) has {found.reason}")
@@ -213,7 +216,7 @@ class Evaluation:
             self._iterate(loop)
 
     def _turns(self, loop: Loop) -> tuple[int, bool]:
-        """Return the number of iterations after which to stop, and whether this number is part of the answer."""
+        """Return the number of iterations after which a loop stops, and whether the bound is part of the answer."""
         return (loop.iterations, True) if loop.bound.by_depth else (_PATIENCE, False)
 
     def _waves(self, loop: Loop) -> None:
@@ -224,7 +227,10 @@ class Evaluation:
             self.held[loop] = CyclicRows(before.rows | found.rows, before.cycle)
 
     def _waves_without(self, loop: Loop, held: Collection[Any]) -> CyclicRows | None:
-        """Run the waves without the rows in `held`. As soon as further rows are found on cycles, return these rows."""
+        """Run the waves without the rows in `held`.
+
+        Returns further rows on cycles as soon as some are found, else None.
+        """
         body, (variable,), (result,) = self._scopes.body[loop], loop.variables, loop.results
         totals = {node: Bag() for node in body}
         first = self.iterations[loop] = {}
@@ -277,14 +283,17 @@ class Evaluation:
         return found
 
     def _applied(self, loop: Loop, rows: Iterable[Row]) -> dict[Node, Bag]:
-        """Return the rows of the steps inside, made from a single copy of each of these rows of the variable."""
+        """Return the rows of the steps inside a loop, made from one copy of each of these rows of its variable."""
         bags: dict[Node, Bag] = {loop.variables[0]: Bag((row, 1) for row in rows)}
         for node in self._scopes.body[loop]:
             bags[node] = self._made(node, [self._inside(bags, node, source, 1) for source in node.inputs])
         return bags
 
     def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
-        """Return an input of a step in a wave. A sum gets rows from outside once, a join gets them in every wave."""
+        """Return an input of a step in a wave, from the step `source`.
+
+        A sum of collections gets rows from outside once, in the first wave. A join gets them in every wave.
+        """
         if source in bags:
             return bags[source]
         return Bag() if node.role == "sum" and turn else self.bags[source]

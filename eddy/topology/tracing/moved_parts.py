@@ -1,4 +1,4 @@
-"""The parts of a sum that have changed between two versions, and the source rows that have changed them.
+"""Finds the parts of a sum that have changed between two versions, and the source rows that have changed them.
 
     moved(part) = number(part, now) - number(part, then)
 
@@ -60,7 +60,7 @@ class MovedPart(msgspec.Struct, omit_defaults=True):
 
 
 class TracedVersion(NamedTuple):
-    """The evaluation of a version, with the traced rows of its step."""
+    """The evaluation of one version, with the traced rows of the step."""
 
     evaluation: Evaluation
     ways: Ways
@@ -93,9 +93,9 @@ def moved_parts(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[li
 
 
 def moved_rows(then: TracedVersion, now: TracedVersion, node: Node) -> tuple[list[MovedRow], int, bool]:
-    """Return (changed source rows from which the traced rows are made, number of further changed rows, is cut).
+    """Return three values: changed source rows from which the traced rows are made, a number, and a flag.
 
-    The third value says whether the search ended early.
+    The number counts further changed rows. The flag says whether the search ended early.
     """
     return _changed(then, now, [(node, row) for row in then.rows], [(node, row) for row in now.rows], None)
 
@@ -148,9 +148,10 @@ def _rows_of(side: TracedVersion, level: OpenLevel | None, part: RowGroup | None
 def _changed(
     then: TracedVersion, now: TracedVersion, olds: list[Input], news: list[Input], apart: Node | None
 ) -> tuple[list[MovedRow], int, bool]:
-    """Return the source rows in the derivations of these rows that only one version has, without rows of `apart`.
+    """Return the source rows that only one version has, among those from which `olds` and `news` are made.
 
-    A row whose value differs between the versions counts as changed.
+    A row whose value differs between the versions counts as changed. Rows of the step `apart` are left out. The other
+    two values are as in `moved_rows`.
     """
     found: dict[Any, MovedRow] = {}
     is_cut = False
@@ -173,9 +174,9 @@ def _changed(
 
 
 def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -> None:
-    """Complete the changed rows of tables whose key both versions have, but only one has in the part.
+    """Set the values `then` and `now` of changed rows of tables, as the table has them at the two versions.
 
-    The missing value is taken from the other version.
+    So a row has two values even if only one version has it in the part.
     """
     nodes = {node for node, _ in found}
     for node in nodes:
@@ -187,7 +188,7 @@ def _fill(found: dict[Any, MovedRow], then: TracedVersion, now: TracedVersion) -
 
 
 def _sources(side: TracedVersion, rows: Iterable[Input], apart: Node | None) -> tuple[list[Input], bool]:
-    """Return the source rows from which `rows` are made, and whether the search ended early, at too many rows."""
+    """Return the source rows from which `rows` are made, and whether the search ended at too many rows."""
     todo, seen, found = list(rows), set[Any](), list[Input]()
     while todo:
         node, row = todo.pop()

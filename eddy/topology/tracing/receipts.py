@@ -1,15 +1,16 @@
-"""The receipt of a count or a sum: the number as the sum of its parts, one level at a time.
+"""Makes the receipt of a count or a sum: the number as the sum of its parts, one level at a time.
 
     f(X) = Σ weight(row) · f(row)        a count has f = 1, a sum has f(row) = the row's number
 
 A step whose rows are linear in its input's rows passes f on: an input row's number is the sum of the numbers of the
-rows made from it. So the same total is a sum over the rows upstream. This ends at rows of source tables, at records of
-streams, at steps that are not linear, and at the rows of a recursion X = seed + op(X). If all rows at which it ends in
-the recursion have one key, they are opened: the numbers that come from the seed are *direct*. The rest are the rows of
-X to which op was applied, by their keys, and each of these can be opened in turn.
+rows made from it. So the same total is a sum over the rows upstream. The walk upstream ends at rows of source tables,
+at records of streams, at steps that are not linear, and at the rows of a recursion X = seed + op(X). If all rows at
+which it ends in the recursion have one key, they are opened: the numbers that come from the seed are *direct*. The rest
+are the rows of X to which op was applied, by their keys, and each of these can be opened in turn.
 
 A sum over a subtree of a forest, such as a total of `tree_totals`, is the *own* number of the node plus the sums of the
-subtrees below it. So is a number of rows that are below one another, such as the rows of `recursive_fixpoint`.
+subtrees below it. A number that is made from rows below one another, such as the rows of `recursive_fixpoint`, is such
+a sum, too.
 """
 
 import json
@@ -38,7 +39,7 @@ _MOST_STEPS = 100
 
 
 class Summand(msgspec.Struct, omit_defaults=True):
-    """One part of a number: the rows of `step` with this key, or below it; or rows with a common word.
+    """One part of a number: the rows of `step` with one key, the rows below a key, or rows that share a word.
 
     Args:
         title: the name that a table's row gives to the key; the key if there is no such row.
@@ -82,7 +83,10 @@ class _End(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """An input row, how often it counts in the row made from it, and its key in the join, if it is joined."""
+    """An input row of a step, with the number of times that it counts in the row made from it.
+
+    If the row was joined, its key in the join is there, too.
+    """
 
     node: Node
     row: Row
@@ -92,7 +96,7 @@ class _Origin(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A row to which an upstream row's number is passed unchanged, and the rows joined with that upstream row."""
+    """A row that gets the number of an upstream row unchanged, and the rows that were joined with the latter."""
 
     node: Node
     row: Row
@@ -117,7 +121,7 @@ class OpenLevel(NamedTuple):
 
 
 class Receipts:
-    """The receipts of an evaluation's counts and sums.
+    """Makes the receipts of an evaluation's counts and sums.
 
     `path`: the keys of the parts to open, each one level below the key before. `opened` says whether a receipt had the
     first part of the path. QueryError is raised if a part of the path exists but cannot be opened.
@@ -140,7 +144,10 @@ class Receipts:
         return found
 
     def open_levels(self, node: Node, row: Row) -> Iterator[OpenLevel]:
-        """Yield the levels of a row's sums that the path opens, with all their parts, until it names no such part."""
+        """Yield the levels of a row's sums that the path opens, with all their parts.
+
+        They end where no part has the next key.
+        """
         for name, top, kind in self._sums_in(node, row):
             level: RowGroup | None = top
             path = list(self._path)
@@ -162,7 +169,10 @@ class Receipts:
                 yield addend.name, self._sum_of_rows(node, row, addend), type(value)
 
     def _level(self, node: Node, row: Row) -> RowGroup | None:
-        """Return the sum in a row's value, of this step or of an upstream step that passes the value on unchanged."""
+        """Return the sum that a row's value is. An upstream step that passes the value on unchanged may have made it.
+
+        Returns None if the value is no sum.
+        """
         value, seen = row[1], 0
         if not _is_number(value):
             return None
@@ -248,7 +258,10 @@ class Receipts:
         return self._receipt(below, kind, path[1:])
 
     def _below(self, part: RowGroup) -> RowGroup | None:
-        """Return the level that a part opens: rows of a recursion, a subtree, or a sum whose number it has; or None."""
+        """Return the level that a part opens: rows of a recursion, a subtree, or the sum that its number is.
+
+        Returns None if the part opens no level.
+        """
         if part.direct or (part.tree is not None and part.tree.below.get(part.at)):
             return part
         if part.node in self._evaluation.waves:
@@ -264,7 +277,7 @@ class Receipts:
     # The parts of one level
 
     def _parts(self, level: RowGroup) -> tuple[list[RowGroup], Loop | None]:
-        """Return the parts of a number, and the recursion whose rows they are, or None."""
+        """Return the parts of a number. The second value is the recursion whose rows the parts are, or None."""
         self._routes = {}
         if level.direct or level.tree is not None:
             return level.direct or (level.tree.parts(level.at) if level.tree is not None else []), None
@@ -296,7 +309,7 @@ class Receipts:
         return [together, *not_zero(around.values())], loop
 
     def _in_trees(self, found: list[_End]) -> tuple[list[SubtreeSums], list[_End]]:
-        """Split rows: return the trees of rows that are below one another, and the rows that are in no tree."""
+        """Split rows into two lists: the trees of rows that are below one another, and the rows that are in no tree."""
         trees, others = [], []
         for node in dict.fromkeys(end.node for end in found):
             ends = [end for end in found if end.node is node]
@@ -318,7 +331,10 @@ class Receipts:
         return RowGroup(node, key, named or label(key), turns)
 
     def _walk(self, level: RowGroup) -> tuple[Loop | None, list[_End]]:
-        """Follow rows upstream; return the loop that was opened (one at most) or None, and the rows where this ends."""
+        """Follow rows upstream. Returns the loop that was opened, or None, and the rows at which the walk ends.
+
+        At most one loop is opened.
+        """
         loop: Loop | None = None
         found: dict[Node, RowShares] = {}
         todo: dict[Node, RowShares] = {level.node: level.shares}
@@ -342,7 +358,10 @@ class Receipts:
         return loop, [_End(node, share) for node, shares in found.items() for share in shares.values()]
 
     def _opened(self, loop: Node, row: Row, turns: int | None) -> list[_Origin]:
-        """Return a loop's row as a row of the seed and of op(X), where these have it; iteration 0 has no op(X)."""
+        """Return a loop's row as a row of the seed and a row of op(X), as far as these have it.
+
+        In iteration 0 there is no op(X).
+        """
         sources = loop.inputs if turns == 0 else (*loop.inputs, *loop.results)
         return [_Origin(source, row) for source in sources if row in self._bags[source]]
 
@@ -373,7 +392,7 @@ class Receipts:
         return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
 
     def _turns(self, loop: Loop, level: RowGroup) -> int | None:
-        """Return the last iteration to whose rows op was applied for a level's rows; None if depth has no bound."""
+        """Return the last iteration to whose rows op was applied to make a level's rows; None if depth has no bound."""
         if not loop.bound.by_depth:
             return None
         return (loop.iterations if level.turns is None else level.turns) - 1
@@ -391,7 +410,10 @@ class Receipts:
 
 
 def _chosen(parts: list[RowGroup], text: str) -> RowGroup | None:
-    """Return the part that a text opens. The key may also be JSON, which distinguishes '"direct"' from the word."""
+    """Return the part that a text opens; None if there is none.
+
+    The text may be the key as JSON, too, so that the key "direct" can be told from the word.
+    """
     return next((part for part in parts if text in {_text(part), _json(part)}), None)
 
 
@@ -411,7 +433,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_near(exact: Fraction, value: Any) -> bool:
-    """Return whether a value equals a number, or is the number rounded as a float."""
+    """Return whether a value equals an exact number, or is the float nearest to it."""
     return exact == value or (isinstance(value, float) and isclose(float(exact), value, rel_tol=1e-9))
 
 
@@ -420,7 +442,10 @@ def _is_finite(value: int | float | Decimal) -> bool:
 
 
 def number_of(exact: Fraction, kind: type) -> Any:
-    """Return a number as a Decimal if `kind` is Decimal, as an int if it is whole and `kind` not float, else float."""
+    """Return a number as a Decimal if `kind` is Decimal, as an int if it is whole, else as a float.
+
+    If `kind` is float, a whole number is a float, too.
+    """
     if kind is Decimal:
         return Decimal(exact.numerator) / Decimal(exact.denominator)
     return int(exact) if kind is not float and exact.denominator == 1 else float(exact)

@@ -1,4 +1,4 @@
-"""Rows of a linear recursion without a finite answer: rows on a cycle of op, and all rows derived from them.
+"""Finds the rows of a linear recursion without a finite answer: rows on a cycle of op, and all rows derived from them.
 
 The search begins with the rows that the waves have made so far. It removes each row that is derived from no remaining
 row, until all remaining rows are derived from remaining rows.
@@ -76,7 +76,10 @@ def _ways(node: Node, bags: Mapping[Node, Bag]) -> Iterable[tuple[Row, list[tupl
 
 
 def _cycle(held: set[Any], makers: Mapping[Any, list[Any]]) -> list[Any]:
-    """Return a cycle, found by going back from held row to held row. It begins and ends with its least row."""
+    """Return a cycle among the held rows, which begins and ends with its least row.
+
+    The search goes from rows to makers.
+    """
     path: dict[Any, None] = {}
     at = min(held, key=repr)
     while at not in path:

@@ -1,4 +1,4 @@
-"""The event times of source partitions at the version of a trace, which decide whether rows of windows still wait.
+"""Knows the event times of source partitions at a trace's version, which decide whether rows of windows still wait.
 
 The event time of a partition is the greatest event time of its records; -1 if it has no records.
 """
@@ -34,7 +34,7 @@ class SourceClocks:
                 self._times[place] = max(self._times.get(place, -1), row.record.event_time_ms)
 
     def slowest(self, closing: Closing) -> Slowest:
-        """Return the event time, topic and number of the row's source partition that is furthest behind in time."""
+        """Return the source partition of the row that is furthest behind in time, as (event time, topic, number)."""
         places = [
             (topic, partition)
             for topic in closing.topics
@@ -44,7 +44,7 @@ class SourceClocks:
         return min((self._times.get(place, -1), *place) for place in places)
 
     def waits(self, closing: Closing) -> str:
-        """Return why a row waits, as a verb and its object; empty if it does not wait."""
+        """Return what a row waits for, as a verb and its object; empty if it does not wait."""
         time, topic, partition = self.slowest(closing)
         if time >= closing.at_ms:
             return ""

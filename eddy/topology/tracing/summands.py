@@ -18,7 +18,7 @@ OWN = "own"
 
 
 class RowShare(NamedTuple):
-    """A row, the number that one copy of it adds, and its key in the join in `op`, if `op` joined it."""
+    """A row, and the number that one copy of it adds. If `op` joined the row, its key in the join is there, too."""
 
     row: Row
     number: Fraction
@@ -91,7 +91,7 @@ class SubtreeSums:
 
 
 def add_share(shares: RowShares, share: RowShare) -> None:
-    """Add a row's share to the share that the row already has; without one, store it."""
+    """Add a row's share to the share that is stored for the row; if none is stored, store it."""
     place = identity(share.row), identity(share.joined_by)
     before = shares.get(place)
     shares[place] = share if before is None else share._replace(number=before.number + share.number)

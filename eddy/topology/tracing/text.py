@@ -1,4 +1,4 @@
-"""A derivation as text: a line for each row, and indented below it its receipt or the rows from which it is made."""
+"""Writes a derivation as text: a line for each row and, indented below, its receipt or the rows it is made from."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -41,7 +41,10 @@ def text_of(derivation: Derivation) -> str:
 
 
 def why_not_text(dropped: Iterable[DroppedRow], depth: int = 1) -> str:
-    """Return the steps that dropped rows, each with such a row, and below it why a side of a join lacks its key."""
+    """Return the steps that dropped rows as text, each with a dropped row.
+
+    Where a side of a join lacks the row's key, the reason is below the row.
+    """
     lines = []
     for each in dropped:
         row = f": {_shown(each.key)} = {_shown(each.value)}" if each.key is not None else ""
@@ -85,5 +88,5 @@ def _summand(part: Summand) -> str:
 
 
 def _name(of: Receipt | Summand) -> str:
-    """Return the title and, if its text differs, the key with which the user opens the part."""
+    """Return a title and, in brackets, the key by which the user opens the part, if its text differs from the title."""
     return of.title if of.title == (key := label(of.key)) else f"{of.title} ({key})"

@@ -22,7 +22,7 @@ def key_text(key: Any) -> str:
 
 
 def label(key: Any) -> str:
-    """Return the text of a key, cut if it is long."""
+    """Return the text of a key. A long text is cut."""
     return cut(key_text(key), _MAX_CHARS)
 
 

@@ -1,4 +1,4 @@
-"""The ways in which the rows of a plan are made. A way is a list of the input rows that together make a row."""
+"""Finds the ways in which the rows of a plan are made. A way is a list of the input rows that together make a row."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,10 @@ class Ways:
         self._indexes: dict[Node, dict[Any, list[list[Input]]]] = {}
 
     def of(self, node: Node, row: Row) -> list[list[Input]]:
-        """Return the ways to make a row. Input rows are given at the steps that made them, not that pass them on."""
+        """Return the ways to make a row.
+
+        Each input row is given at the step that made it, not at steps that pass it on.
+        """
         found = [[self._origin(*source) for source in way] for way in self._direct(node, row)]
         return sorted(found, key=lambda way: max((self._rank(*source) for source in way), default=0))
 

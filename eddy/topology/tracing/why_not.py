@@ -56,7 +56,10 @@ class WhyNot:
         self._missing: dict[Node, list[Missing]] = {}
 
     def of(self, node: Node, keys: Sequence[Any], depth: int = 0) -> list[DroppedRow]:
-        """Return the drops because of which a step has no row with one of `keys`, which are meanings of one text."""
+        """Return the steps whose drops are the reason why `node` has no row with one of `keys`.
+
+        The keys are the meanings that one text may have.
+        """
         wanted = set(map(identity, keys))
         sure: dict[Node, list[DropReason]] = {}
         maybe: dict[Node, list[DropReason]] = {}
@@ -81,7 +84,7 @@ class WhyNot:
         return DroppedRow(first.step.name, first.step.in_words, first.reason, *first.row, maybe, more, below)
 
     def _of(self, node: Node) -> list[Missing]:
-        """Return the missing rows of a step. Each step is computed once, so loops end."""
+        """Return the missing rows of a step. They are computed once for each step, so loops end."""
         if node not in self._missing:
             self._missing[node] = []
             self._missing[node] = list(islice(self._made(node), _MOST_MISSING))
@@ -101,7 +104,7 @@ class WhyNot:
         return missing if not waiting else chain(waiting, missing)
 
     def _held(self, loop: Node) -> list[Missing]:
-        """Return the rows that a recursion holds, as missing rows."""
+        """Return the rows that a recursion holds, because they are missing downstream."""
         held = self._evaluation.held.get(loop)
         if held is None:
             return []
@@ -109,7 +112,7 @@ class WhyNot:
         return [Missing(row[0], UNKNOWN, DropReason(loop, reason, row, held=True)) for row in held.rows.values()]
 
     def _ends(self, node: Node, keys: Sequence[Any]) -> list[DroppedRow]:
-        """Return the upstream steps at which the search ends: tables without the key, and steps that make the key."""
+        """Return the upstream steps at which the search ends: tables without the key, and steps that make it."""
         found: list[DroppedRow] = []
         todo, seen = [node], {node}
         for at in todo:  # the list grows in the loop

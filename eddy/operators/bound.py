@@ -42,9 +42,9 @@ class Bound:
 
     @classmethod
     def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
-        """Make the bound for the arguments of `recursively`.
+        """Return the bound for these arguments of `recursively`, whose values are not checked here.
 
-        `on_limit="stop"` is `hold` with `stops`. The values are not checked here.
+        `on_limit="stop"` becomes `hold` with `stops`.
         """
         said: Any = "hold" if on_limit == "stop" else on_limit
         return cls(max_depth, limit, said, stops=on_limit == "stop")

@@ -369,7 +369,7 @@ class TableJoin(Operator):
 
 
 _Joined = Callable[[Sequence[Any], Sequence[Any], Sequence[Any], int], list[Any]]
-"""Returns joined values, for keys, left values, right values, and a weight: 1 for new values, -1 for old ones."""
+"""A function of keys, left values, right values and a weight (1: new values, -1: old). It returns joined values."""
 
 
 def before(keys: Sequence[Any], news: Sequence[Any], delta: Batch) -> list[Any]:

@@ -16,7 +16,7 @@ __all__ = ["UNCHANGED", "Changes", "Refusals", "StateSpec", "refuses_none"]
 
 _Headers = Sequence[tuple[tuple[str, bytes], ...]] | None
 Refusals = Callable[[str, Sequence[bytes | None], Sequence[bytes | None], _Headers], Mapping[int, Exception]]
-"""The records that a topic does not accept, by index, from its name and their keys, values and headers."""
+"""A function of a topic and its records' keys, values and headers. It returns errors of refused records, by index."""
 
 
 def refuses_none(

@@ -69,7 +69,7 @@ def _has_boolean(key: Any) -> bool:
 
 
 def prefix_of(serde: Serde[Any], prefix: Any) -> bytes:
-    """Return the bytes with which all keys begin that have this prefix: a string, bytes, or the first items of a tuple.
+    """Return the bytes with which the keys with a prefix begin: a string, bytes, or the first items of a tuple.
 
     Raises: any error of the serde; ValueError for items that have no order here.
     """

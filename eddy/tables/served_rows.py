@@ -42,7 +42,7 @@ MANY_KEYS = 10_000
 """The most keys that are looked up at a time, while other readers wait."""
 
 NOT_RUN = "the application has not run yet"
-"""The reason, why rows cannot be read, that only a worker can end."""
+"""The text, in the reason why rows cannot be read, that says that only a worker can help."""
 
 Changes = Mapping[str, Mapping[bytes, bytes | None]]
 """By table and key, the new value; None if the row is removed."""

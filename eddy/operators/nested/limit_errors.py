@@ -78,7 +78,10 @@ def _once(weight: int) -> int:
 
 
 def numbered(batches: Iterable[tuple[int, Batch]]) -> ZSet:
-    """Merge the batches of several bindings into one Z-set. Each key and each value gets the number of the binding."""
+    """Merge the batches of several bindings into one Z-set.
+
+    Each key and each value is in a pair with the binding's number.
+    """
     zset: ZSet = {}
     for index, batch in batches:
         merge_into(zset, [((index, key), (index, value)) for key, value in batch.rows], batch.weights)

@@ -104,7 +104,7 @@ class Queue:
         self._notes = known
 
     def rows(self, units: Iterable[Unit]) -> ZSet:
-        """Return the queued rows of these units. The number of the input is added to each key and each value."""
+        """Return the queued rows of these units. Each key and each value is in a pair with the number of the input."""
         if not self.keyed:
             return {row: weight for row, weight in self._arrangement.items() if row[0][0] != self.inputs}
         keys = [(index, unit) for unit in units for index in range(self.inputs)]

@@ -1,4 +1,4 @@
-"""A call of a processor's methods by eddy: only during a call the context and the stores may be used."""
+"""Knows whether eddy is calling a processor's method now, because only then the context and the stores may be used."""
 
 from collections.abc import Iterable, Iterator
 from threading import get_ident

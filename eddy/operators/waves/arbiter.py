@@ -37,11 +37,11 @@ _QUIET = 64  # the number of epochs for which loans are kept after a review if n
 _TERM_BITS = 20
 
 OwnBags = Callable[[int, int, list[Any]], dict[Any, Bag | None]]
-"""Returns this worker's own rows outside, by key; takes the numbers of a review and of a join, and keys."""
+"""A function of the number of a review, the number of a join, and keys. It returns this worker's rows outside."""
 Closings = Callable[[Explorer, Sequence[Row]], list[Row]]
 """A function that returns a row on each cycle ahead of some rows."""
 Decide = Callable[[Explorer, list[Row]], tuple[Survey, str]]
-"""Searches ahead of rows; returns the result, and the message about held rows, empty if none are held."""
+"""A function that searches ahead of rows. It returns the result, and the message about held rows; empty for none."""
 
 
 class _Loans:

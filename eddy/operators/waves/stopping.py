@@ -24,7 +24,7 @@ __all__ = ["Stopping"]
 
 
 class Stopping:
-    """Lets the waves of one recursion end at stops. `x` is the arrangement of X."""
+    """Makes rows of one recursion stops, and ends the waves there. `x` is the arrangement of X."""
 
     def __init__(
         self,

@@ -100,10 +100,10 @@ class WaitingRecords:
 
 @dataclass(frozen=True)
 class PassedMoments:
-    """The sorted timestamps of the records that have passed, for each `by` value.
+    """The timestamps of the records that have passed, sorted, for each `by` value.
 
-    `calendar` has each `by` value at the moment at which its first timestamp is to be removed. `due` finds the values
-    whose moment the frontier has reached.
+    `calendar` has the `by` values in the order of moments: at its moment, the first timestamp of a `by` value is to be
+    removed. `due` finds the values whose moment the frontier has reached.
     """
 
     times: Table[Any, tuple[int, ...]]

@@ -15,7 +15,10 @@ MOST_A_STEP = 20_000
 
 
 class DueKeys(Generic[K]):
-    """Finds the due entries of a calendar, at most `most` in each step. Moments are ends of windows, or times."""
+    """Finds the entries of a calendar whose moments the frontiers have reached, at most `most` of them in each step.
+
+    A moment is the end of a window, or a time.
+    """
 
     def __init__(
         self, calendar: Calendar[K], frontier: Frontier, owned: Callable[[], Collection[int]], most: int = MOST_A_STEP

@@ -320,7 +320,7 @@ class Marks(Operator):
         return EMPTY
 
     def _tell(self, source: str, partition: int, end: int) -> None:
-        """Store the mark of a partition for the owned partitions of the exchange, and send it to all others."""
+        """Store the mark of a partition for the exchange's partitions that this worker owns; send it to the others."""
         owned, draining = set(self.gate.owned), self.gate.draining
         for to in range(self.gate.partitions):
             mark = _Mark(source, partition, to, end, self.name)

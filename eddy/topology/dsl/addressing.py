@@ -1,4 +1,4 @@
-"""Records whose topic a function of the author's chooses."""
+"""Sends records to topics that a function of the author's chooses."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,10 @@ __all__ = ["addressed", "of_topic"]
 
 
 def addressed(topic: Callable[..., str], names: Sequence[str]) -> Callable[..., tuple[str, Any]]:
-    """Return a function that makes (topic, value) from a record by the author's function, or raises DataError."""
+    """Return a function from a record to the pair (topic, value). The author's function `topic` chooses the topic.
+
+    The returned function raises DataError for a topic that is not among `names`.
+    """
 
     def with_record(key: Any, value: Any, record: RecordContext) -> tuple[str, Any]:
         return checked(topic(key, value, record=record), value)
@@ -28,5 +31,8 @@ def addressed(topic: Callable[..., str], names: Sequence[str]) -> Callable[..., 
 
 
 def of_topic(name: str) -> Callable[[tuple[str, Any]], list[Any]]:
-    """Return a function that makes a list from a pair (topic, value): the value if the topic is `name`, else empty."""
+    """Return a function of a pair (topic, value).
+
+    It returns a list with the value if the topic is `name`, else an empty list.
+    """
     return lambda pair: [pair[1]] if pair[0] == name else []

@@ -224,7 +224,7 @@ class AsyncMaps(StreamJoins[K, V]):
 
 
 def _check_before_call(where: str, step: Node) -> None:
-    """Check that a step before a call makes its rows from the record alone. Raises: TopologyError.
+    """Raise TopologyError unless a step before a call makes its rows from the record alone.
 
     Calls begin before the epoch of their record, when neither the tables nor the earlier records of that epoch are
     known.

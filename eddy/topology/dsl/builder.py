@@ -116,7 +116,7 @@ class Builder:
         )
 
     def joined(self, pairs: Node, joiner: Any, value: Serde[Any] | None, with_key: bool = True) -> Transform:
-        """Add the step that turns a join's pairs into `joiner(value, other)` or, `with_key`, `joiner(key, …)`."""
+        """Add the step that replaces a join's pairs by `joiner(value, other)` or, `with_key`, by `joiner(key, …)`."""
 
         def of_pair(pair: Any) -> Any:
             return joiner(*pair)
@@ -152,7 +152,10 @@ class Builder:
         return self._exchange(source, name, key, value, partitions=1, single_partition=True, any_key=True)
 
     def met(self, nodes: tuple[Node, ...], names: Sequence[str]) -> tuple[Node, ...]:
-        """Return the inputs of one step. If one of them is in a single partition, the others are sent there, too."""
+        """Return the inputs of one step.
+
+        If one of them is in a single partition, the other inputs are sent there, too.
+        """
         if not any(node.single_partition for node in nodes):
             return nodes
         return tuple(self.at_one_owner(node, name) for node, name in zip(nodes, names, strict=True))
@@ -183,7 +186,7 @@ def of_value(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _takes_record(verb: str, function: Any) -> bool:
-    """Return whether a function has to be called with records, and not only with keys and values."""
+    """Return whether a function needs the record, and not only the key and the value."""
     if verb not in _VALUE_VERBS:
         return verb != "negate" and takes_record(function, "key", "value")
     if next(iter(parameters_of(function)), "") == "key":
@@ -225,7 +228,7 @@ def _of_the_pair(where: str, verb: str, function: Any, kind: Kind) -> tuple[str,
 
 
 def pair(value: Any, other: Any) -> tuple[Any, Any]:
-    """Join two values as a pair, which the next step combines."""
+    """Return two values as a pair, which the next step combines."""
     return value, other
 
 

@@ -126,11 +126,17 @@ class WindowedCogroupedKStream(Generic[K, A]):
 
 
 def _marked(place: int) -> Callable[[Any], tuple[int, Any] | None]:
-    """Return a function that makes (`place`, value) of a stream's value. None remains None, and is in no group."""
+    """Return a function that turns a value of a stream into the pair (`place`, value).
+
+    None remains None, and is in no group.
+    """
     return lambda value: None if value is None else (place, value)
 
 
 def _in_place(place: int, count: int) -> Callable[[Any], tuple[Any, ...] | None]:
-    """Return a function that puts a value at `place` in a tuple of `count` items, the others None: a serde fits it."""
+    """Return a function that puts a value into a tuple of `count` items, at `place`. All other items are None.
+
+    So one serde fits the values of all streams.
+    """
     before, after = (None,) * place, (None,) * (count - place - 1)
     return lambda value: None if value is None else (*before, value, *after)

@@ -53,7 +53,10 @@ def foreign_key_join(
 
 
 def _with_key(where: str, function: Any, parameters: tuple[str, ...], what: str) -> Callable[..., Any]:
-    """Return `function` if it takes the key before `parameters`, else a function that calls it without the key."""
+    """Return `function` itself if it takes the key first, else a function that takes the key and ignores it.
+
+    `parameters` are the parameters after the key.
+    """
     if takes_key(where, function, *parameters, what=what):
         return function
     return lambda key, *values: function(*values)

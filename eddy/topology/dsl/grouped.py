@@ -357,7 +357,10 @@ class KGroupedStream(_Grouped[K, V]):
 
 
 class _Present:
-    """A function from a value to a list of one element, `of(value)` or the value; the list is empty if that is None."""
+    """A function from a value to a list: with `of(value)`, or with the value itself, as the only item.
+
+    If this item would be None, the list is empty.
+    """
 
     def __init__(self, of: Callable[[Any], Any] | None) -> None:
         self._of = of
@@ -421,7 +424,7 @@ def _nothing() -> Any:
 
 
 class _Reduce:
-    """A reducer as an adder: the first value of a group becomes its aggregate."""
+    """Turns a reducer into an adder: the first value of a group becomes its aggregate."""
 
     def __init__(self, reducer: Callable[[Any, Any], Any]) -> None:
         self.reducer = reducer
@@ -431,7 +434,7 @@ class _Reduce:
 
 
 class _TakeBack(_Reduce):
-    """A reducer's subtractor. If the reducer has returned None, there is no aggregate to subtract from."""
+    """Turns a reducer into a subtractor. If the reducer has returned None, there is no aggregate to subtract from."""
 
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
         return None if aggregate is _START else self.reducer(aggregate, value)

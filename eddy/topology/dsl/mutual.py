@@ -21,11 +21,11 @@ Serdes = Mapping[str, tuple[Serde[Any], Serde[Any]]]
 
 
 class Bindings:
-    """The results of a block: a relation for each binding, by name or in order, and `errors`, a relation, too.
+    """The results of a block: a relation for each binding, by name or in order, and the relation `errors`.
 
-    `errors` has rows (binding, (key, value)) that the block's last iteration changed. It is empty if the block has no
-    `limit`, or one with `on_limit="return"`. In an outermost block it also has the errors of the blocks inside, in any
-    iteration, as rows ("block.binding", (key, value)).
+    `errors` has rows (binding, (key, value)) that the block's last iteration has changed. It is empty if the block has
+    no `limit`, or one with `on_limit="return"`. In an outermost block `errors` also has the errors of the blocks
+    inside, in any iteration, as rows ("block.binding", (key, value)).
     """
 
     def __init__(self, relations: Mapping[str, Relation[Any, Any]], errors: Relation[Any, Any]) -> None:

@@ -116,7 +116,7 @@ def _check_bound(where: str, bound: Bound, kind: Kind) -> None:
 
 
 def _why_nested(body: list[Node], variable: Variable) -> str:
-    """Return a text naming the first step that waves cannot compute; empty if waves can compute all steps."""
+    """Return a text that names the first step that waves cannot compute; empty if waves can compute all steps."""
     inside = {variable, *body}
     for node in body:
         if node.variables:
@@ -139,7 +139,10 @@ def refuse_sinks(where: str, verb: str, body: list[Node]) -> None:
 
 
 def _refuse_limits(where: str, body: list[Node]) -> None:
-    """Refuse blocks in a loop that would report their limit as error rows: only an outermost block has `errors`."""
+    """Raise TopologyError for a block in a loop whose limit would make rows of errors.
+
+    Only an outermost block has `errors`.
+    """
     for node in body:
         if node.error_limit is not None:
             raise TopologyError(
@@ -150,7 +153,10 @@ def _refuse_limits(where: str, body: list[Node]) -> None:
 
 
 def moves_rows(body: list[Node], nested: object) -> bool:
-    """Return whether a loop needs a single partition: if a step inside needs one or, by nested time, changes keys."""
+    """Return whether a loop needs a single partition.
+
+    It does if a step inside needs one or, by nested time, if a step changes keys.
+    """
     return any(node.single_partition or (nested and (node.rekeyed or node.role == "exchange")) for node in body)
 
 

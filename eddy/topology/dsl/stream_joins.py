@@ -291,7 +291,10 @@ class StreamJoins(Processed[K, V]):
     def _join_stream(
         self, other: "StreamJoins[Any, Any]", joiner: Any, how: _How, windows: Any, name: Any, value: Any
     ) -> Any:
-        """Add the steps: records are put under their timestamps at their sources, and both sides are joined by key."""
+        """Add the steps of a join with another stream. At their sources, records are put under their timestamps.
+
+        Then the two streams are joined by key.
+        """
         builder, method = self._builder, _METHODS[how]
         name = name_or(name, f"{self._node.label}-{other._node.label}-{method.replace('_', '-')}")
         where = f"{method} '{name}'"

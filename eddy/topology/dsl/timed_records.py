@@ -34,7 +34,7 @@ def key_of_both(where: str, left: plan.Node, right: plan.Node) -> Serde[Any]:
 def timed(
     builder: Builder, name: str, node: plan.Node, windows: JoinSide, key: Serde[Any], origins: tuple[plan.Node, ...]
 ) -> plan.AssignWindows:
-    """Add the step that puts each record of a side under its key and timestamp, and drops late records."""
+    """Add the step that puts each record of one side of a join under its key and timestamp. It drops late records."""
     return builder.anonymous(
         plan.AssignWindows,
         "windows",
@@ -57,7 +57,7 @@ def with_keys(builder: Builder, node: plan.Node) -> plan.Node:
 
 
 def alone(stream: Any, side: int) -> Any:
-    """Return a stream of the records without a key, in pairs with None in the place of the other side's value."""
+    """Return the stream of the records without a key. Their values become pairs with None for the other side."""
     return stream.filter(_lacks_key).map_values(_paired_right if side else _paired_left)
 
 

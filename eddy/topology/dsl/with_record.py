@@ -121,7 +121,7 @@ def check_of_row(where: str, function: Any, what: str) -> None:
 
 
 def first_of(predicates: tuple[Callable[..., Any], ...]) -> Callable[..., bool]:
-    """Return a function that says whether the last of some predicates is true, and none before it."""
+    """Return a function that is true if the last of the predicates is true, and all before it are false."""
     *earlier, last = predicates
 
     def takes(key: Any, value: Any) -> bool:

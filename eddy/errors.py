@@ -144,7 +144,7 @@ class NoTopicMatchesError(ConfigurationError):
 
 
 class FencedError(ConnectorError):
-    """Another member has taken over this member's name or partitions: nothing of this transaction was committed."""
+    """Another member has taken over; nothing of this transaction was or will be committed."""
 
     code = "CONNECTOR_FENCED"
 

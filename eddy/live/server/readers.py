@@ -20,7 +20,7 @@ _log = logging.getLogger("eddy.live")
 
 
 class Readers:
-    """The open readers. `ended` is called for a reader if a listener has closed it, or if its listener has failed."""
+    """The open readers. `ended` is called with a reader that has an error after the call of its listeners."""
 
     def __init__(self, ended: Callable[[LiveView], None]) -> None:
         self._ended = ended

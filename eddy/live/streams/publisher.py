@@ -61,7 +61,7 @@ class Subscriber(Protocol):
 
 
 class StreamFigures:
-    """Counts of patches, events and requests since the start."""
+    """Counts of the streams' patches, events, snapshots and refusals since the start."""
 
     def __init__(self) -> None:
         self.patches = self.events = self.snapshots = self.resumed = 0

@@ -144,7 +144,7 @@ class Aside:
         return kept.reason if kept else ""
 
     def without_kept(self, batch: Batch) -> Batch:
-        """Return the batch without the rows that equal a row set aside, to whose weight their weights are added."""
+        """Return the batch without the rows that equal a row set aside, and add their weights to that row's weight."""
         if not self.kept:
             return batch
         reasons = list(map(self.reason_of, batch.rows))

@@ -339,8 +339,8 @@ class Outermost(Fixpoint):
     def _pace(self, tried: set[Any], failed: Mapping[Any, Note], rows: int) -> None:
         """Set how many epochs with input pass before queued input is tried again.
 
-        After a cheap try the number is 0, otherwise it doubles. A try that succeeds doubles the number of units that
-        are tried together, if that number is limited.
+        After a cheap try the number is 0, otherwise it doubles. If the number of units that are tried at a time is
+        limited, a try that succeeds doubles it.
         """
         if failed:
             dear = rows > _CHEAP_ROWS

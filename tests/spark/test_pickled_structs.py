@@ -217,3 +217,13 @@ def test_a_topology_with_structs_of_a_notebook_is_computed(spark: Any, tmp_path:
     verdict = rig.verify()
     assert verdict.status == 0, list(verdict.lines())
     rig.close()
+
+
+@pytest.mark.parametrize("value", [eddy.Int64, eddy.Float64, eddy.String, eddy.Native, eddy.Json()])
+def test_functions_of_a_join_by_foreign_keys_are_pickled(value: eddy.Serde[Any]) -> None:
+    topology = eddy.Topology("shop")
+    orders = topology.table("orders", key=eddy.String, value=eddy.Json())
+    prices = topology.table("prices", key=eddy.String, value=value)
+    orders.foreign_key_join(prices, lambda order: order["of"], lambda order, price: price, name="priced")
+    functions = [node.function for node in topology.plan.nodes if hasattr(node, "function")]
+    assert len([cloudpickle.loads(pickled_structs.dumps(function)) for function in functions]) >= 2

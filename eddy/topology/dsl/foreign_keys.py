@@ -35,7 +35,8 @@ def foreign_key_join(
     combine = _with_key(where, joiner, ("value", "other"), "joiner")
     of_self, of_other = table._node.key or Native, other._node.key or Native
     of_value = other._node.value or Native
-    rows = other.to_relation().map_values(of_value.encode, value=Bytes)
+    # Spark pickles a serde by its name; it could not pickle the bound method of a `struct.Struct`.
+    rows = other.to_relation().map_values(lambda row: of_value.encode(row), value=Bytes)
     wanted = table.to_relation().map(lambda key, row: (find(key, row), key), None, of_other, of_self)
     found = wanted.join(
         rows, lambda at, key, data: (key, (at, data)), f"{name}-wanted", of_self, Tuple(of_other, Bytes)

@@ -16,6 +16,7 @@ from eddy.runtime.internal_topics import InternalTopics
 from eddy.runtime.metadata import read_metadata
 from eddy.runtime.quiescence import cuts_of, last_cut, quiescent
 from eddy.state.memory import MemoryStore
+from eddy.state.partitioned_map import PartitionedMap
 from eddy.state.timed_rows import TimedRows
 from eddy.topology.compiler.circuit_compiler import sink_serdes
 from eddy.topology.plan.identity import optional_states
@@ -290,7 +291,9 @@ def seen_by(state: State, row: Any) -> Any:
         return dict((state.get_many([key])[0] or {}).get(value, ())).get(time)  # type: ignore[attr-defined]
     if state.spec.kind == "calendar" or isinstance(state, TimedRows):
         return dict(state.items()).get(row)  # type: ignore[attr-defined]
-    return state.get(row) if state.spec.kind in ("table", "key-value") else state.weights([row])[0]  # type: ignore[attr-defined]
+    if isinstance(state, PartitionedMap):
+        return state.get(row, [home(state, row)])
+    return state.get(row) if state.spec.kind == "table" else state.weights([row])[0]  # type: ignore[attr-defined]
 
 
 def agree(what: str, found: Any, answer: Any) -> None:
